@@ -1,0 +1,27 @@
+"""How far each prediction can be trusted, and when to defer it.
+
+The way of the data: predictions of members are checked at the door (``predictions``), summed relative to a
+reference (``kernels``, ``state``), kept in a stream where they come one by one (``moments``), and read off as
+total, aleatoric and epistemic uncertainty under a chosen measure (``measures``, ``decompose``).
+
+>>> p = np.array([[[0.7, 0.3]], [[0.5, 0.5]]])     # two members, one input, two classes
+>>> u = demur.decompose(p)
+>>> u.total, u.aleatoric, u.epistemic
+(array([0.6943707]), array([0.65200587]), array([0.04236489]))
+"""
+
+from demur.decompose import attribute, decompose
+from demur.measures import Decomposition, Measure
+from demur.moments import Moments
+from demur.predictions import Categorical
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Categorical",
+    "Decomposition",
+    "Measure",
+    "Moments",
+    "attribute",
+    "decompose",
+]

@@ -1,0 +1,221 @@
+"""From predictions of members to the uncertainty of each input."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from demur import kernels
+from demur.given import Side, given_sides, part_of, referred
+from demur.jackknife import estimate
+from demur.measures import (
+    Decomposition, Given, Measure, divergence_terms, from_summary, is_summary, needs_groups, resolve, sides_of,
+)  # fmt: skip
+from demur.predictions import Categorical, Members, arrays, gather
+from demur.rules import Array, Rule, resolve_rule
+
+SUMS = 1 << 22  # numbers of sums over members held at a time
+NUMBERS = 1 << 16  # logits worked on at a time by plain array functions, which keep them in the cache
+
+
+def decompose(
+    probs: Any = None,
+    /,
+    *,
+    logits: Any = None,
+    log_probs: Any = None,
+    measure: str | Measure = "pairwise",
+    rule: str = "log",
+    weights: Any = None,
+    unbiased: bool = False,
+    stderr: bool = False,
+    groups: int | None = None,
+    base: float | None = None,
+    axis: int = 0,
+) -> Decomposition:
+    r"""Split the uncertainty of each prediction into an aleatoric and an epistemic part.
+
+    For members :math:`p_i` with weights :math:`w_i` the pairwise measure is
+
+    .. math:: \mathrm{total} = \sum_{ij} w_i w_j \, \mathrm{CE}(p_i, p_j)
+              = \sum_i w_i H(p_i) + \sum_{ij} w_i w_j \, \mathrm{KL}(p_i \,\|\, p_j)
+
+    in nats, computed without a loop over pairs. Schweighofer et al. (2023), Eq. 4.
+
+    Parameters
+    ----------
+    probs, logits, log_probs
+        Exactly one of them: predictions of members, shape (members, ..., classes). Arrays of NumPy, PyTorch
+        or JAX, a ``Categorical`` or a ``torch.distributions.Categorical``.
+    measure
+        ``"pairwise"`` (epistemic part K), ``"average"`` (the usual one: entropy of the average, mutual
+        information I), ``"reverse"`` (M), or a ``Measure``.
+    rule
+        ``"log"``, ``"brier"``, ``"spherical"`` or ``"zero_one"``.
+    weights
+        Shape (members,), or (members, ...) where each input has its own; None: all the same.
+    unbiased
+        Correct the bias of few members: pairwise by the U-statistic, average by the jackknife.
+    stderr
+        Also return standard errors over members, by the jackknife over members or groups.
+    groups
+        For ``stderr`` and ``unbiased``: leave out groups (member k in group k mod groups), not single members.
+    base
+        None for nats, 2 for bits; only with ``rule="log"``.
+    axis
+        Where the members are; classes are last.
+
+    Returns
+    -------
+    Decomposition
+        Each part is shaped like the batch. Identical members have an epistemic part of exactly 0. A member
+        that excludes a class (probability 0) that another allows makes K and M infinite.
+
+    Examples
+    --------
+    >>> p = np.array([[[0.9, 0.1]], [[0.1, 0.9]]])
+    >>> demur.decompose(p).epistemic
+    array([0.87888983])
+    >>> demur.decompose(p, measure="average").epistemic
+    array([0.36806421])
+    """
+    members, chosen, loss, sides = prepare(
+        probs, logits, log_probs, measure, rule, weights, groups, axis
+    )
+    scale = check_base(base, loss)
+    dealt = 1
+    if stderr or (unbiased and needs_groups(chosen)):
+        dealt = min(groups or members.count, members.count)
+
+    if dealt == 1 and not unbiased and is_summary(chosen) and kernels.usable(members, loss):
+        summary = [kernels.summarise(part) for part in converted(members)]
+        parts = from_summary(chosen, *np.concatenate(summary, axis=1))
+        assert parts is not None
+        result = Decomposition(parts.aleatoric + parts.epistemic, *parts)
+    else:
+
+        def one(part: Members, own: list[Side]) -> Decomposition:
+            state = kernels.state_of(part, loss, dealt)
+            given = referred(own, loss, state.reference)
+            return estimate(state, chosen, given, unbiased=unbiased, stderr=stderr)
+
+        result = joined([one(*piece) for piece in pieces(members, loss, dealt, sides)])
+    return finished(result, members, scale)
+
+
+def attribute(
+    probs: Any = None,
+    /,
+    *,
+    logits: Any = None,
+    log_probs: Any = None,
+    measure: str | Measure = "pairwise",
+    rule: str = "log",
+    weights: Any = None,
+    base: float | None = None,
+    axis: int = 0,
+) -> Array:
+    r"""Say which classes the members disagree about: the epistemic part, class by class.
+
+    For the log loss :math:`K_y = \mathrm{Cov}(p_y, \log p_y)`,
+    :math:`I_y = E[p_y \log p_y] - \bar p_y \log \bar p_y` and :math:`M_y = K_y - I_y`; for Brier
+    :math:`K_y = 2 \mathrm{Var}(p_y)`. Arguments as for ``decompose``.
+
+    Returns
+    -------
+    array
+        Shape (..., classes); sums over classes to the epistemic part.
+
+    Examples
+    --------
+    >>> p = np.array([[[0.6, 0.3, 0.1]], [[0.3, 0.6, 0.1]]])
+    >>> demur.attribute(p).round(3)
+    array([[0.052, 0.052, 0.   ]])
+    """
+    members, chosen, loss, sides = prepare(
+        probs, logits, log_probs, measure, rule, weights, None, axis
+    )
+    if not loss.separable:
+        raise ValueError(
+            f"attribute needs a rule whose divergence is a sum over classes, 'log' or 'brier'. Got {loss.name!r}."
+        )
+    scale = check_base(base, loss)
+
+    def one(part: Members, own: list[Side]) -> Array:
+        means = kernels.state_of(part, loss, 1).means()
+        given: Given = referred(own, loss, means.reference)
+        apart, together = divergence_terms(*sides_of(chosen, means, given))
+        return apart + together
+
+    found = [one(*piece) for piece in pieces(members, loss, 1, sides)]
+    whole = found[0] if len(found) == 1 else np.concatenate(found)
+    source = members.prediction.values
+    shaped = whole.reshape((*members.batch, members.classes)) * scale
+    return arrays.like(shaped, source, arrays.is_double(source))
+
+
+def prepare(
+    probs: Any, logits: Any, log_probs: Any, measure: Any, rule: Any, weights: Any, groups: Any, axis: int
+) -> tuple[Members, Measure, Rule, list[Side]]:  # fmt: skip
+    """Check the arguments that all functions here share."""
+    members = gather(Categorical(probs, logits=logits, log_probs=log_probs), weights, axis)
+    chosen, loss = resolve(measure), resolve_rule(rule)
+    if groups is not None and (not isinstance(groups, int) or groups < 2):
+        raise ValueError(f"groups must be None or an integer of at least 2. Got {groups!r}.")
+    sides = given_sides(chosen, loss, members.batch, members.classes)
+    return members, chosen, loss, sides
+
+
+def check_base(base: float | None, rule: Rule) -> float:
+    """Return the factor from nats to the wanted unit."""
+    if base is None:
+        return 1.0
+    if rule.name != "log":
+        raise ValueError(f"base goes with rule 'log' only: {rule.name!r} has no unit. Got base {base!r}.")
+    if isinstance(base, bool) or not isinstance(base, (int, float)) or not 1 < base < math.inf:
+        raise ValueError(f"base must be a number above 1, as 2 for bits. Got {base!r}.")
+    return 1 / math.log(base)
+
+
+def converted(members: Members) -> list[Members]:
+    """Return members in parts small enough to convert, or whole where the kernel reads them as they are."""
+    ready = members.prediction.kind != "probs" and members.prediction.precision in ("float32", "float64")
+    if ready:
+        return [members]
+    return [members.part(*bounds) for bounds in members.parts(4 * NUMBERS)]
+
+
+def pieces(members: Members, rule: Rule, groups: int, sides: list[Side]) -> list[Any]:
+    """Return members and given sides for parts of the inputs whose sums fit in little memory."""
+    if members.stays:
+        return [(members, sides)]
+    size = NUMBERS
+    if kernels.usable(members, rule):
+        size = max(kernels.SMALLEST, SUMS // groups * members.count)
+    bounds = list(members.parts(size))
+    if len(bounds) == 1:
+        return [(members, sides)]
+    return [(members.part(*b), [part_of(side, *b) for side in sides]) for b in bounds]
+
+
+def joined(results: list[Decomposition]) -> Decomposition:
+    """Put the parts of the inputs together again."""
+    if len(results) == 1:
+        return results[0]
+    errors = [r.stderr for r in results if r.stderr is not None]
+    parts = (
+        np.concatenate([getattr(r, name) for r in results])
+        for name in ("total", "aleatoric", "epistemic")
+    )
+    return Decomposition(*parts, joined(errors) if errors else None)
+
+
+def finished(result: Decomposition, members: Members, scale: float) -> Decomposition:
+    """Return results in the wanted unit and shape, in the library, device and type of the predictions."""
+    source = members.prediction.values
+    double = arrays.is_double(source)
+    return result.mapped(
+        lambda part: arrays.like((part * scale).reshape(members.batch), source, double)
+    )

@@ -1,0 +1,85 @@
+"""The given side of a measure: a deployed model, a second set of members, or their sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from demur import kernels
+from demur.measures import Given, Measure
+from demur.predictions import Categorical, Members, arrays, gather
+from demur.rules import Array, Rule
+from demur.state import Means, State
+
+Side = Members | State | None
+
+
+def given_sides(measure: Measure, rule: Rule, batch: tuple[int, ...], classes: int) -> list[Side]:
+    """Return predictor and truth as checked members or sums; None where not given."""
+    return [
+        None if isinstance(value, str) else given_side(name, value, rule, batch, classes)
+        for name, value in (("predictor", measure.predictor), ("truth", measure.truth))
+    ]
+
+
+def given_side(name: str, value: Any, rule: Rule, batch: tuple[int, ...], classes: int) -> Side:
+    """Return one given side."""
+    state = getattr(value, "state", None)
+    if isinstance(state, State):
+        if state.rule is not rule:
+            raise ValueError(
+                f"{name} must be Moments with rule {rule.name!r}. Got rule {state.rule.name!r}."
+            )
+        check_shape(name, tuple(state.reference.shape), (*batch, classes))
+        return state
+    if hasattr(value, "update") and hasattr(value, "merge"):
+        raise ValueError(f"{name} must be Moments that have members. Got empty ones.")
+    prediction = Categorical(value)
+    one = len(prediction.shape) == len(batch) + 1
+    check_shape(name, prediction.shape if one else prediction.shape[1:], (*batch, classes))
+    return gather(prediction.with_values(prediction.values[None]) if one else prediction, None, 0)
+
+
+def check_shape(name: str, came: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Raise unless a given model is for the same inputs and classes."""
+    if came != expected:
+        raise ValueError(
+            f"{name} must be a model for the same inputs and classes, shape {expected}, "
+            f"or a set of members with one more axis in front. Got {came}."
+        )
+
+
+def part_of(side: Side, begin: int, end: int) -> Side:
+    """Return a given side for some of the inputs."""
+    if not isinstance(side, State):
+        return None if side is None else side.part(begin, end)
+    parts: dict[str, Any] = {
+        name: None if sums is None else sums[:, begin:end]
+        for name, sums in ((n, getattr(side, n)) for n in GROUPED)
+    }
+    return State(
+        side.rule, side.xp, side.reference[begin:end], **parts, count=side.count[begin:end]
+    )
+
+
+GROUPED = ("a", "u", "au", "phi", "excluded", "weight", "squared_weight")
+
+
+def referred(sides: list[Side], rule: Rule, reference: Array) -> Given:
+    """Return the given sides as averages relative to the members' reference."""
+    return Given(*(side_means(side, rule, reference) for side in sides))
+
+
+def side_means(side: Side, rule: Rule, reference: Array) -> Means | None:
+    """Return one given side's averages relative to the members' reference."""
+    if side is None:
+        return None
+    if isinstance(side, Members):
+        values = arrays.matching(side.prediction.values, reference)
+        moved = Members(side.prediction.with_values(values), None, side.batch)
+        side = kernels.state_of(moved, rule, 1)
+    if arrays.library(side.reference) != arrays.library(reference):
+        raise TypeError(
+            f"Expected Moments and predictions of one library. Got {arrays.library(side.reference)} and "
+            f"{arrays.library(reference)}. Feed Moments what you decompose."
+        )
+    return side.referred_to(reference).means()

@@ -1,0 +1,96 @@
+"""Sums over members with the plain functions of any array library: small inputs, gradients, accelerators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from demur.rules import Array, Rule, Terms
+from demur.state import State
+
+
+def state_of(
+    xp: Any, logits: Array, weights: Array | None, rule: Rule, groups: int, ranks: Array | None
+) -> State:
+    """Return the state of members.
+
+    Parameters
+    ----------
+    logits
+        Shape (members, inputs, classes), checked, in the widest type of their library.
+    weights
+        Shape (members, inputs), or None where all weigh 1.
+    groups
+        Members are dealt to this many groups in turn.
+    ranks
+        Shape (inputs,): how many members came before, or None for none.
+    """
+    reference = first_reference(xp, logits, weights, rule)
+    terms = rule.terms(xp, logits, reference)
+    if weights is None:
+        weights = xp.zeros_like(logits[..., 0]) + 1
+    positive = weights > 0
+    count = xp.sum(xp.astype(positive, xp.int64), axis=0)
+    excluded = terms.excluded
+    if excluded is not None and is_concrete(excluded) and not bool(xp.any(excluded)):
+        excluded = None
+    terms = terms._replace(excluded=excluded)
+    if groups == 1:
+        sums = {
+            name: None if value is None else value[None, ...]
+            for name, value in summed(xp, terms, weights).items()
+        }
+    else:
+        rank = xp.cumsum(xp.astype(positive, xp.int64), axis=0) - 1
+        group = (rank if ranks is None else rank + ranks) % groups
+        dealt = [
+            summed(xp, terms, xp.where(group == g, weights, xp.zeros_like(weights)))
+            for g in range(groups)
+        ]
+        sums = {
+            name: None if dealt[0][name] is None else xp.stack([d[name] for d in dealt])
+            for name in dealt[0]
+        }
+    return State(rule=rule, xp=xp, reference=reference, count=count, **sums)
+
+
+def summed(xp: Any, terms: Terms, weights: Array) -> dict[str, Array | None]:
+    """Return the weighted sums over members, without the axis of groups."""
+    w = weights[..., None]
+    weighted = w * terms.a
+    excluded = terms.excluded
+    if excluded is not None:
+        excluded = xp.sum(w * xp.astype(excluded, w.dtype), axis=0)
+    return {
+        "a": xp.sum(weighted, axis=0),
+        "u": xp.sum(w * terms.u, axis=0),
+        "au": xp.sum(weighted * terms.u, axis=0),
+        "phi": xp.sum(w * terms.phi, axis=0),
+        "excluded": excluded,
+        "weight": xp.sum(weights, axis=0),
+        "squared_weight": xp.sum(weights * weights, axis=0),
+    }
+
+
+def first_reference(xp: Any, logits: Array, weights: Array | None, rule: Rule) -> Array:
+    """Return the heaviest member's prediction; classes it excludes come from the first that allows them."""
+    chosen = logits[0]
+    if weights is not None:
+        # Rounding is relative to the reference's share of the weight, so that share should be large.
+        order = xp.argmax(weights, axis=0)
+        members = xp.reshape(xp.arange(logits.shape[0], dtype=order.dtype), (-1, 1))
+        mask = (members == order[None, :])[..., None]
+        chosen = xp.max(xp.where(mask, logits, xp.full_like(logits, -float("inf"))), axis=0)
+    missing = chosen == -float("inf")
+    if rule.name != "log" or (is_concrete(missing) and not bool(xp.any(missing))):
+        return rule.reference(xp, chosen)
+    usable = logits - xp.max(logits, axis=-1, keepdims=True) + xp.max(chosen, axis=-1, keepdims=True)
+    if weights is not None:
+        usable = xp.where((weights > 0)[..., None], usable, xp.full_like(usable, -float("inf")))
+    for m in range(logits.shape[0]):
+        chosen = xp.where(chosen == -float("inf"), usable[m], chosen)
+    return rule.reference(xp, chosen)
+
+
+def is_concrete(array: Array) -> bool:
+    """Tell whether the values are known, so that a branch may depend on them."""
+    return not type(array).__name__.endswith("Tracer")

@@ -1,0 +1,298 @@
+"""The fused loop for few classes: many inputs at a time, vectorised over the inputs.
+
+The same arithmetic as ``wide``, with lanes of inputs where that has classes: scratch arrays are (classes, LANES).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from demur.kernels.arithmetic import clip, exp, expm1, log1p
+from demur.kernels.wide import COMPILED, FAR, FLOOR, class_terms
+
+LANES = 64
+
+
+@njit(**COMPILED)
+def load(flat, start, input_step, class_step, lanes, z):  # pyright: ignore
+    """Copy one member's logits to (classes, LANES); return False if there is a NaN or an infinity."""
+    zero = 0.0
+    for lane in range(lanes):
+        begin = start + lane * input_step
+        for y in range(z.shape[0]):
+            z[y, lane] = flat[begin + y * class_step]
+    for y in range(z.shape[0]):
+        for lane in range(lanes, LANES):
+            z[y, lane] = 0.0
+    for y in range(z.shape[0]):
+        for lane in range(LANES):
+            zero += z[y, lane] - z[y, lane]
+    return zero == 0.0
+
+
+@njit(**COMPILED)
+def first_reference(flat, start, steps, weights, b, lanes, logits, z):  # pyright: ignore
+    """Copy the heaviest member's logits; classes it excludes come from the first member that allows them."""
+    member_step, input_step, class_step = steps
+    count = weights.shape[0]
+    clean = True
+    for lane in range(lanes):
+        heaviest = 0
+        for member in range(count):
+            if weights[member, b + lane] > weights[heaviest, b + lane]:
+                heaviest = member
+        begin = start + heaviest * member_step + lane * input_step
+        for y in range(logits.shape[0]):
+            logits[y, lane] = flat[begin + y * class_step]
+            clean = clean and logits[y, lane] > -np.inf
+    for lane in range(lanes, LANES):
+        logits[:, lane] = 0.0
+    if clean:
+        return
+    top = np.full(LANES, -np.inf)
+    for y in range(logits.shape[0]):
+        for lane in range(LANES):
+            top[lane] = max(top[lane], logits[y, lane])
+    for member in range(count):
+        load(flat, start + member * member_step, input_step, class_step, lanes, z)
+        for lane in range(lanes):
+            if weights[member, b + lane] > 0.0:
+                own_top = np.max(z[:, lane])
+                for y in range(logits.shape[0]):
+                    if logits[y, lane] == -np.inf and z[y, lane] > -np.inf:
+                        logits[y, lane] = (z[y, lane] - own_top) + top[lane]
+
+
+@njit(**COMPILED)
+def find_top(log_q, top):  # pyright: ignore
+    """Write the most probable class of each lane."""
+    for lane in range(LANES):
+        best = 0
+        for y in range(log_q.shape[0]):
+            if log_q[y, lane] > log_q[best, lane]:
+                best = y
+        top[lane] = best
+
+
+@njit(**COMPILED)
+def set_reference(logits, log_q, q, top):  # pyright: ignore
+    """Normalise ``logits``; -inf stands for a class that no member allows."""
+    find_top(logits, top)
+    highest, rest = np.empty(LANES), np.zeros(LANES)
+    for lane in range(LANES):
+        highest[lane] = logits[top[lane], lane]
+    for y in range(logits.shape[0]):
+        for lane in range(LANES):
+            below = logits[y, lane] - highest[lane]
+            below = below if below > FLOOR else FLOOR
+            log_q[y, lane] = below
+            q[y, lane] = exp(below)
+    for lane in range(LANES):
+        q[top[lane], lane] = 0.0
+    for y in range(logits.shape[0]):
+        for lane in range(LANES):
+            rest[lane] += q[y, lane]
+    for lane in range(LANES):
+        q[top[lane], lane] = 1.0
+        highest[lane] = log1p(rest[lane])
+    for y in range(logits.shape[0]):
+        for lane in range(LANES):
+            log_q[y, lane] -= highest[lane]
+            q[y, lane] /= 1.0 + rest[lane]
+
+
+@njit(**COMPILED)
+def compare(z, log_q, q, offset, like, e, d, shift):  # pyright: ignore
+    """Fill ``d``, ``e = expm1(d)`` and ``shift = sum(q e)``."""
+    shift[:] = 0.0
+    for y in range(z.shape[0]):
+        for lane in range(LANES):
+            difference = (z[y, lane] - log_q[y, lane]) - offset[lane]
+            growth = expm1(clip(difference), like)
+            d[y, lane] = difference
+            e[y, lane] = growth
+            shift[lane] += q[y, lane] * growth
+
+
+@njit(**COMPILED)
+def realign(z, log_q, top, offset, shift):  # pyright: ignore
+    """Align at their own top class the lanes whose member is far from the reference; tell if any is."""
+    moved = False
+    for lane in range(LANES):
+        if not shift[lane] < FAR:
+            offset[lane] = np.max(z[:, lane]) - log_q[top[lane], lane]
+            moved = True
+    return moved
+
+
+@njit(**COMPILED)
+def mark_excluded(z, lanes, log_scale, weight, d, excluded):  # pyright: ignore
+    """Give classes at -inf their terms; return the first lane with NaN, +inf or no class, or -1."""
+    for lane in range(lanes):
+        allowed = False
+        for y in range(z.shape[0]):
+            if z[y, lane] == -np.inf:
+                d[y, lane] = log_scale[lane]
+                excluded[y, lane] += weight[lane]
+            elif z[y, lane] < np.inf:
+                allowed = True
+            elif weight[lane] > 0.0:
+                return lane
+        if not allowed and weight[lane] > 0.0:
+            return lane
+    return -1
+
+
+@njit(**COMPILED)
+def add_member(e, d, lane_terms, weight, sums):  # pyright: ignore
+    """Add one member to the sums of ``w a / q``, ``w u`` and ``w a u / q``."""
+    log_scale, scale, centre = lane_terms[0], lane_terms[1], lane_terms[2]
+    for y in range(e.shape[0]):
+        for lane in range(LANES):
+            u = d[y, lane] - log_scale[lane]
+            a = e[y, lane] * scale[lane] - centre[lane]
+            sums[0, y, lane] += a
+            sums[1, y, lane] += weight[lane] * u
+            sums[2, y, lane] += a * u
+
+
+@njit(**COMPILED)
+def add_members(
+    flat, start, steps, weights, b, lanes, begin, step, tolerance, reference, work, sums, excluded
+):  # pyright: ignore
+    """Add every ``step``-th member of positive weight to the sums; return the first bad lane, or -1."""
+    member_step, input_step, class_step = steps
+    log_q, q, top = reference
+    z, e, d, lane_terms, offset, shift, weight = work
+    sums[:] = 0.0
+    excluded[:] = 0.0
+    rank = 0
+    for member in range(weights.shape[0]):
+        if step > 1:  # then weights are the same for all inputs
+            if not weights[member, b] > 0.0:
+                continue
+            rank += 1
+            if (rank - 1) % step != begin:
+                continue
+        finite = load(flat, start + member * member_step, input_step, class_step, lanes, z)
+        for lane in range(LANES):
+            offset[lane] = z[top[lane], lane] - log_q[top[lane], lane]
+            weight[lane] = weights[member, b + lane] if lane < lanes else 0.0
+        compare(z, log_q, q, offset, flat[0], e, d, shift)
+        if realign(z, log_q, top, offset, shift):
+            compare(z, log_q, q, offset, flat[0], e, d, shift)
+        for lane in range(LANES):
+            lane_terms[0, lane] = log1p(shift[lane])
+            lane_terms[1, lane] = weight[lane] / (1.0 + shift[lane])
+            lane_terms[2, lane] = lane_terms[1, lane] * shift[lane]
+        if tolerance < np.inf:
+            for lane in range(lanes):
+                total = offset[lane] + lane_terms[0, lane]
+                if weight[lane] > 0.0 and not abs(np.expm1(total)) <= tolerance:
+                    return lane
+        if not finite:
+            bad = mark_excluded(z, lanes, lane_terms[0], weight, d, excluded)
+            if bad >= 0:
+                return bad
+        add_member(e, d, lane_terms, weight, sums)
+    return -1
+
+
+@njit(**COMPILED)
+def workspace(classes):  # pyright: ignore
+    """Allocate what one thread needs."""
+    box = (classes, LANES)
+    work = (np.zeros(box), np.zeros(box), np.zeros(box), np.zeros((3, LANES)),
+            np.zeros(LANES), np.zeros(LANES), np.zeros(LANES))  # fmt: skip
+    return work, np.zeros((3, classes, LANES)), np.zeros(box), np.zeros(LANES, np.int64)
+
+
+@njit(cache=True, **COMPILED)
+def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):  # pyright: ignore
+    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
+    classes = shape[1]
+    work, sums, excluded, top = workspace(classes)
+    logits, log_q, q = np.empty((classes, LANES)), np.empty((classes, LANES)), np.empty((classes, LANES))
+    total, parts = np.empty(LANES), np.empty((3, LANES))
+    for b in range(begin, end, LANES):
+        lanes = min(LANES, end - b)
+        start = origin + b * steps[1]
+        first_reference(flat, start, steps, weights, b, lanes, logits, work[0])
+        set_reference(logits, log_q, q, top)
+        reference = (log_q, q, top)
+        bad = add_members(
+            flat, start, steps, weights, b, lanes, 0, 1, tolerance, reference, work, sums, excluded
+        )
+        if bad >= 0:
+            return b + bad
+        total[:] = 1.0
+        for lane in range(lanes):
+            total[lane] = 0.0
+            for member in range(weights.shape[0]):
+                total[lane] += weights[member, b + lane]
+        parts[:] = 0.0
+        for y in range(classes):
+            for lane in range(LANES):
+                scale = 1.0 / total[lane]
+                k, i, entropy = class_terms(
+                    sums[0, y, lane] * scale, sums[1, y, lane] * scale, sums[2, y, lane] * scale, log_q[y, lane]
+                )
+                parts[0, lane] += q[y, lane] * entropy
+                parts[1, lane] += q[y, lane] * k
+                parts[2, lane] += q[y, lane] * i
+        for lane in range(lanes):
+            for y in range(classes):
+                if excluded[y, lane] > 0.0 and excluded[y, lane] != total[lane]:
+                    parts[1, lane] = np.inf
+            for part in range(3):
+                out[part, b + lane] = parts[part, lane]
+    return -1
+
+
+@njit(cache=True, **COMPILED)
+def accumulate(
+    flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, fresh, ranks, references, state
+):  # pyright: ignore
+    """Add members to the sums of ``state`` (groups, inputs, classes); return the first bad input or -1."""
+    classes = shape[1]
+    work, sums, excluded, top = workspace(classes)
+    logits, log_q, q = np.empty((classes, LANES)), np.zeros((classes, LANES)), np.empty((classes, LANES))
+    state_a, state_u, state_au, state_phi, state_excluded = state
+    groups = state_a.shape[0]
+    for b in range(begin, end, LANES):
+        lanes = min(LANES, end - b)
+        start = origin + b * steps[1]
+        if fresh:
+            first_reference(flat, start, steps, weights, b, lanes, logits, work[0])
+            set_reference(logits, log_q, q, top)
+            for lane in range(lanes):
+                for y in range(classes):
+                    references[b + lane, y] = log_q[y, lane]
+        else:
+            for lane in range(lanes):
+                for y in range(classes):
+                    log_q[y, lane] = references[b + lane, y]
+            find_top(log_q, top)
+            for y in range(classes):
+                for lane in range(LANES):
+                    q[y, lane] = exp(clip(log_q[y, lane]))
+        reference = (log_q, q, top)
+        for group in range(groups):
+            bad = add_members(
+                flat, start, steps, weights, b, lanes, (group - ranks[b]) % groups, groups, tolerance,
+                reference, work, sums, excluded,
+            )  # fmt: skip
+            if bad >= 0:
+                return b + bad
+            for lane in range(lanes):
+                for y in range(classes):
+                    a = q[y, lane] * sums[0, y, lane]
+                    u = sums[1, y, lane]
+                    au = q[y, lane] * sums[2, y, lane]
+                    state_a[group, b + lane, y] += a
+                    state_u[group, b + lane, y] += u
+                    state_au[group, b + lane, y] += au
+                    state_phi[group, b + lane, y] += au + q[y, lane] * u - a
+                    state_excluded[group, b + lane, y] += excluded[y, lane]
+    return -1

@@ -1,0 +1,313 @@
+"""The fused loop for many classes: one input at a time, vectorised over its classes.
+
+Everything is relative to a reference distribution ``q``, as ``demur.state`` says. For a member with logits
+``z``, aligned at the reference's top class, ``d = z - log q`` and ``e = expm1(d)``; then with
+``shift = sum(q e)``: ``u = d - log1p(shift)`` and ``(p - q) / q = (e - shift) / (1 + shift)``. No step
+subtracts nearly equal numbers where members agree, and identical members give exactly 0.
+
+``source`` is one array seen three ways: flat numbers, their bits, and the steps between members and classes.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from demur.kernels.arithmetic import INLINED, add_in_any_order, clip, exp, expm1, log1p
+
+COMPILED: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+FLOOR = -600.0  # of the reference's log-probability below its top class: exp(d) then never overflows
+FAR = 1e40  # a member this much likelier elsewhere than at the reference's top class is aligned at its own
+TAME_REFERENCE = -340.0  # with log q above this and logits within +-TAME_LOGIT no exponent needs clipping:
+TAME_LOGIT = 165.0  # 2 * 165 + 340 + log(classes) < 700
+TILE = 4  # members whose sums are kept in registers together
+
+
+@njit(**INLINED)
+def class_terms(a, u, au, log_q):  # pyright: ignore
+    """Return one class's terms of K, I and the entropy, over ``q``; from means over members."""
+    k = au - a * u
+    i = au + u - a - ((1.0 + a) * log1p(a) - a)
+    entropy = a - u - au - (1.0 + a) * log_q
+    return k, i, entropy
+
+
+@njit(**COMPILED)
+def row_of(source, start):  # pyright: ignore
+    """Return one member's logits for one input, and their bits; copied only if the classes lie apart."""
+    flat, bits, class_step, row, row_bits = source
+    classes = row.shape[0]
+    if class_step == 1:
+        return flat[start : start + classes], bits[start : start + classes]
+    for y in range(classes):
+        row[y] = flat[start + y * class_step]
+    return row, row_bits
+
+
+@njit(**COMPILED)
+def peak(bits, mask):  # pyright: ignore
+    """Return the bits of a row's largest magnitude: as integers they sort like it, infinity and NaN last."""
+    highest = bits[0] & mask
+    for y in range(bits.shape[0]):
+        magnitude = bits[y] & mask
+        highest = magnitude if magnitude > highest else highest
+    return highest
+
+
+@njit(**COMPILED)
+def first_reference(source, start, member_step, members, heaviest, logits):  # pyright: ignore
+    """Copy the heaviest member's logits; classes it excludes come from the first member that allows them."""
+    row, _ = row_of(source, start + heaviest * member_step)
+    missing = 0
+    for y in range(logits.shape[0]):
+        logits[y] = row[y]
+        missing += logits[y] == -np.inf
+    if missing == 0:
+        return
+    top = np.max(logits)
+    for member in members:
+        row, _ = row_of(source, start + member * member_step)
+        own_top = np.float64(np.max(row))
+        for y in range(logits.shape[0]):
+            if logits[y] == -np.inf and row[y] > -np.inf:
+                logits[y] = (row[y] - own_top) + top
+
+
+@njit(**COMPILED)
+def set_reference(logits, log_q, q):  # pyright: ignore
+    """Normalise ``logits`` (-inf: no member allows that class) and return the top class."""
+    top = np.argmax(logits)
+    highest = logits[top]
+    rest = 0.0
+    for y in range(logits.shape[0]):
+        below = logits[y] - highest
+        below = below if below > FLOOR else FLOOR
+        log_q[y] = below
+        q[y] = exp(below)
+    q[top] = 0.0
+    for y in range(logits.shape[0]):
+        rest = add_in_any_order(rest, q[y])
+    q[top] = 1.0
+    # log1p: where the reference is certain, its top class keeps a log-probability exact relative to itself.
+    normaliser = math.log1p(rest)
+    for y in range(logits.shape[0]):
+        log_q[y] -= normaliser
+        q[y] /= 1.0 + rest
+    return top
+
+
+@njit(**COMPILED)
+def use_reference(reference, log_q, q):  # pyright: ignore
+    """Take a reference that is normalised already and return the top class."""
+    for y in range(reference.shape[0]):
+        log_q[y] = reference[y]
+        q[y] = exp(clip(reference[y]))
+    return np.argmax(log_q)
+
+
+@njit(**COMPILED)
+def compare(row, log_q, q, offset, e, d):  # pyright: ignore
+    """Fill ``d`` and ``e = expm1(d)`` and return ``sum(q e)``, where all ``d`` are within +-700."""
+    shift = 0.0
+    for y in range(q.shape[0]):
+        difference = (np.float64(row[y]) - log_q[y]) - offset
+        growth = expm1(difference, row[y])
+        d[y] = difference
+        e[y] = growth
+        shift = add_in_any_order(shift, q[y] * growth)
+    return shift
+
+
+@njit(**COMPILED)
+def compare_far(row, log_q, q, offset, e, d):  # pyright: ignore
+    """Do as ``compare`` for any numbers."""
+    shift = 0.0
+    for y in range(q.shape[0]):
+        difference = (np.float64(row[y]) - log_q[y]) - offset
+        growth = expm1(clip(difference), row[y])
+        d[y] = difference
+        e[y] = growth
+        shift = add_in_any_order(shift, q[y] * growth)
+    return shift
+
+
+@njit(**COMPILED)
+def mark_excluded(row, log_scale, weight, d, excluded):  # pyright: ignore
+    """Give classes at -inf their terms (``u`` counts as 0); False if the row has NaN, +inf or no class."""
+    allowed = False
+    for y in range(row.shape[0]):
+        if row[y] == -np.inf:
+            d[y] = log_scale
+            excluded[y] += weight
+        elif row[y] < np.inf:
+            allowed = True
+        else:
+            return False
+    return allowed
+
+
+@njit(**COMPILED)
+def add_tile(e, d, terms, sums, classes):  # pyright: ignore
+    """Add four members to the sums of ``w a / q``, ``w u`` and ``w a u / q``."""
+    s0, s1, s2, s3 = terms[0, 0], terms[0, 1], terms[0, 2], terms[0, 3]
+    c0, c1, c2, c3 = terms[1, 0], terms[1, 1], terms[1, 2], terms[1, 3]
+    l0, l1, l2, l3 = terms[2, 0], terms[2, 1], terms[2, 2], terms[2, 3]
+    w0, w1, w2, w3 = terms[3, 0], terms[3, 1], terms[3, 2], terms[3, 3]
+    for y in range(classes):
+        u0 = d[0, y] - l0
+        u1 = d[1, y] - l1
+        u2 = d[2, y] - l2
+        u3 = d[3, y] - l3
+        a0 = e[0, y] * s0 - c0
+        a1 = e[1, y] * s1 - c1
+        a2 = e[2, y] * s2 - c2
+        a3 = e[3, y] * s3 - c3
+        sums[0, y] += (a0 + a1) + (a2 + a3)
+        sums[1, y] += (w0 * u0 + w1 * u1) + (w2 * u2 + w3 * u3)
+        sums[2, y] += (a0 * u0 + a1 * u1) + (a2 * u2 + a3 * u3)
+
+
+@njit(**COMPILED)
+def add_members(
+    source, start, member_step, members, weights, limits, tolerance, reference, work
+):  # pyright: ignore
+    """Add members of one input to the sums, from 0; False if one of them is no prediction."""
+    log_q, q, top, tame = reference
+    e, d, terms, sums, excluded = work
+    mask, tame_bits, infinity_bits = limits
+    sums[:] = 0.0
+    excluded[:] = 0.0
+    for begin in range(0, members.shape[0], TILE):
+        for k in range(TILE):
+            terms[:, k] = 0.0
+            if begin + k >= members.shape[0]:
+                continue
+            member = members[begin + k]
+            row, bits = row_of(source, start + member * member_step)
+            highest = peak(bits, mask)
+            offset = np.float64(row[top]) - log_q[top]
+            if tame and highest < tame_bits:
+                shift = compare(row, log_q, q, offset, e[k], d[k])
+            else:
+                shift = compare_far(row, log_q, q, offset, e[k], d[k])
+            if not shift < FAR:
+                offset = np.max(row) - log_q[top]
+                shift = compare_far(row, log_q, q, offset, e[k], d[k])
+            if tolerance < np.inf and not abs(math.expm1(offset + math.log1p(shift))) <= tolerance:
+                return False
+            weight = weights[member]
+            terms[0, k] = weight / (1.0 + shift)
+            terms[1, k] = terms[0, k] * shift
+            terms[2, k] = math.log1p(shift)
+            terms[3, k] = weight
+            if highest >= infinity_bits and not mark_excluded(
+                row, terms[2, k], weight, d[k], excluded
+            ):
+                return False
+        add_tile(e, d, terms, sums, q.shape[0])
+    return True
+
+
+@njit(**COMPILED)
+def chosen(weights, begin, step, found):  # pyright: ignore
+    """List every ``step``-th member of positive weight, from the ``begin``-th on; and the heaviest of all."""
+    count = rank = heaviest = 0
+    for member in range(weights.shape[0]):
+        if weights[member] > 0.0:
+            if rank % step == begin:
+                found[count] = member
+                count += 1
+            rank += 1
+        if weights[member] > weights[heaviest]:
+            heaviest = member
+    return found[:count], heaviest
+
+
+@njit(**COMPILED)
+def workspace(flat, bits, class_step, classes):  # pyright: ignore
+    """Allocate what one thread needs; rows are kept off multiples of 4096 bytes, which share cache sets."""
+    padded = (classes + 7) // 8 * 8 + 8
+    row_bits = np.empty(classes, bits.dtype)
+    source = (flat, bits, class_step, row_bits.view(flat.dtype), row_bits)
+    e, d = np.zeros((TILE, padded)), np.zeros((TILE, padded))
+    work = (e, d, np.zeros((4, TILE)), np.zeros((3, padded)), np.zeros(classes))
+    return source, work, np.empty((3, classes))
+
+
+@njit(cache=True, **COMPILED)
+def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):  # pyright: ignore
+    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
+    member_step, input_step, class_step = steps
+    count, classes = shape
+    source, work, scratch = workspace(flat, bits, class_step, classes)
+    logits, log_q, q = scratch[0], scratch[1], scratch[2]
+    sums, excluded = work[3], work[4]
+    found = np.empty(count, np.int64)
+    for b in range(begin, end):
+        start = origin + b * input_step
+        own = weights[:, b]
+        members, heaviest = chosen(own, 0, 1, found)
+        first_reference(source, start, member_step, members, heaviest, logits)
+        top = set_reference(logits, log_q, q)
+        reference = (log_q, q, top, np.min(log_q) > TAME_REFERENCE)
+        if not add_members(source, start, member_step, members, own, limits, tolerance, reference, work):
+            return b
+        total = 0.0
+        for member in members:
+            total += own[member]
+        entropy, k, i = 0.0, 0.0, 0.0
+        scale = 1.0 / total
+        for y in range(classes):
+            k_y, i_y, entropy_y = class_terms(
+                sums[0, y] * scale, sums[1, y] * scale, sums[2, y] * scale, log_q[y]
+            )
+            k = add_in_any_order(k, q[y] * k_y)
+            i = add_in_any_order(i, q[y] * i_y)
+            entropy = add_in_any_order(entropy, q[y] * entropy_y)
+        for y in range(classes):
+            # The same weights added in the same order: where all members exclude a class, the sums are equal.
+            if excluded[y] > 0.0 and excluded[y] != total:
+                k = np.inf
+        out[0, b], out[1, b], out[2, b] = entropy, k, i
+    return -1
+
+
+@njit(cache=True, **COMPILED)
+def accumulate(
+    flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, fresh, ranks, references, state
+):  # pyright: ignore
+    """Add members to the sums of ``state`` (groups, inputs, classes); return the first bad input or -1."""
+    member_step, input_step, class_step = steps
+    count, classes = shape
+    source, work, scratch = workspace(flat, bits, class_step, classes)
+    logits, log_q, q = scratch[0], scratch[1], scratch[2]
+    sums, excluded = work[3], work[4]
+    found = np.empty(count, np.int64)
+    state_a, state_u, state_au, state_phi, state_excluded = state
+    groups = state_a.shape[0]
+    for b in range(begin, end):
+        start = origin + b * input_step
+        own = weights[:, b]
+        if fresh:
+            members, heaviest = chosen(own, 0, 1, found)
+            first_reference(source, start, member_step, members, heaviest, logits)
+            top = set_reference(logits, log_q, q)
+            references[b] = log_q
+        else:
+            top = use_reference(references[b], log_q, q)
+        reference = (log_q, q, top, np.min(log_q) > TAME_REFERENCE)
+        for group in range(groups):
+            members, heaviest = chosen(own, (group - ranks[b]) % groups, groups, found)
+            if not add_members(source, start, member_step, members, own, limits, tolerance, reference, work):
+                return b
+            for y in range(classes):
+                a, u, au = q[y] * sums[0, y], sums[1, y], q[y] * sums[2, y]
+                state_a[group, b, y] += a
+                state_u[group, b, y] += u
+                state_au[group, b, y] += au
+                state_phi[group, b, y] += au + q[y] * u - a
+                state_excluded[group, b, y] += excluded[y]
+    return -1

@@ -1,0 +1,206 @@
+"""The table of measures: who draws the outcome, who is charged for it, and what the parts are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from demur.rules import Array, unknown
+from demur.state import Means, State
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A cell of the table of measures: total = <predictor's probabilities, truth's losses>.
+
+    Parameters
+    ----------
+    predictor
+        Who draws the outcome: ``"each"`` member, ``"bma"`` (the average of the members), or a given model:
+        an array of probabilities (inputs, classes), predictions, a set of members (members, inputs,
+        classes), or ``Moments``.
+    truth
+        Who is charged for it; the same choices.
+
+    Examples
+    --------
+    The expected pairwise measure (Schweighofer et al., 2023, Eq. 4), and their Eq. 3 for a deployed model:
+
+    >>> demur.Measure()
+    Measure('each', 'each')
+    >>> deployed = np.array([[0.9, 0.1]])
+    >>> demur.Measure(predictor=deployed, truth="each")
+    Measure(given, 'each')
+    """
+
+    predictor: Any = "each"
+    truth: Any = "each"
+
+    def __post_init__(self) -> None:
+        for side in ("predictor", "truth"):
+            value = getattr(self, side)
+            if isinstance(value, str) and value not in ("each", "bma"):
+                expected = unknown(side, value, ["each", "bma"])
+                raise ValueError(f"{expected} Or give a model, as an array or Moments.")
+
+    def __repr__(self) -> str:
+        sides = (repr(s) if isinstance(s, str) else "given" for s in (self.predictor, self.truth))
+        return f"Measure({', '.join(sides)})"
+
+    def sides(self) -> tuple[str, str]:
+        """Return ``"each"``, ``"bma"`` or ``"given"`` for predictor and truth."""
+        predictor, truth = (
+            s if isinstance(s, str) else "given" for s in (self.predictor, self.truth)
+        )
+        return predictor, truth
+
+
+class Entry(NamedTuple):
+    """A named measure with its properties, for documentation and for tests that walk the registry."""
+
+    measure: Measure
+    alias: str
+    epistemic: str
+    equation: str
+    may_be_infinite: bool
+
+
+MEASURES: dict[str, Entry] = {
+    "pairwise": Entry(Measure("each", "each"), "C3", "expected pairwise KL divergence K", "Eq. 4", True),
+    "average": Entry(Measure("each", "bma"), "C2", "mutual information I", "Eq. 1 and 2", False),
+    "reverse": Entry(Measure("bma", "each"), "B3", "reverse mutual information M", "Eq. 19", True),
+    "bma": Entry(Measure("bma", "bma"), "B2", "none: 0", "", False),
+}  # fmt: skip
+ALIASES = {entry.alias: name for name, entry in MEASURES.items()}
+
+
+def resolve(measure: str | Measure) -> Measure:
+    """Return the measure of that name."""
+    if isinstance(measure, Measure):
+        return measure
+    name = ALIASES.get(measure, measure) if isinstance(measure, str) else measure
+    if isinstance(name, str) and name in MEASURES:
+        return MEASURES[name].measure
+    raise ValueError(unknown("measure", measure, [*MEASURES, *ALIASES]) + " Or give a demur.Measure.")
+
+
+@dataclass(frozen=True, eq=False)
+class Decomposition:
+    """Total, aleatoric and epistemic uncertainty of each input; total = aleatoric + epistemic.
+
+    Attributes
+    ----------
+    total, aleatoric, epistemic
+        Shaped like the batch, in the library and on the device of the predictions.
+    stderr
+        Standard errors of the three over members, or None.
+    """
+
+    total: Array
+    aleatoric: Array
+    epistemic: Array
+    stderr: Decomposition | None = None
+
+    def to_dict(self) -> dict[str, Array]:
+        """Return the parts by name; standard errors, if any, as ``total_stderr`` and so on."""
+        parts = {"total": self.total, "aleatoric": self.aleatoric, "epistemic": self.epistemic}
+        if self.stderr is not None:
+            parts |= {f"{name}_stderr": value for name, value in self.stderr.to_dict().items()}
+        return parts
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a table with a row for each input; needs pandas, in ``demur[tables]``."""
+        from demur.predictions import arrays
+
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError(
+                "to_pandas needs pandas. Install it with: pip install 'demur[tables]'"
+            ) from None
+        columns = {name: arrays.to_numpy(part) for name, part in self.to_dict().items()}
+        return pandas.DataFrame({name: part.reshape(-1) for name, part in columns.items()})
+
+    def mapped(self, change: Callable[[Array], Array]) -> Decomposition:
+        """Return the decomposition with every array changed."""
+        stderr = None if self.stderr is None else self.stderr.mapped(change)
+        parts = (change(part) for part in (self.total, self.aleatoric, self.epistemic))
+        return Decomposition(*parts, stderr)
+
+
+class Parts(NamedTuple):
+    """Aleatoric and epistemic part, (inputs,)."""
+
+    aleatoric: Array
+    epistemic: Array
+
+
+class Given(NamedTuple):
+    """The given sides of a measure as averages relative to the members' reference; None where not given."""
+
+    predictor: Means | None = None
+    truth: Means | None = None
+
+
+def sides_of(measure: Measure, members: Means, given: Given) -> tuple[Means, Means]:
+    """Return the averages of predictor and truth."""
+    both = []
+    for name, own in zip(measure.sides(), given, strict=True):
+        both.append(own if own is not None else members if name == "each" else members.mixture())
+    return both[0], both[1]
+
+
+def evaluate(measure: Measure, members: Means, given: Given) -> Parts:
+    """Return the parts of a measure."""
+    predictor, truth = sides_of(measure, members, given)
+    apart, together = divergence_terms(predictor, truth)
+    xp = members.xp
+    return Parts(predictor.entropy(), xp.sum(apart, axis=-1) + xp.sum(together, axis=-1))
+
+
+def divergence_terms(predictor: Means, truth: Means) -> tuple[Array, Array]:
+    """Return the terms of ``E_i E_j D(p_i, p_j)``, i of the predictor and j of the truth.
+
+    Every cell of the table: ``E phi_i - E phi_j  +  E a_j u_j - E a_i E u_j``. Both brackets are exactly 0
+    where the sides are equal, and the first is 0 (class by class) for the pairwise measure.
+    """
+    apart = predictor.phi - truth.phi
+    together = truth.au - predictor.a * truth.u
+    if truth.excludes is not None:
+        impossible = truth.excludes
+        if predictor.allows is not None:
+            impossible = impossible & predictor.allows
+        xp = predictor.xp
+        together = xp.where(impossible, xp.full_like(together, float("inf")), together)
+    return apart, together
+
+
+def from_summary(measure: Measure, entropy: Array, k: Array, i: Array) -> Parts | None:
+    """Return the parts of a measure without given sides from mean entropy, K and I; else None."""
+    cells = {
+        ("each", "each"): lambda: Parts(entropy, k),
+        ("each", "bma"): lambda: Parts(entropy, i),
+        ("bma", "each"): lambda: Parts(entropy + i, k - i),
+        ("bma", "bma"): lambda: Parts(entropy + i, 0 * i),
+    }
+    cell = cells.get(measure.sides())
+    return None if cell is None else cell()
+
+
+def is_summary(measure: Measure) -> bool:
+    """Tell whether mean entropy, K and I are all that a measure needs."""
+    return "given" not in measure.sides()
+
+
+def needs_groups(measure: Measure) -> bool:
+    """Tell whether correcting this measure's bias takes a jackknife: the average enters it."""
+    return "bma" in measure.sides()
+
+
+def given_state(state: State, reference: Array) -> Means:
+    """Return the averages of a given side relative to the members' reference."""
+    return state.referred_to(reference).means()

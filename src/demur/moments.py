@@ -1,0 +1,240 @@
+"""Sums over members that come in a stream, from several machines, or in another session."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from demur import kernels
+from demur.given import given_sides, referred
+from demur.jackknife import estimate
+from demur.measures import Decomposition, Measure, resolve
+from demur.predictions import Categorical, Members, arrays, gather
+from demur.rules import Array, resolve_rule
+from demur.state import State, arrays_of
+
+FORMAT = "demur moments 1"
+OUTWEIGHED = 1024  # a chunk this many times heavier than all before it brings its own reference
+
+
+class Moments:
+    """Sums over members, of a size that does not depend on how many come.
+
+    Parameters
+    ----------
+    rule
+        ``"log"``, ``"brier"``, ``"spherical"`` or ``"zero_one"``.
+    groups
+        Keep this many sub-accumulators (and times the memory) and deal members to them in turn; standard
+        errors and the unbiased average need them. 16 is a good number.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> moments = demur.Moments()
+    >>> for _ in range(100):
+    ...     _ = moments.update(logits=rng.normal(size=(2, 3)))
+    >>> moments.count
+    100
+    >>> moments.decompose("pairwise").epistemic.shape
+    (2,)
+    """
+
+    def __init__(self, *, rule: str = "log", groups: int | None = None) -> None:
+        self.rule = resolve_rule(rule)
+        if groups is not None and (not isinstance(groups, int) or groups < 2):
+            raise ValueError(f"groups must be None or an integer of at least 2. Got {groups!r}.")
+        self.groups = groups
+        self.state: State | None = None
+        self._double = False
+        self._like: Array = np.empty(0)
+
+    def __repr__(self) -> str:
+        size = "empty" if self.state is None else f"{self.count} members, {self.shape}"
+        return f"Moments({size}, rule={self.rule.name!r}, groups={self.groups})"
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Inputs and classes."""
+        inputs, classes = self._filled().reference.shape
+        return inputs, classes
+
+    @property
+    def count(self) -> Any:
+        """How many members of positive weight came: a number, or one for each input where they differ."""
+        return 0 if self.state is None else uniform(self.state.count, int)
+
+    @property
+    def effective_count(self) -> Any:
+        """``(sum w)**2 / sum w**2``: a number, or one for each input where they differ."""
+        if self.state is None:
+            return 0.0
+        weight, squared = self.state.total("weight"), self.state.total("squared_weight")
+        return uniform(weight**2 / squared, float)
+
+    @property
+    def mean(self) -> Array:
+        """The average prediction, shape (inputs, classes)."""
+        return arrays.like(self._filled().means().probabilities(), self._like, self._double)
+
+    def update(
+        self, probs: Any = None, *, logits: Any = None, log_probs: Any = None, weights: Any = None
+    ) -> Moments:
+        """Add one member (inputs, classes) or several (members, inputs, classes).
+
+        Parameters
+        ----------
+        probs, logits, log_probs
+            Exactly one of them.
+        weights
+            A number for one member; shape (members,) or (members, inputs) for several.
+        """
+        prediction = Categorical(probs, logits=logits, log_probs=log_probs)
+        if len(prediction.shape) == 2:
+            prediction = prediction.with_values(prediction.values[None])
+            weights = one_weight(weights)
+        elif len(prediction.shape) != 3:
+            raise ValueError(
+                "Expected one member (inputs, classes) or several (members, inputs, classes). "
+                f"Got shape {prediction.shape}."
+            )
+        members = gather(prediction, weights, 0)
+        if self.state is not None and (members.inputs, members.classes) != self.shape:
+            raise ValueError(
+                f"Expected {self.shape[0]} inputs and {self.shape[1]} classes, as before. "
+                f"Got {members.inputs} and {members.classes}."
+            )
+        self._add(members)
+        self._double = self._double or arrays.is_double(prediction.values)
+        self._like = prediction.values[:0]
+        return self
+
+    def _add(self, members: Members) -> None:
+        before = self.state
+        if before is not None and before.xp is np and kernels.usable(members, self.rule):
+            chunk = kernels.spread_weights(members).sum(axis=0)
+            if (chunk <= OUTWEIGHED * before.total("weight")).all():
+                self.state = kernels.add_to(before, members)
+                return
+        ranks = None if before is None else before.count
+        added = kernels.state_of(members, self.rule, self.groups or 1, ranks)
+        self.state = added if before is None else before.merged(self._here(added))
+
+    def merge(self, other: Moments) -> Moments:
+        """Add another accumulator's members, in place; groups are added pairwise."""
+        if not isinstance(other, Moments):
+            raise TypeError(f"Expected Moments. Got {type(other).__name__}.")
+        if (self.rule, self.groups) != (other.rule, other.groups):
+            raise ValueError(f"Expected Moments with the same rule and groups. Got {self} and {other}.")
+        if other.state is None:
+            return self
+        if self.state is None:
+            self.state, self._like = other.state, other._like
+        elif self.shape != other.shape:
+            raise ValueError(f"Expected {self.shape} inputs and classes. Got {other.shape}.")
+        else:
+            self.state = self.state.merged(self._here(other.state))
+        self._double = self._double or other._double
+        return self
+
+    def _here(self, other: State) -> State:
+        mine = arrays.library(self._filled().reference)
+        if arrays.library(other.reference) != mine:
+            raise TypeError(
+                f"Expected members on the device of those before, in {mine}. "
+                f"Got {arrays.library(other.reference)}. Move them first."
+            )
+        return other
+
+    def decompose(
+        self,
+        measure: str | Measure = "pairwise",
+        *,
+        unbiased: bool = False,
+        stderr: bool = False,
+        base: float | None = None,
+    ) -> Decomposition:
+        """Return the decomposition of each input's uncertainty; see ``demur.decompose``."""
+        from demur.decompose import check_base
+
+        state = self._filled()
+        chosen = resolve(measure)
+        scale = check_base(base, self.rule)
+        sides = given_sides(chosen, self.rule, (self.shape[0],), self.shape[1])
+        given = referred(sides, self.rule, state.reference)
+        result = estimate(state, chosen, given, unbiased=unbiased, stderr=stderr)
+        return result.mapped(lambda part: arrays.like(part * scale, self._like, self._double))
+
+    def _filled(self) -> State:
+        if self.state is None:
+            raise ValueError("Expected Moments that have members. Got empty ones. Call update first.")
+        return self.state
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write to an ``.npz`` file, at once or not at all; the next ``load`` gives the same figures."""
+        path = Path(path)
+        header = {"format": FORMAT, "rule": self.rule.name, "groups": self.groups or 0}
+        content: dict[str, Any] = {name: np.array(value) for name, value in header.items()}
+        content["double"] = np.array(self._double)
+        if self.state is not None:
+            found = arrays_of(self.state).items()
+            content |= {name: arrays.to_numpy(a) for name, a in found if a is not None}
+        scratch = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            with scratch.open("wb") as file:
+                np.savez(file, **content)
+            scratch.replace(path)
+        finally:
+            scratch.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Moments:
+        """Read what ``save`` wrote; any other file is a ValueError."""
+        expected = f"Expected a file written by Moments.save. Got {os.fspath(path)!r}"
+        if not Path(path).exists():
+            raise FileNotFoundError(f"{expected}, which does not exist.")
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                content = {name: file[name] for name in file.files}
+            if str(content.pop("format")) != FORMAT:
+                raise ValueError("another format")
+            groups = int(content.pop("groups"))
+            moments = cls(rule=str(content.pop("rule")), groups=groups or None)
+            moments._double = bool(content.pop("double"))
+            if content:
+                content.setdefault("excluded", None)  # pyright: ignore
+                moments.state = State(rule=moments.rule, xp=np, **content)
+                check_sums(moments.state, groups or 1)
+        except (ValueError, TypeError, KeyError, AttributeError, EOFError, OSError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{expected}: {error}.") from None
+        return moments
+
+
+def check_sums(state: State, groups: int) -> None:
+    """Raise unless the arrays of a file fit each other."""
+    inputs, classes = state.reference.shape
+    whole = (groups, inputs, classes)
+    phi = whole if state.rule.separable else (groups, inputs, 1)
+    wanted = {"a": whole, "u": whole, "au": whole, "phi": phi, "weight": whole[:2], "squared_weight": whole[:2]}
+    for name, shape in wanted.items():
+        if getattr(state, name).shape != shape:
+            raise ValueError(f"{name} has shape {getattr(state, name).shape}, not {shape}")
+
+
+def one_weight(weight: Any) -> Any:
+    """Return the weight of a single member as an array of one."""
+    if weight is None or np.ndim(weight) == 1:
+        return weight
+    if np.ndim(weight) != 0:
+        raise ValueError(f"weights must be a number for one member. Got shape {np.shape(weight)}.")
+    return np.asarray([float(weight)])
+
+
+def uniform(values: Array, kind: type) -> Any:
+    """Return one number where all inputs share it, else the array."""
+    first = values[0]
+    return kind(first) if bool((values == first).all()) else values

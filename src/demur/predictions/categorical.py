@@ -1,0 +1,176 @@
+"""Class predictions at the door: exactly one way to give them, their shape and their numbers checked."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from demur.predictions import arrays
+from demur.predictions.arrays import Array
+
+# How far probabilities of one prediction may sum from 1: what rounding every one of a thousand classes to
+# this type can do, with room; normalised again in float64 afterwards.
+TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 2e-2, "bfloat16": 2e-2}
+
+
+class Categorical:
+    """Predicted distributions over classes, as probabilities, logits or log-probabilities.
+
+    Parameters
+    ----------
+    probs, logits, log_probs
+        Exactly one of them, an array of NumPy, PyTorch or JAX; classes are last. Logits of ``-inf`` and
+        probabilities of 0 are classes that the model excludes. Probabilities are checked to sum to 1
+        within a tolerance of their type (float64 1e-6, float32 1e-4, float16 and bfloat16 2e-2), then
+        normalised in float64.
+
+    Examples
+    --------
+    >>> demur.Categorical(logits=np.zeros((5, 2, 3)))
+    Categorical(logits, shape=(5, 2, 3), float64)
+    """
+
+    __slots__ = ("kind", "precision", "values")
+
+    values: Array
+    kind: str
+    precision: str  # the type that the numbers came in, which sets the tolerance
+
+    def __init__(
+        self, probs: Any = None, *, logits: Any = None, log_probs: Any = None
+    ) -> None:
+        given = {
+            name: value
+            for name, value in (("probs", probs), ("logits", logits), ("log_probs", log_probs))
+            if value is not None
+        }
+        if len(given) != 1:
+            came = " and ".join(given) if given else "none of them"
+            raise ValueError(
+                f"Expected exactly one of probs, logits and log_probs. Got {came}. "
+                "Pass one, for instance logits=z."
+            )
+        self.kind, value = next(iter(given.items()))
+        if self.kind == "probs" and isinstance(value, Categorical):
+            self.kind, self.values, self.precision = value.kind, value.values, value.precision
+            return
+        if self.kind == "probs" and is_torch_categorical(value):
+            # Its other parametrisation is derived, with probabilities clamped: take what it was made from.
+            self.kind = "probs" if "probs" in vars(value) else "logits"
+            value = vars(value)[self.kind]
+        self.values = arrays.as_array(value)
+        if "complex" in str(self.values.dtype) or str(self.values.dtype) in ("object", "<U1"):
+            raise TypeError(f"{self.kind} must hold real numbers. Got {self.values.dtype}.")
+        self.precision = arrays.type_name(self.values)
+
+    def __repr__(self) -> str:
+        shape = tuple(self.values.shape)
+        return f"Categorical({self.kind}, shape={shape}, {self.precision})"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array; the last axis is the classes."""
+        return tuple(self.values.shape)
+
+    def with_values(self, values: Array) -> Categorical:
+        """Return other numbers of the same kind, from the same source."""
+        other = object.__new__(Categorical)
+        other.kind, other.precision, other.values = self.kind, self.precision, values
+        return other
+
+    def on_host(self) -> Categorical:
+        """Return the same predictions as a NumPy array, copied only if they must be."""
+        values = arrays.to_numpy(self.values)
+        return self if values is self.values else self.with_values(values)
+
+    def logits(self, ignored: Array | None = None) -> Array:
+        """Return checked logits in float64, or in the widest type that the library or device has.
+
+        Parameters
+        ----------
+        ignored
+            True for predictions (members, inputs) that have no weight and are not checked.
+        """
+        values = arrays.widened(self.values)
+        xp = arrays.namespace(values)
+        if not arrays.is_traced(values):
+            self.check(xp, values, ignored)
+        if self.kind != "probs":
+            return values
+        zero = values == 0
+        log = xp.log(xp.where(zero, xp.ones_like(values), values))
+        return xp.where(zero, xp.full_like(values, -float("inf")), log)
+
+    def kernel_logits(self, ignored: np.ndarray | None = None) -> np.ndarray:
+        """Return logits as NumPy float32 or float64; probabilities are checked, the rest by the kernel."""
+        values = arrays.to_numpy(self.values)
+        if self.kind != "probs":
+            return values if arrays.is_floating(values) else values.astype(np.float64)
+        values = values.astype(np.float64)
+        self.check(np, values, ignored)
+        with np.errstate(divide="ignore"):
+            return np.log(values, out=values)
+
+    @property
+    def tolerance(self) -> float:
+        """How far the probabilities may sum from 1."""
+        return TOLERANCE.get(self.precision, TOLERANCE["float64"])
+
+    def check(self, xp: Any, values: Array, ignored: Array | None = None) -> None:
+        """Raise the error that says what is wrong with the numbers, if anything is."""
+        if xp is np and self.kind == "logits" and np.isfinite(values).all():
+            return
+        name = self.kind
+        complain(xp, xp.isnan(values), ignored, values, f"{name} must be numbers", "Find out where it arose.")
+        if name == "probs":
+            complain(
+                xp, values < 0, ignored, values, "probs must not be negative", "For logits pass logits=."
+            )
+            sums = xp.sum(values, axis=-1, keepdims=True)
+        else:
+            complain(
+                xp, values == float("inf"), ignored, values, f"{name} must be below infinity",
+                "-inf is an excluded class; +inf has no probability.",
+            )  # fmt: skip
+            top = xp.max(values, axis=-1, keepdims=True)
+            complain(
+                xp, top == -float("inf"), ignored, top, f"{name} must allow at least one class",
+                "All of its classes are -inf.",
+            )  # fmt: skip
+            if name == "logits":
+                return
+            over = top > self.tolerance
+            complain(
+                xp, over, ignored, top, "log_probs must not be above 0", "For logits pass logits=."
+            )
+            sums = xp.sum(xp.exp(values), axis=-1, keepdims=True)
+        complain(
+            xp, xp.abs(sums - 1) > self.tolerance, ignored, sums,
+            f"{name} must sum to 1 within {self.tolerance:g} ({self.precision})",
+            "Normalise them, or pass logits=.",
+        )  # fmt: skip
+
+
+def complain(
+    xp: Any, bad: Array, ignored: Array | None, values: Array, expected: str, advice: str
+) -> None:
+    """Raise ValueError if any number is bad, with the first place and value."""
+    if ignored is not None:
+        bad = bad & ~ignored[..., None]
+    if not bool(xp.any(bad)):
+        return
+    found = arrays.to_numpy(bad)
+    place = tuple(int(i) for i in np.argwhere(found)[0])
+    value = float(arrays.to_numpy(values)[place])
+    if values.shape[-1] == 1:
+        place = place[:-1]
+    where = f" at {list(place)}" if place else ""
+    raise ValueError(f"{expected}. Got {value:g}{where}. {advice}")
+
+
+def is_torch_categorical(value: object) -> bool:
+    """Tell whether this is a ``torch.distributions.Categorical``."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.distributions.Categorical)

@@ -1,0 +1,135 @@
+"""Members in one form: (members, inputs, classes) with weights, whatever shape and axis they came in."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from demur.predictions import arrays
+from demur.predictions.arrays import Array
+from demur.predictions.categorical import Categorical
+
+TILE = 1 << 20  # numbers converted at a time: small beside the input, large beside the cost of a call
+
+
+@dataclass(frozen=True)
+class Members:
+    """Checked shapes: predictions (members, inputs, classes), weights (members, inputs) or None."""
+
+    prediction: Categorical
+    weights: Array | None
+    batch: tuple[int, ...]
+
+    @property
+    def count(self) -> int:
+        """How many members there are."""
+        return self.prediction.shape[0]
+
+    @property
+    def inputs(self) -> int:
+        """How many inputs there are."""
+        return self.prediction.shape[1]
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are."""
+        return self.prediction.shape[2]
+
+    @property
+    def stays(self) -> bool:
+        """Whether to compute in the array's own library rather than on the processor with NumPy."""
+        return arrays.stays(self.prediction.values)
+
+    def part(self, begin: int, end: int) -> Members:
+        """Return the members for some of the inputs."""
+        values = self.prediction.values[:, begin:end]
+        weights = None if self.weights is None else self.weights[:, begin:end]
+        return Members(self.prediction.with_values(values), weights, (end - begin,))
+
+    def parts(self, size: int) -> Iterator[tuple[int, int]]:
+        """Return ranges of inputs with about ``size`` numbers each."""
+        step = max(1, size // (self.count * self.classes))
+        for begin in range(0, self.inputs, step):
+            yield begin, min(begin + step, self.inputs)
+
+    @property
+    def ignored(self) -> Array | None:
+        """True where a prediction has no weight."""
+        return None if self.weights is None else self.weights == 0
+
+    def logits(self) -> Array:
+        """Return checked logits in float64, in the array's own library if they stay there, else NumPy."""
+        here = self.prediction if self.stays else self.prediction.on_host()
+        return here.logits(self.ignored)
+
+    def kernel_logits(self) -> np.ndarray:
+        """Return logits as NumPy float32 or float64 for the kernel, which checks them."""
+        return self.prediction.kernel_logits(self.ignored)
+
+
+def gather(prediction: Categorical, weights: Any, axis: int) -> Members:
+    """Move the members first, flatten the batch, and check ranks and weights."""
+    shape = prediction.shape
+    name = prediction.kind
+    if len(shape) < 2:
+        raise ValueError(
+            f"{name} must have members and classes, at least 2 axes. Got shape {shape}. "
+            "For a single model add a members axis: array[None]."
+        )
+    if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+        raise ValueError(f"axis must be an axis of {name}, shape {shape}. Got {axis!r}.")
+    if axis % len(shape) == len(shape) - 1:
+        raise ValueError(f"axis must be the members' axis; the last one, {axis}, is the classes'.")
+    values = prediction.values
+    if axis % len(shape):
+        values = arrays.namespace(values).moveaxis(values, axis, 0)
+    count, *batch, classes = values.shape
+    check_not_empty(name, tuple(values.shape))
+    if len(batch) != 1:
+        values = values.reshape((count, math.prod(batch), classes))
+    moved = prediction if values is prediction.values else prediction.with_values(values)
+    return Members(moved, check_weights(weights, values, tuple(batch)), tuple(batch))
+
+
+def check_not_empty(name: str, shape: tuple[int, ...]) -> None:
+    """Raise if an axis has no entries."""
+    if 0 in shape:
+        raise ValueError(
+            f"{name} must have at least one member, input and class. Got shape {shape}, an empty axis."
+        )
+
+
+def check_weights(weights: Any, values: Array, batch: tuple[int, ...]) -> Array | None:
+    """Return weights as (members, inputs), in the library that computes; None if all weigh the same."""
+    if weights is None:
+        return None
+    weights = arrays.as_array(weights)
+    count, inputs = values.shape[:2]
+    shape = tuple(weights.shape)
+    if shape != (count,) and shape != (count, *batch):
+        also = f" or {(count, *batch)}, one a member and input" if batch else ""
+        raise ValueError(f"weights must have shape {(count,)}, one a member{also}. Got {shape}.")
+    if not arrays.is_traced(weights):
+        numbers = arrays.to_numpy(weights).astype(np.float64)
+        check_weight_values(numbers)
+        if not arrays.stays(values):
+            numbers = numbers.reshape((count, -1))
+            return np.broadcast_to(numbers, (count, inputs))
+    xp = arrays.namespace(values)
+    moved = xp.asarray(arrays.to_numpy(weights)) if arrays.library(weights) == "numpy" else weights
+    moved = arrays.widened(moved.to(values.device) if hasattr(moved, "to") else moved)
+    return xp.broadcast_to(xp.reshape(moved, (count, -1)), (count, inputs))
+
+
+def check_weight_values(weights: np.ndarray) -> None:
+    """Raise unless weights are finite, not negative, and not all zero for any input."""
+    if not np.isfinite(weights).all():
+        raise ValueError(f"weights must be finite. Got {weights[~np.isfinite(weights)][0]}.")
+    if (weights < 0).any():
+        raise ValueError(f"weights must not be negative. Got {weights[weights < 0][0]:g}.")
+    if not (weights.sum(axis=0) > 0).all():
+        raise ValueError("weights must not be all zero. Give at least one member of each input a weight.")

@@ -1,0 +1,237 @@
+"""The proper losses, and how far one prediction is from another under each.
+
+A rule charges ``loss(p)[y]`` to a prediction ``p`` when class ``y`` happens. Its divergence is what ``q`` is
+charged beyond ``p`` when ``p`` draws the outcome, ``D(p, q) = <p, loss(q)> - <p, loss(p)>``: the
+Kullback-Leibler divergence for the log loss. Sums over members are kept relative to a reference prediction
+``q`` (see ``demur.state``), so a rule gives, for a prediction ``p``,
+
+    a = p - q,    u = loss(q) - loss(p) up to a constant common to the classes,    phi = D(p, q) >= 0,
+
+each exactly 0 where ``p`` is ``q``. Arrays are of any library; ``xp`` is its namespace.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+Array = Any
+
+
+class Terms(NamedTuple):
+    """How predictions differ from a reference; classes are last, or 1 where ``phi`` is a sum over them."""
+
+    a: Array
+    u: Array
+    phi: Array
+    excluded: Array | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A proper loss; subclasses say what it charges. Predictions come as logits, references as ``q``."""
+
+    name: str
+    separable: bool  # phi is a sum of one term a class, so that `attribute` has a meaning
+
+    def score(self, xp: Any, p: Array) -> Array:
+        """Return minus the loss, up to a constant common to the classes."""
+        raise AssertionError("each rule has its own")
+
+    def loss(self, xp: Any, q: Array) -> Array:
+        """Return what is charged to ``q``, for each class that may happen."""
+        raise AssertionError("each rule has its own")
+
+    def divergence(self, xp: Any, p: Array, q: Array) -> Array:
+        """Return ``D(p, q)``, class by class where the rule is separable."""
+        raise AssertionError("each rule has its own")
+
+    def reference(self, xp: Any, logits: Array) -> Array:
+        """Return the reference that stands for the prediction with these logits."""
+        return softmax(xp, logits)
+
+    def probabilities(self, xp: Any, reference: Array) -> Array:
+        """Return the reference's probabilities."""
+        return reference
+
+    def terms(self, xp: Any, logits: Array, reference: Array) -> Terms:
+        """Return the terms of predictions relative to a reference."""
+        return self.between(xp, softmax(xp, logits), reference)
+
+    def between(self, xp: Any, source: Array, reference: Array) -> Terms:
+        """Return the terms of one reference relative to another."""
+        u = self.score(xp, source) - self.score(xp, reference)
+        return Terms(source - reference, u, self.divergence(xp, source, reference))
+
+    def mixture(self, xp: Any, a: Array, reference: Array) -> Terms:
+        """Return the terms of the average prediction, ``q + a``."""
+        u = self.score(xp, reference + a) - self.score(xp, reference)
+        return Terms(a, u, self.divergence(xp, reference + a, reference))
+
+
+class Log(Rule):
+    """``loss(p)[y] = -log p[y]``, in nats. A reference is kept as ``log q``, never as ``q``."""
+
+    def loss(self, xp: Any, q: Array) -> Array:
+        return -q
+
+    def reference(self, xp: Any, logits: Array) -> Array:
+        floor, _ = reach(xp, logits)
+        below = logits - xp.max(logits, axis=-1, keepdims=True)
+        below = xp.where(below > floor, below, floor)
+        # The top class contributes exactly 1: leave it out and log1p keeps a certain reference exact.
+        top = one_hot(xp, xp.argmax(logits, axis=-1), logits.shape[-1])
+        rest = xp.sum(xp.where(top, xp.zeros_like(below), xp.exp(below)), axis=-1, keepdims=True)
+        return below - xp.log1p(rest)
+
+    def probabilities(self, xp: Any, reference: Array) -> Array:
+        return xp.exp(reference)
+
+    def terms(self, xp: Any, logits: Array, reference: Array) -> Terms:
+        """Align at the reference's top class, then take every difference before it is exponentiated."""
+        floor, far = reach(xp, logits)
+        q = xp.exp(reference)
+        top = one_hot(xp, xp.argmax(reference, axis=-1), reference.shape[-1])
+        minus_infinity = xp.full_like(reference, -float("inf"))
+        reference_top = xp.max(xp.where(top, reference, minus_infinity), axis=-1, keepdims=True)
+        own_top = xp.max(logits, axis=-1, keepdims=True)
+        aligned = xp.max(xp.where(top, logits, minus_infinity), axis=-1, keepdims=True)
+        aligned = xp.where(own_top - aligned < far, aligned, own_top)
+        excluded = logits == -float("inf")
+        allowed = xp.where(excluded, reference, logits)
+        d = (allowed - reference) - (aligned - reference_top)
+        d = xp.where(excluded, xp.full_like(d, floor - far), d)
+        growth = xp.expm1(d)
+        shift = xp.sum(q * growth, axis=-1, keepdims=True)
+        u = xp.where(excluded, xp.zeros_like(d), d - xp.log1p(shift))
+        ratio = (growth - shift) / (1 + shift)
+        return Terms(q * ratio, u, q * bregman(xp, ratio, u), excluded)
+
+    def between(self, xp: Any, source: Array, reference: Array) -> Terms:
+        u = source - reference
+        q, ratio = xp.exp(reference), xp.expm1(u)
+        return Terms(q * ratio, u, q * bregman(xp, ratio, u))
+
+    def mixture(self, xp: Any, a: Array, reference: Array) -> Terms:
+        q = xp.exp(reference)
+        ratio = a / q
+        gone = ratio <= -1  # no member allows the class: 0 log 0 = 0
+        u = xp.log1p(xp.where(gone, xp.zeros_like(ratio), ratio))
+        return Terms(a, u, q * xp.where(gone, -ratio, bregman(xp, ratio, u)))
+
+
+class Brier(Rule):
+    """``loss(p)[y] = sum_k (p[k] - 1[k = y])**2``."""
+
+    def score(self, xp: Any, p: Array) -> Array:
+        return 2 * p
+
+    def loss(self, xp: Any, q: Array) -> Array:
+        return xp.sum(q * q, axis=-1, keepdims=True) + 1 - 2 * q
+
+    def divergence(self, xp: Any, p: Array, q: Array) -> Array:
+        return (p - q) ** 2
+
+
+class Spherical(Rule):
+    """``loss(p)[y] = 1 - p[y] / |p|``."""
+
+    def score(self, xp: Any, p: Array) -> Array:
+        return p / norm(xp, p)
+
+    def loss(self, xp: Any, q: Array) -> Array:
+        return 1 - q / norm(xp, q)
+
+    def divergence(self, xp: Any, p: Array, q: Array) -> Array:
+        # |p| - <p, q / |q|>, from the part of p that stands off q: no difference of nearly equal numbers.
+        direction = q / norm(xp, q)
+        along = xp.sum(p * direction, axis=-1, keepdims=True)
+        off = (p - q) - xp.sum((p - q) * direction, axis=-1, keepdims=True) * direction
+        return xp.sum(off * off, axis=-1, keepdims=True) / (norm(xp, p) + along)
+
+
+class ZeroOne(Rule):
+    """``loss(p)[y] = 1 - 1[y is a most probable class] / (how many are)``."""
+
+    def score(self, xp: Any, p: Array) -> Array:
+        # Sums of the same numbers in another order differ in the last digits: that is still a tie.
+        top = xp.astype(p >= xp.max(p, axis=-1, keepdims=True) * (1 - 8 * epsilon(xp, p)), p.dtype)
+        return top / xp.sum(top, axis=-1, keepdims=True)
+
+    def loss(self, xp: Any, q: Array) -> Array:
+        return 1 - self.score(xp, q)
+
+    def divergence(self, xp: Any, p: Array, q: Array) -> Array:
+        return xp.sum(p * (self.score(xp, p) - self.score(xp, q)), axis=-1, keepdims=True)
+
+
+def bregman(xp: Any, ratio: Array, u: Array) -> Array:
+    """Return ``(1 + ratio) u - ratio`` for ``ratio = expm1(u)``: ``D`` of one class over its ``q``."""
+    direct = ratio * u + (u - ratio)
+    if epsilon(xp, u) < 1e-10:
+        return direct  # the error, eps / u relative, is far below what the numbers at hand can say
+    small = xp.abs(u) < 0.3
+    t = xp.where(small, u, xp.zeros_like(u))
+    series = t * t * (1 / 2 + t * (1 / 3 + t * (1 / 8 + t * (1 / 30 + t * (1 / 144 + t / 840)))))
+    return xp.where(small, series, direct)
+
+
+def softmax(xp: Any, logits: Array) -> Array:
+    """Return probabilities."""
+    e = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+    return e / xp.sum(e, axis=-1, keepdims=True)
+
+
+def norm(xp: Any, p: Array) -> Array:
+    """Return the Euclidean length over classes."""
+    return xp.sqrt(xp.sum(p * p, axis=-1, keepdims=True))
+
+
+def one_hot(xp: Any, index: Array, classes: int) -> Array:
+    """Return True at the index and False elsewhere, along a new last axis."""
+    places = xp.arange(classes, dtype=index.dtype)
+    device = getattr(index, "device", None)
+    if hasattr(places, "to") and device is not None:
+        places = places.to(device)
+    return index[..., None] == places
+
+
+def epsilon(xp: Any, array: Array) -> float:
+    """Return the spacing of the array's numbers at 1."""
+    return float(xp.finfo(array.dtype).eps)
+
+
+def reach(xp: Any, array: Array) -> tuple[float, float]:
+    """Return the lowest log-probability of a reference below its top class, and what counts as far.
+
+    The exponential of their difference is a finite number of the array's type.
+    """
+    return (-600.0, 90.0) if epsilon(xp, array) < 1e-10 else (-60.0, 20.0)
+
+
+RULES: dict[str, Rule] = {
+    rule.name: rule
+    for rule in (
+        Log("log", separable=True),
+        Brier("brier", separable=True),
+        Spherical("spherical", separable=False),
+        ZeroOne("zero_one", separable=False),
+    )
+}
+
+
+def resolve_rule(rule: str | Rule) -> Rule:
+    """Return the rule of that name."""
+    if isinstance(rule, Rule):
+        return rule
+    if rule in RULES:
+        return RULES[rule]
+    raise ValueError(unknown("rule", rule, list(RULES)))
+
+
+def unknown(what: str, name: object, names: list[str]) -> str:
+    """Say that a name is unknown, which one is nearest, and which there are."""
+    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"{what} must be one of {', '.join(map(repr, names))}. Got {name!r}.{hint}"

@@ -1,0 +1,187 @@
+"""The sums that every measure is made of, whatever the number of members that went into them.
+
+Relative to a reference prediction ``q``, with a rule's terms ``a``, ``u`` and ``phi`` of each member (see
+``demur.rules``) and weights ``w``, a state holds per group, input and class
+
+    sum w a,    sum w u,    sum w a u,    sum w phi,    sum w over members that exclude the class,
+
+the sums of ``u`` and ``a u`` over members that allow the class. Means of these give every cell of the table
+of measures without subtracting nearly equal numbers; identical members give exactly 0. A change of reference
+is affine, so states with different references merge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from demur.rules import Array, Rule, Terms
+
+SUMS = ("a", "u", "au", "phi")
+
+@dataclass(frozen=True)
+class Means:
+    """Averages over members, shaped (inputs, classes): one side of a measure."""
+
+    rule: Rule
+    xp: Any
+    reference: Array
+    a: Array
+    u: Array
+    au: Array
+    phi: Array
+    excludes: Array | None  # some member gives the class no probability at all
+    allows: Array | None  # some member gives it some
+
+    def mixture(self) -> Means:
+        """Return the average prediction as a side of its own: one member."""
+        terms = self.rule.mixture(self.xp, self.a, self.reference)
+        nobody = None if self.allows is None else ~self.allows
+        return replace(self, u=terms.u, au=terms.a * terms.u, phi=terms.phi, excludes=nobody)
+
+    def probabilities(self) -> Array:
+        """Return the average prediction."""
+        p = self.rule.probabilities(self.xp, self.reference) + self.a
+        return p if self.allows is None else self.xp.where(self.allows, p, self.xp.zeros_like(p))
+
+    def entropy(self) -> Array:
+        """Return the mean generalised entropy: ``H(p) = H(q) + <a, loss(q)> - phi``."""
+        xp = self.xp
+        q = self.rule.probabilities(xp, self.reference)
+        loss = self.rule.loss(xp, self.reference)
+        return xp.sum((q + self.a) * loss, axis=-1) - xp.sum(self.phi, axis=-1)
+
+
+@dataclass(frozen=True)
+class State:
+    """Sums over members, shaped (groups, inputs, classes); weights (groups, inputs); see the module."""
+
+    rule: Rule
+    xp: Any
+    reference: Array  # (inputs, classes)
+    a: Array
+    u: Array
+    au: Array
+    phi: Array
+    excluded: Array | None  # None: no member excludes any class
+    weight: Array
+    squared_weight: Array
+    count: Array  # (inputs,): members of positive weight
+
+    @property
+    def groups(self) -> int:
+        """Into how many groups members were dealt."""
+        return self.a.shape[0]
+
+    def means(self) -> Means:
+        """Return the averages over all members."""
+        sums = {name: self.total(name) for name in SUMS}
+        excludes = allows = None
+        if self.excluded is not None:
+            weight = self.weight[..., None]
+            excludes = self.xp.any(self.excluded > 0, axis=0)
+            allows = self.xp.any(self.excluded < weight, axis=0)
+        return self.divided(sums, self.total("weight"), excludes, allows)
+
+    def leaving_one_out(self) -> Iterator[tuple[Array, Means]]:
+        """Return, for each group, its weight, and the averages over the members of all other groups."""
+        xp = self.xp
+        sums = {name: self.total(name) for name in (*SUMS, "weight")}
+        if self.excluded is not None:
+            # Count groups: differences of weights would leave residues that look like exclusions.
+            excluding = xp.astype(self.excluded > 0, xp.int64)
+            allowing = xp.astype(self.excluded < self.weight[..., None], xp.int64)
+            all_excluding, all_allowing = xp.sum(excluding, axis=0), xp.sum(allowing, axis=0)
+        for g in range(self.groups):
+            others = {name: total - getattr(self, name)[g] for name, total in sums.items()}
+            weight = others.pop("weight")
+            excludes = allows = None
+            if self.excluded is not None:
+                excludes = all_excluding - excluding[g] > 0
+                allows = all_allowing - allowing[g] > 0
+            yield self.weight[g], self.divided(others, weight, excludes, allows)
+
+    def total(self, name: str) -> Array:
+        """Return one of the sums over all groups."""
+        sums = getattr(self, name)
+        return sums[0] if self.groups == 1 else self.xp.sum(sums, axis=0)
+
+    def divided(
+        self, sums: dict[str, Array], weight: Array, excludes: Array | None, allows: Array | None
+    ) -> Means:
+        """Divide sums by the weight."""
+        means = {name: value / weight[..., None] for name, value in sums.items()}
+        return Means(self.rule, self.xp, self.reference, **means, excludes=excludes, allows=allows)
+
+    def referred_to(self, reference: Array) -> State:
+        """Return the same members relative to another reference: affine in the sums."""
+        if reference is self.reference:
+            return self
+        xp = self.xp
+        source = self.rule.probabilities(xp, self.reference)
+        moved: Terms = self.rule.between(xp, self.reference, reference)
+        weight = self.weight[..., None]
+        if self.excluded is None:
+            allowing, a_allowed = weight, self.a
+        else:
+            allowing, a_allowed = weight - self.excluded, self.a + self.excluded * source
+        drift = self.a * moved.u
+        if not self.rule.separable:
+            drift = xp.sum(drift, axis=-1, keepdims=True)
+        return replace(
+            self,
+            reference=reference,
+            a=self.a + weight * moved.a,
+            u=self.u + allowing * moved.u,
+            au=self.au + moved.u * a_allowed + moved.a * self.u + allowing * moved.a * moved.u,
+            phi=self.phi + drift + weight * moved.phi,
+        )
+
+    def merged(self, other: State) -> State:
+        """Return the state of both states' members, relative to the heavier one's reference."""
+        reference = self.common_reference(other)
+        left, right = self.referred_to(reference), other.referred_to(reference)
+        sums = {name: getattr(left, name) + getattr(right, name) for name in SUMS}
+        return replace(
+            left,
+            **sums,
+            excluded=added(left.excluded, right.excluded),
+            weight=left.weight + right.weight,
+            squared_weight=left.squared_weight + right.squared_weight,
+            count=left.count + right.count,
+        )
+
+    def common_reference(self, other: State) -> Array:
+        """Return the heavier state's reference, input by input; rounding then never exceeds its share.
+
+        A class that all members of one state exclude takes the other's, where somebody allows it.
+        """
+        xp = self.xp
+        heavier = self.total("weight") >= other.total("weight")
+        if self.excluded is None and other.excluded is None:
+            if bool(xp.all(heavier)):
+                return self.reference
+            return xp.where(heavier[..., None], self.reference, other.reference)
+        mine, theirs = self.means().allows, other.means().allows
+        use_mine = heavier[..., None]
+        if mine is not None:
+            use_mine = use_mine & mine
+        if theirs is not None:
+            use_mine = use_mine | ~theirs
+        mixed = xp.where(use_mine, self.reference, other.reference)
+        whole = xp.all(use_mine, axis=-1, keepdims=True) | ~xp.any(use_mine, axis=-1, keepdims=True)
+        return xp.where(whole, mixed, self.rule.reference(xp, mixed))
+
+
+def added(left: Array | None, right: Array | None) -> Array | None:
+    """Add two sums of which None means 0."""
+    if left is None or right is None:
+        return right if left is None else left
+    return left + right
+
+
+def arrays_of(state: State) -> dict[str, Array]:
+    """Return the arrays of a state by name."""
+    skipped = ("rule", "xp")
+    return {f.name: getattr(state, f.name) for f in fields(state) if f.name not in skipped}
