@@ -14,6 +14,7 @@ from demur.decompose import attribute, decompose
 from demur.measures import Decomposition, Measure
 from demur.moments import Moments
 from demur.predictions import Categorical
+from demur.scores import label_variance, margin, max_probability, softmax_variance, variation_ratio
 
 __version__ = "0.1.0"
 
@@ -24,4 +25,9 @@ __all__ = [
     "Moments",
     "attribute",
     "decompose",
+    "label_variance",
+    "margin",
+    "max_probability",
+    "softmax_variance",
+    "variation_ratio",
 ]

@@ -89,12 +89,10 @@ def decompose(
     if stderr or (unbiased and needs_groups(chosen)):
         dealt = min(groups or members.count, members.count)
 
-    if dealt == 1 and not unbiased and is_summary(chosen) and kernels.usable(members, loss):
-        summary = [kernels.summarise(part) for part in converted(members)]
-        parts = from_summary(chosen, *np.concatenate(summary, axis=1))
-        assert parts is not None
-        result = Decomposition(parts.aleatoric + parts.epistemic, *parts)
-    else:
+    result = None
+    if dealt == 1 and not unbiased:
+        result = summarised(members, chosen, loss)
+    if result is None:
 
         def one(part: Members, own: list[Side]) -> Decomposition:
             state = kernels.state_of(part, loss, dealt)
@@ -103,6 +101,19 @@ def decompose(
 
         result = joined([one(*piece) for piece in pieces(members, loss, dealt, sides)])
     return finished(result, members, scale)
+
+
+def summarised(members: Members, measure: Measure, rule: Rule) -> Decomposition | None:
+    """Return the decomposition by the short way from logits to mean entropy, K and I, where there is one."""
+    if rule.name != "log" or not is_summary(measure) or members.stays:
+        return None
+    found = [kernels.summarise(part) for part in converted(members)]
+    summaries = [summary for summary in found if summary is not None]
+    if len(summaries) < len(found):
+        return None
+    whole = summaries[0] if len(summaries) == 1 else np.concatenate(summaries, axis=1)
+    parts = from_summary(measure, *whole)
+    return Decomposition(parts.aleatoric + parts.epistemic, *parts)
 
 
 def attribute(
@@ -150,10 +161,7 @@ def attribute(
         return apart + together
 
     found = [one(*piece) for piece in pieces(members, loss, 1, sides)]
-    whole = found[0] if len(found) == 1 else np.concatenate(found)
-    source = members.prediction.values
-    shaped = whole.reshape((*members.batch, members.classes)) * scale
-    return arrays.like(shaped, source, arrays.is_double(source))
+    return shaped(found[0] if len(found) == 1 else np.concatenate(found), members, scale)
 
 
 def prepare(
@@ -181,8 +189,8 @@ def check_base(base: float | None, rule: Rule) -> float:
 
 def converted(members: Members) -> list[Members]:
     """Return members in parts small enough to convert, or whole where the kernel reads them as they are."""
-    ready = members.prediction.kind != "probs" and members.prediction.precision in ("float32", "float64")
-    if ready:
+    as_they_are = members.prediction.kind != "probs" and members.prediction.precision in ("float32", "float64")
+    if members.size < kernels.SMALLEST or (as_they_are and kernels.has_numba()):
         return [members]
     return [members.part(*bounds) for bounds in members.parts(4 * NUMBERS)]
 
@@ -214,8 +222,11 @@ def joined(results: list[Decomposition]) -> Decomposition:
 
 def finished(result: Decomposition, members: Members, scale: float) -> Decomposition:
     """Return results in the wanted unit and shape, in the library, device and type of the predictions."""
+    return result.mapped(lambda part: shaped(part, members, scale))
+
+
+def shaped(part: Array, members: Members, scale: float) -> Array:
+    """Return one array, (inputs,) or (inputs, classes), with the batch's shape for the inputs."""
     source = members.prediction.values
-    double = arrays.is_double(source)
-    return result.mapped(
-        lambda part: arrays.like((part * scale).reshape(members.batch), source, double)
-    )
+    whole = (part * scale).reshape((*members.batch, *part.shape[1:]))
+    return arrays.like(whole, source, arrays.is_double(source))

@@ -179,16 +179,12 @@ def divergence_terms(predictor: Means, truth: Means) -> tuple[Array, Array]:
     return apart, together
 
 
-def from_summary(measure: Measure, entropy: Array, k: Array, i: Array) -> Parts | None:
-    """Return the parts of a measure without given sides from mean entropy, K and I; else None."""
-    cells = {
-        ("each", "each"): lambda: Parts(entropy, k),
-        ("each", "bma"): lambda: Parts(entropy, i),
-        ("bma", "each"): lambda: Parts(entropy + i, k - i),
-        ("bma", "bma"): lambda: Parts(entropy + i, 0 * i),
-    }
-    cell = cells.get(measure.sides())
-    return None if cell is None else cell()
+def from_summary(measure: Measure, entropy: Array, k: Array, i: Array) -> Parts:
+    """Return the parts of a measure without given sides from mean entropy, K and I."""
+    predictor, truth = measure.sides()
+    if predictor == "each":
+        return Parts(entropy, k if truth == "each" else i)
+    return Parts(entropy + i, k - i if truth == "each" else 0 * i)
 
 
 def is_summary(measure: Measure) -> bool:
@@ -199,8 +195,3 @@ def is_summary(measure: Measure) -> bool:
 def needs_groups(measure: Measure) -> bool:
     """Tell whether correcting this measure's bias takes a jackknife: the average enters it."""
     return "bma" in measure.sides()
-
-
-def given_state(state: State, reference: Array) -> Means:
-    """Return the averages of a given side relative to the members' reference."""
-    return state.referred_to(reference).means()

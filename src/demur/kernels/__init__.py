@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.kernels import generic
+from demur.kernels import generic, small
 from demur.predictions import Members, arrays
 from demur.rules import Rule
 from demur.state import State
@@ -29,8 +29,7 @@ def state_of(members: Members, rule: Rule, groups: int, ranks: Any = None) -> St
 
 def usable(members: Members, rule: Rule) -> bool:
     """Tell whether the compiled loop takes these members."""
-    size = members.count * members.inputs * members.classes
-    return rule.name == "log" and size >= SMALLEST and not members.stays and has_numba()
+    return members.size >= SMALLEST and rule.name == "log" and not members.stays and has_numba()
 
 
 @functools.cache
@@ -43,8 +42,13 @@ def has_numba() -> bool:
     return True
 
 
-def summarise(members: Members) -> np.ndarray:
-    """Return mean entropy, K and I, shape (3, inputs), without ever holding the sums of all inputs."""
+def summarise(members: Members) -> np.ndarray | None:
+    """Return mean entropy, K and I, shape (3, inputs), without ever holding the sums of all inputs.
+
+    None if there is no short way to them.
+    """
+    if members.size < SMALLEST or not has_numba():
+        return small.summarise(members.logits(), members.weights)
     out = np.empty((3, members.inputs))
 
     def work(entry: Any, arguments: tuple[Any, ...], begin: int, end: int) -> int:

@@ -236,8 +236,9 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
             for lane in range(LANES):
                 scale = 1.0 / total[lane]
                 k, i, entropy = class_terms(
-                    sums[0, y, lane] * scale, sums[1, y, lane] * scale, sums[2, y, lane] * scale, log_q[y, lane]
-                )
+                    sums[0, y, lane] * scale, sums[1, y, lane] * scale, sums[2, y, lane] * scale,
+                    log_q[y, lane], log1p,
+                )  # fmt: skip
                 parts[0, lane] += q[y, lane] * entropy
                 parts[1, lane] += q[y, lane] * k
                 parts[2, lane] += q[y, lane] * i

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from demur.kernels import formulas
 from demur.kernels.arithmetic import INLINED, add_in_any_order, clip, exp, expm1, log1p
 
 COMPILED: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
@@ -26,13 +27,7 @@ TAME_LOGIT = 165.0  # 2 * 165 + 340 + log(classes) < 700
 TILE = 4  # members whose sums are kept in registers together
 
 
-@njit(**INLINED)
-def class_terms(a, u, au, log_q):  # pyright: ignore
-    """Return one class's terms of K, I and the entropy, over ``q``; from means over members."""
-    k = au - a * u
-    i = au + u - a - ((1.0 + a) * log1p(a) - a)
-    entropy = a - u - au - (1.0 + a) * log_q
-    return k, i, entropy
+class_terms = njit(**INLINED)(formulas.class_terms)
 
 
 @njit(**COMPILED)
@@ -262,7 +257,7 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
         scale = 1.0 / total
         for y in range(classes):
             k_y, i_y, entropy_y = class_terms(
-                sums[0, y] * scale, sums[1, y] * scale, sums[2, y] * scale, log_q[y]
+                sums[0, y] * scale, sums[1, y] * scale, sums[2, y] * scale, log_q[y], log1p
             )
             k = add_in_any_order(k, q[y] * k_y)
             i = add_in_any_order(i, q[y] * i_y)

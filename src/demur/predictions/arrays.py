@@ -74,18 +74,20 @@ def is_floating(array: Array) -> bool:
     """Tell whether the numbers are real and not integers."""
     if library(array) == "torch":
         return array.is_floating_point()
-    # bfloat16 of JAX is no subtype of NumPy's floating; its kind is "V" there.
-    return array.dtype.kind == "f" or "float" in str(array.dtype)
+    return "float" in type_name(array)  # also JAX's bfloat16, which NumPy does not count as floating
 
 
 def is_double(array: Array) -> bool:
     """Tell whether results are due in float64: for float64 and, since they are exact, integers."""
-    return not is_floating(array) or str(array.dtype).rpartition(".")[2] == "float64"
+    name = type_name(array)
+    return name == "float64" or "float" not in name
 
 
 def type_name(array: Array) -> str:
     """Return the name of the array's type, as float32, in every library."""
-    return str(array.dtype).rpartition(".")[2]
+    if library(array) == "torch":
+        return str(array.dtype).rpartition(".")[2]
+    return array.dtype.type.__name__
 
 
 def to_numpy(array: Array) -> np.ndarray:

@@ -61,9 +61,9 @@ class Categorical:
             self.kind = "probs" if "probs" in vars(value) else "logits"
             value = vars(value)[self.kind]
         self.values = arrays.as_array(value)
-        if "complex" in str(self.values.dtype) or str(self.values.dtype) in ("object", "<U1"):
-            raise TypeError(f"{self.kind} must hold real numbers. Got {self.values.dtype}.")
         self.precision = arrays.type_name(self.values)
+        if not self.precision.startswith(("float", "bfloat", "int", "uint", "bool")):
+            raise TypeError(f"{self.kind} must hold real numbers. Got {self.precision}.")
 
     def __repr__(self) -> str:
         shape = tuple(self.values.shape)

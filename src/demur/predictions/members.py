@@ -40,6 +40,11 @@ class Members:
         return self.prediction.shape[2]
 
     @property
+    def size(self) -> int:
+        """How many numbers that makes."""
+        return self.count * self.inputs * self.classes
+
+    @property
     def stays(self) -> bool:
         """Whether to compute in the array's own library rather than on the processor with NumPy."""
         return arrays.stays(self.prediction.values)

@@ -1,0 +1,71 @@
+"""The command `demur`. Each command parses, calls the library and prints; it computes nothing.
+
+Exit code 0 means done; 2 means bad usage or bad input, and one line on stderr says what was
+expected, what came and what to do.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+import typer.core
+
+from demur.cli import demo, score
+from demur.cli.printing import complain
+
+# typer brings its own copy of click, or before 0.25 the real one: this is UsageError of either.
+_UsageError: Any = typer.BadParameter.__mro__[1]
+
+
+class _Commands(typer.core.TyperGroup):
+    """Commands whose usage errors are one line too."""
+
+    def main(self, *args: Any, standalone_mode: bool = True, **options: Any) -> Any:
+        try:
+            result = super().main(*args, standalone_mode=False, **options)
+            code = result if isinstance(result, int) else 0
+        except _UsageError as error:
+            complain(f"{error.format_message().rstrip('.')}: see demur --help")
+            code = 2
+        if standalone_mode:
+            sys.exit(code)
+        return code
+
+
+app = typer.Typer(
+    cls=_Commands,
+    help="Measure how far each prediction of a model can be trusted.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from demur import __version__
+
+        typer.echo(f"demur {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass
+
+
+app.command()(score.score)
+app.command()(demo.demo)
+
+
+def main() -> None:
+    """Run the command line; ends in `SystemExit` with the exit code."""
+    app(prog_name="demur")

@@ -1,0 +1,239 @@
+"""`demur score`: uncertainty of each input, from files of predictions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from demur.cli.printing import bad_input_exits, progress_bar, stdout, summary_table, top_table
+
+if TYPE_CHECKING:
+    from demur.stores import ScoreTable
+
+Kind = Literal["logits", "probs", "log_probs"]
+
+
+def score(
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE",
+            show_default=False,
+            help="Predictions: .npy, .npz, .safetensors, .pt, .csv or .parquet. A file with three "
+            "axes holds members, one with two (rows are inputs, columns classes) is one member. "
+            "Write file.npz:name for one array of several. A quoted glob, as 'run/*.npy', takes "
+            "its files in natural order (9 before 10).",
+        ),
+    ],
+    logits: Annotated[bool, typer.Option("--logits", help="The numbers are logits.")] = False,
+    probs: Annotated[bool, typer.Option("--probs", help="The numbers are probabilities.")] = False,
+    log_probs: Annotated[
+        bool, typer.Option("--log-probs", help="The numbers are log-probabilities.")
+    ] = False,
+    axis: Annotated[
+        int, typer.Option(help="Where files with three axes have their members. Classes are last.")
+    ] = 0,
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="One number a member, in the order of the members: .npy, .csv, .txt or .json; "
+            "or .npy of (members, inputs).",
+        ),
+    ] = None,
+    measure: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="A measure; give it again for more. Default: pairwise, average, reverse.",
+            show_default=False,
+        ),
+    ] = None,
+    rule: Annotated[
+        str, typer.Option(metavar="NAME", help="The proper loss: log, brier, spherical, zero_one.")
+    ] = "log",
+    base: Annotated[
+        float | None,
+        typer.Option(
+            help="Base of the logarithm, as 2 for bits. Default: e, for nats.", show_default=False
+        ),
+    ] = None,
+    unbiased: Annotated[
+        bool,
+        typer.Option(
+            "--unbiased",
+            help="Correct for the number of members, by a jackknife over members (over 64 groups "
+            "of them if there are more).",
+        ),
+    ] = False,
+    stderr: Annotated[
+        bool,
+        typer.Option(
+            "--stderr",
+            help="Add the standard error over members (over 64 groups of them if there are more).",
+        ),
+    ] = False,
+    top: Annotated[
+        int | None,
+        typer.Option(
+            metavar="K", help="List the K most uncertain inputs.", min=1, show_default=False
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the scores: .csv, .parquet, .npz or .json. Columns are {measure}_{part}.",
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing --out file.")] = False,
+    json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="Print one JSON object: the summary and, without --out, the scores. Infinity is "
+            '"inf".',
+        ),
+    ] = False,
+) -> None:
+    """Score each input: total, aleatoric and epistemic uncertainty.
+
+    Say what the numbers are: --logits, --probs or --log-probs.
+    Files are mapped, so they may be larger than memory.
+
+    demur score predictions.npy --logits --top 10
+
+    demur score 'run/member_*.npy' --logits --out scores.csv
+    """
+    with bad_input_exits():
+        kind = choose_kind(logits=logits, probs=probs, log_probs=log_probs)
+        options: dict[str, Any] = {
+            "rule": rule,
+            "base": base,
+            "unbiased": unbiased,
+            "stderr": stderr,
+        }
+        if measure:
+            options["measures"] = measure
+        scores = score_files(
+            files, kind, axis=axis, weights=weights, out=out, force=force, options=options
+        )
+        facts = describe(scores, kind, files, options)
+        if top is not None:
+            facts["top"] = top_rows(scores, top)
+        if out is not None:
+            from demur.stores import write_columns
+
+            write_columns(out, scores.columns, facts=facts, force=force)
+    if json:
+        print_json(scores, facts, out)
+        return
+    console = stdout()
+    if out is None:
+        console.print(f"{scores.inputs} inputs, {scores.members} members, {scores.classes} classes")
+        console.print(summary_table(scores, facts["unit"]))
+    else:
+        print(f"Wrote the scores of {scores.inputs} inputs to {out}")
+    if top is not None:
+        console.print(top_table(scores, top, facts["unit"]))
+
+
+def choose_kind(*, logits: bool, probs: bool, log_probs: bool) -> Kind:
+    """Return what the numbers are; nobody guesses it from their range."""
+    given: list[Kind] = []
+    if logits:
+        given.append("logits")
+    if probs:
+        given.append("probs")
+    if log_probs:
+        given.append("log_probs")
+    if len(given) != 1:
+        came = " and ".join("--" + each.replace("_", "-") for each in given) or "none"
+        raise ValueError(
+            f"expected exactly one of --logits, --probs, --log-probs, got {came}: "
+            "say what the numbers in the files are"
+        )
+    return given[0]
+
+
+def score_files(
+    files: list[str],
+    kind: Kind,
+    *,
+    axis: int = 0,
+    weights: Path | None = None,
+    out: Path | None = None,
+    force: bool = False,
+    options: dict[str, Any],
+) -> ScoreTable:
+    """Read files and score their inputs, with a progress bar on a terminal."""
+    from demur.stores import (
+        StoreError,
+        check_output,
+        open_predictions,
+        read_weights,
+        score_predictions,
+    )
+
+    if out is not None:
+        check_output(out, force=force)
+    with open_predictions(files, axis=axis, directory=out.parent if out else None) as predictions:
+        if out is not None and out.exists():
+            for source in predictions.sources:
+                if source.path.samefile(out):
+                    raise StoreError(
+                        f"{out}: expected a file that is not read from, got one that is"
+                    )
+        chosen = None
+        if weights is not None:
+            chosen = read_weights(weights, members=predictions.members, inputs=predictions.inputs)
+        with progress_bar(predictions.inputs, "inputs") as progress:
+            return score_predictions(
+                predictions,
+                kind,
+                weights=chosen,
+                weights_label=str(weights),
+                progress=progress,
+                **options,
+            )
+
+
+def describe(
+    scores: ScoreTable, kind: Kind, files: list[str], options: dict[str, Any]
+) -> dict[str, Any]:
+    """What a JSON object says of a run besides the scores themselves."""
+    base = options["base"]
+    unit = {None: "nats", 2.0: "bits"}.get(base, f"units of log {base:g}" if base else "")
+    return {
+        "inputs": scores.inputs,
+        "members": scores.members,
+        "classes": scores.classes,
+        "files": files,
+        "kind": kind,
+        "rule": options["rule"],
+        "unit": unit if options["rule"] == "log" else f"{options['rule']} loss",
+        "unbiased": options["unbiased"],
+        "summary": scores.summary(),
+    }
+
+
+def top_rows(scores: ScoreTable, count: int) -> list[dict[str, Any]]:
+    """Return all columns of the most uncertain inputs, as JSON can hold them."""
+    from demur.stores import json_number
+
+    return [
+        {name: json_number(values[index]) for name, values in scores.columns.items()}
+        for index in scores.top(count)
+    ]
+
+
+def print_json(scores: ScoreTable, facts: dict[str, Any], out: Path | None) -> None:
+    """Print one JSON object; the scores are in it unless they are in a file."""
+    import json
+
+    from demur.stores import json_columns
+
+    rest = {"scores": json_columns(scores.columns)} if out is None else {"out": str(out)}
+    print(json.dumps({**facts, **rest}, allow_nan=False))

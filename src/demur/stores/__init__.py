@@ -1,0 +1,28 @@
+"""Files: predictions of members in, columns of scores out.
+
+    open_predictions   .npy, .npz, .safetensors, .pt, .csv, .parquet; one file or many
+    read_weights       one number a member
+    score_predictions  a tile of inputs at a time through `demur.Moments`
+    write_columns      .csv, .parquet, .npz, .json, whole or not at all
+
+Files are mapped, never loaded whole, and no code in them is ever run.
+"""
+
+from demur.stores.arrays import StoreError
+from demur.stores.output import check_output, json_columns, json_number, write_columns
+from demur.stores.predictions import Predictions, open_predictions
+from demur.stores.scoring import ScoreTable, score_predictions
+from demur.stores.weights import read_weights
+
+__all__ = [
+    "Predictions",
+    "ScoreTable",
+    "StoreError",
+    "check_output",
+    "json_columns",
+    "json_number",
+    "open_predictions",
+    "read_weights",
+    "score_predictions",
+    "write_columns",
+]

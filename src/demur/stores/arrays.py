@@ -1,0 +1,193 @@
+"""Arrays that lie in a file, mapped into memory for as long as a piece of them is read.
+
+A mapped page counts as memory of the process until the map goes, and every map holds a file open.
+So nothing here stays mapped: a reader maps, copies a piece and lets go. The process stays small
+however large the file is, and a thousand files need no thousand descriptors.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import numpy as np
+
+
+class StoreError(ValueError):
+    """A file that cannot be read or written; the message is one line and names the file."""
+
+
+class StoredArray(Protocol):
+    """An array in a file; `decode` makes numbers of a piece of it."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """As in NumPy."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """That of the raw values."""
+        ...
+
+    @property
+    def precision(self) -> str:
+        """The type that the numbers came in, which says how exact they are."""
+        ...
+
+    def map(self) -> np.ndarray:
+        """Map the raw values; let go of them soon."""
+        ...
+
+
+@dataclass(frozen=True)
+class FileArray:
+    """An array of plain numbers at an offset of a file.
+
+    Attributes
+    ----------
+    label
+        What messages call it.
+    path
+        The file, or one that is open and has no name.
+    shape, dtype, fortran, offset
+        The layout of the array. bfloat16 is given as 16-bit unsigned integers.
+    precision
+        The type that the numbers came in, if that is another: "bfloat16", which NumPy lacks, for
+        16-bit integers; "float32" for text.
+    """
+
+    label: str
+    path: Path | IO[bytes]
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    fortran: bool = False
+    offset: int = 0
+    precision: str = ""
+    _stamp: tuple[int, int] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        check_numbers(self.label, self.dtype, self.shape)
+        size, _ = stamp = self._look()
+        if size < self.end:
+            raise StoreError(
+                f"{self.label}: expected {self.end} bytes, as its header says, got {size}: "
+                "the file is cut short, write it again"
+            )
+        object.__setattr__(self, "_stamp", stamp)
+        object.__setattr__(self, "precision", self.precision or self.dtype.name)
+
+    @property
+    def end(self) -> int:
+        """The byte of the file behind the last one of the array."""
+        # Python integers: a damaged header may hold any number.
+        return self.offset + self.dtype.itemsize * int(np.prod(self.shape, dtype=object))
+
+    def map(self) -> np.ndarray:
+        """Map the raw values, read-only. The map goes when the last view of it goes."""
+        if isinstance(self.path, Path):
+            if self._look() != self._stamp:
+                raise StoreError(f"{self.label}: the file was changed while it was read, try again")
+            with open_binary(self.path) as file:
+                return self._map(file)
+        return self._map(self.path)
+
+    def _map(self, file: IO[bytes]) -> np.ndarray:
+        begin = self.offset - self.offset % mmap.ALLOCATIONGRANULARITY
+        mapped = mmap.mmap(file.fileno(), self.end - begin, access=mmap.ACCESS_READ, offset=begin)
+        order = "F" if self.fortran else "C"
+        return np.ndarray(self.shape, self.dtype, mapped, self.offset - begin, order=order)
+
+    def _look(self) -> tuple[int, int]:
+        seen = os.stat(self.path) if isinstance(self.path, Path) else os.fstat(self.path.fileno())
+        return seen.st_size, seen.st_mtime_ns
+
+
+class TensorArray:
+    """A tensor that `load` maps from a file, in about a millisecond each time."""
+
+    def __init__(self, label: str, load: Callable[[], Any]) -> None:
+        import torch
+
+        self._load = load
+        tensor = load()
+        self.precision = str(tensor.dtype).removeprefix("torch.")
+        if tensor.layout != torch.strided or tensor.is_quantized:
+            raise StoreError(f"{label}: expected a dense tensor, got another kind: make it dense")
+        try:
+            raw = self.map()
+        except (TypeError, RuntimeError) as error:
+            raise StoreError(
+                f"{label}: expected a tensor of floating-point numbers, got {tensor.dtype}: "
+                "convert it to float32"
+            ) from error
+        self.shape, self.dtype = raw.shape, raw.dtype
+        check_numbers(label, self.dtype, self.shape)
+
+    def map(self) -> np.ndarray:
+        """Map the raw values. The map goes when the last view of it goes."""
+        import torch
+
+        tensor = self._load().detach()
+        if self.precision == "bfloat16":
+            return tensor.view(torch.int16).numpy().view(np.uint16)
+        return tensor.numpy()
+
+
+def check_numbers(label: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+    """Raise a `StoreError` unless the array holds real numbers, and at least one."""
+    if dtype.hasobject:
+        raise StoreError(
+            f"{label}: expected numbers, got Python objects, which are never unpickled: "
+            "save an array of numbers"
+        )
+    if dtype.kind == "V" and dtype.itemsize == 2 and dtype.names is None:
+        raise StoreError(
+            f"{label}: expected numbers, got 2-byte records without a type (NumPy loses that of "
+            "bfloat16): save as .safetensors, or as float32"
+        )
+    if dtype.kind not in "fiub" or dtype.itemsize > 8:
+        raise StoreError(
+            f"{label}: expected float16, bfloat16, float32, float64 or integers, got {dtype}: "
+            "convert it"
+        )
+    if min(shape, default=0) < 1:
+        raise StoreError(
+            f"{label}: expected (inputs, classes) or (members, inputs, classes), none of them 0, "
+            f"got shape {shape}"
+        )
+
+
+def decode(raw: np.ndarray, precision: str) -> np.ndarray:
+    """Numbers that measures can be computed of, without loss.
+
+    Parameters
+    ----------
+    raw
+        A piece of a stored array, in any byte order.
+    precision
+        That of the array. With "bfloat16", integers are the upper halves of float32 numbers.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of float16, float32 or float64, in this machine's byte order; a copy, so the map may go.
+    """
+    if precision == "bfloat16":
+        wide = raw.astype(np.uint32)
+        wide <<= 16
+        return wide.view(np.float32)
+    kind = raw.dtype.newbyteorder("=") if raw.dtype.kind == "f" else np.dtype(np.float64)
+    return raw.astype(kind, order="C")
+
+
+def open_binary(path: Path) -> IO[bytes]:
+    """Open a file for reading; what goes wrong becomes one line."""
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -1,0 +1,236 @@
+"""The file formats. Reading one never runs code that is in the file."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from demur.stores.arrays import FileArray, StoredArray, StoreError, TensorArray, open_binary
+from demur.stores.spool import Spool
+from demur.stores.tables import csv_blocks, parquet_blocks
+
+SUFFIXES = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".csv", ".parquet")
+NAMED = (".npz", ".safetensors", ".pt", ".pth")
+"""Suffixes of files that hold arrays by name, as in `file.npz:name`."""
+
+_DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, RuntimeError, ValueError, EOFError)
+"""How `zipfile` fails on a damaged, encrypted or foreign archive."""
+
+_SAFETENSORS = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": "<u2",
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U64": "<u8",
+    "U32": "<u4",
+    "U16": "<u2",
+    "U8": "u1",
+    "BOOL": "?",
+}
+
+
+def open_array(path: Path, name: str | None, spool: Spool) -> StoredArray:
+    """Find the array that a file holds.
+
+    Parameters
+    ----------
+    path
+        The file; its suffix says the format.
+    name
+        Which of its arrays, where it can hold several; None where it holds one.
+    spool
+        Where a format that cannot be mapped (.csv, .parquet, compressed .npz) is unpacked to.
+
+    Raises
+    ------
+    StoreError
+        The file is missing, foreign, truncated, or holds no array of numbers.
+    """
+    suffix = path.suffix.lower()
+    if path.is_dir():
+        raise StoreError(
+            f"{path}: expected a file, got a directory: give its files, as '{path}/*.npy'"
+        )
+    if suffix not in SUFFIXES:
+        raise StoreError(
+            f"{path}: expected a file that ends in {', '.join(SUFFIXES)}, got "
+            f"{repr(suffix) if suffix else 'no suffix'}: convert or rename it"
+        )
+    if name is not None and suffix not in NAMED:
+        raise StoreError(
+            f"{path}: expected no name, got ':{name}': a {suffix} file holds one array"
+        )
+    if suffix == ".npz":
+        return _open_npz(path, name, spool)
+    if suffix == ".safetensors":
+        return _open_safetensors(path, name)
+    if suffix in (".pt", ".pth"):
+        return _open_pt(path, name)
+    with open_binary(path) as file:
+        if suffix == ".npy":
+            return _open_npy(path, file)
+    if suffix == ".parquet":
+        return spool.add_rows(str(path), parquet_blocks(path))
+    # Text rarely has more digits than float32, so its probabilities need not sum to 1 more exactly.
+    return spool.add_rows(str(path), csv_blocks(path), precision="float32")
+
+
+def _open_npy(path: Path, file: IO[bytes]) -> FileArray:
+    array = _find_npy(str(path), path, file)
+    size = file.seek(0, 2)
+    if size > array.end:
+        raise StoreError(
+            f"{path}: expected {array.end} bytes, as its header says, got {size}: "
+            "save one array in a file, or several with numpy.savez"
+        )
+    return array
+
+
+def _find_npy(label: str, path: Path | IO[bytes], file: IO[bytes]) -> FileArray:
+    """Return the array whose .npy header begins where `file` stands."""
+    try:
+        version = np.lib.format.read_magic(file)
+        read = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }[version]
+        shape, fortran, dtype = read(file)
+    # A damaged header fails in NumPy's little parser in any of these ways.
+    except (ValueError, KeyError, TypeError, SyntaxError, tokenize.TokenError) as error:
+        raise StoreError(
+            f"{label}: expected a NumPy file, got something else or a damaged header: "
+            "write it with numpy.save"
+        ) from error
+    return FileArray(label, path, shape, dtype, fortran, file.tell())
+
+
+def _open_npz(path: Path, name: str | None, spool: Spool) -> FileArray:
+    with open_binary(path) as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                entries = {
+                    info.filename.removesuffix(".npy"): info
+                    for info in archive.infolist()
+                    if info.filename.endswith(".npy")
+                }
+                chosen = choose(path, name, entries)
+                info, label = entries[chosen], f"{path}:{chosen}"
+                if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
+                    with archive.open(info) as member:
+                        unpacked = spool.add_bytes(member)
+                    return _find_npy(label, unpacked, unpacked)
+                # A stored entry is the .npy file as it is, behind a header of its own:
+                # 30 bytes, the last four of which count the bytes of a name and an extra field.
+                file.seek(info.header_offset + 26)
+                name_and_extra = np.frombuffer(file.read(4), "<u2").sum(dtype=int)
+                file.seek(info.header_offset + 30 + int(name_and_extra))
+                return _find_npy(label, path, file)
+        except StoreError:
+            raise
+        except _DAMAGED as error:
+            raise StoreError(
+                f"{path}: expected a NumPy archive, got a damaged or foreign file ({error}): "
+                "write it with numpy.savez"
+            ) from error
+
+
+def _open_safetensors(path: Path, name: str | None) -> FileArray:
+    from safetensors import SafetensorError, safe_open
+
+    with open_binary(path) as file:
+        try:
+            with safe_open(path, framework="numpy"):  # checks the header and every offset in it
+                pass
+        except SafetensorError as error:
+            raise StoreError(
+                f"{path}: expected a safetensors file, got a damaged or foreign one ({error}): "
+                "write it again"
+            ) from error
+        size = int.from_bytes(file.read(8), "little")
+        header: dict[str, Any] = json.loads(file.read(size))
+    header.pop("__metadata__", None)
+    entry = header[choose(path, name, header)]
+    label = str(path) if name is None else f"{path}:{name}"
+    if entry["dtype"] not in _SAFETENSORS:
+        raise StoreError(
+            f"{label}: expected float16, bfloat16, float32, float64 or integers, "
+            f"got {entry['dtype']}: convert it"
+        )
+    return FileArray(
+        label,
+        path,
+        tuple(entry["shape"]),
+        np.dtype(_SAFETENSORS[entry["dtype"]]),
+        offset=8 + size + entry["data_offsets"][0],
+        precision="bfloat16" if entry["dtype"] == "BF16" else "",
+    )
+
+
+def _open_pt(path: Path, name: str | None) -> TensorArray:
+    try:
+        import torch
+    except ImportError as error:
+        raise StoreError(
+            f"{path}: expected PyTorch to read it with, found none: pip install 'demur[torch]'"
+        ) from error
+    open_binary(path).close()
+
+    def load() -> torch.Tensor:
+        try:
+            # weights_only: no code of the file is ever run.
+            held = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except pickle.UnpicklingError as error:
+            raise StoreError(
+                f"{path}: expected a plain tensor, got objects that could run code and were not "
+                "loaded: write it with torch.save(tensor, path)"
+            ) from error
+        except (RuntimeError, ValueError, KeyError, EOFError, OSError) as error:
+            raise StoreError(
+                f"{path}: expected a tensor of torch.save, got a damaged or foreign file, or the "
+                "format before PyTorch 1.6: write it with torch.save(tensor, path)"
+            ) from error
+        if isinstance(held, dict):
+            held = held[choose(path, name, held)]
+        elif name is not None:
+            raise StoreError(f"{path}: expected no name, got ':{name}': it holds one tensor")
+        if not isinstance(held, torch.Tensor):
+            raise StoreError(
+                f"{path}: expected a plain tensor, got {type(held).__name__}: "
+                "write it with torch.save(tensor, path)"
+            )
+        return held
+
+    return TensorArray(str(path) if name is None else f"{path}:{name}", load)
+
+
+def choose(path: Path, name: str | None, names: Iterable[object]) -> Any:
+    """Return the array to take out of a file that holds several by name."""
+    known = list(names)
+    listed = ", ".join(str(each) for each in known[:8]) + (", ..." if len(known) > 8 else "")
+    if name is not None:
+        if name in known:
+            return name
+        raise StoreError(
+            f"{path}: expected the name of an array in it, got '{name}': it has {listed or 'none'}"
+        )
+    if len(known) == 1:
+        return known[0]
+    if not known:
+        raise StoreError(f"{path}: expected an array, got a file that holds none")
+    raise StoreError(
+        f"{path}: expected the name of one of its {len(known)} arrays ({listed}), got none: "
+        f"write {path}:{known[0]}"
+    )

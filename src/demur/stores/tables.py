@@ -1,0 +1,136 @@
+"""Tables of one member, .csv and .parquet: rows are inputs, columns classes. Read in blocks."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from demur.stores.arrays import StoreError
+
+BLOCK = 8 << 20
+"""Bytes of text, or of numbers, that are held at a time."""
+
+
+def csv_blocks(path: Path) -> Iterator[np.ndarray]:
+    """Rows of a CSV file, as float64; the first line may name the columns."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        try:
+            first, second = _cells(file.readline()), _cells(file.readline())
+            file.seek(0)
+            number, columns = 0, len(first)
+            if _is_header(path, first, second):
+                file.readline()
+                number = 1
+            yield np.empty((0, columns))
+            while lines := file.readlines(BLOCK):
+                yield _parse(path, lines, number, columns)
+                number += len(lines)
+        except (UnicodeDecodeError, csv.Error) as error:
+            raise StoreError(
+                f"{path}: expected text in UTF-8, got something else: write numbers with commas"
+            ) from error
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in next(csv.reader([line]), [])]
+
+
+def _is_header(path: Path, first: list[str], second: list[str]) -> bool:
+    """Whether the first line names the columns; where nobody can tell, a `StoreError`."""
+    if first and all(_is_number(cell) for cell in first):
+        # pandas names columns 0, 1, ... if nobody else does. Rows of floats never look like that.
+        if first != [str(column) for column in range(len(first))]:
+            return False
+        if len(second) == len(first) and all(cell.lstrip("-").isdecimal() for cell in second):
+            raise StoreError(
+                f"{path}: expected inputs or names in line 1, got {','.join(first[:4])} which may "
+                "be either: name the columns, as class_0, or write 0.0 for 0"
+            )
+        return bool(second)
+    if first and first[0] in ("", "Unnamed: 0"):
+        raise StoreError(
+            f"{path}: expected one column a class, got a first column without a name: "
+            "write the file without row numbers, in pandas with index=False"
+        )
+    return bool(first)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _parse(path: Path, lines: list[str], number: int, columns: int) -> np.ndarray:
+    """Numbers of the lines that follow line `number`; empty lines do not count."""
+    filled = [line for line in lines if line.strip()]
+    if not filled:
+        return np.empty((0, columns))
+    try:
+        block = np.loadtxt(filled, delimiter=",", comments=None, quotechar='"', ndmin=2)
+    except ValueError as error:
+        for at, line in enumerate(lines, start=number + 1):
+            cells = _cells(line)
+            wrong = [cell for cell in cells if not _is_number(cell)]
+            if wrong:
+                raise StoreError(
+                    f"{path}: expected numbers with commas between them, got {wrong[0][:40]!r} "
+                    f"in line {at}"
+                ) from error
+            if cells and len(cells) != columns:
+                raise _ragged(path, columns, len(cells), at) from error
+        raise StoreError(f"{path}: expected a table of numbers, got: {error}") from error
+    if block.shape[1] != columns:
+        raise _ragged(path, columns, block.shape[1], number + 1)
+    return block
+
+
+def _ragged(path: Path, expected: int, got: int, line: int) -> StoreError:
+    return StoreError(
+        f"{path}: expected {expected} numbers in each line, as in the first, got {got} "
+        f"in line {line}"
+    )
+
+
+def parquet_blocks(path: Path) -> Iterator[np.ndarray]:
+    """Rows of a Parquet file, in the widest type of its columns."""
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise StoreError(
+            f"{path}: expected pyarrow to read it with, found none: pip install 'demur[tables]'"
+        ) from error
+    try:
+        with pq.ParquetFile(path) as file:
+            # Those that are not text are ranges, which take no column.
+            names = (file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
+            for field in file.schema_arrow:
+                if field.name in names:
+                    raise StoreError(
+                        f"{path}: expected one column a class, got {field.name}, row names of "
+                        "pandas: write it with index=False"
+                    )
+                if not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
+                    raise StoreError(
+                        f"{path}: expected columns of numbers, got {field.name!r} of "
+                        f"{field.type}: leave it out"
+                    )
+            kinds = [field.type.to_pandas_dtype() for field in file.schema_arrow]
+            dtype = np.result_type(*kinds, np.float16) if kinds else np.dtype(np.float64)
+            rows = max(1, BLOCK // (8 * max(1, len(kinds))))
+            for batch in file.iter_batches(batch_size=rows):
+                block = np.empty((batch.num_rows, batch.num_columns), dtype)
+                for index, column in enumerate(batch.columns):
+                    block[:, index] = column.to_numpy(zero_copy_only=False)
+                yield block
+    except (pa.ArrowException, OSError) as error:
+        raise StoreError(
+            f"{path}: expected a Parquet file, got a damaged or foreign one "
+            f"({str(error).splitlines()[0]}): write it again"
+        ) from error
