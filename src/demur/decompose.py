@@ -9,12 +9,13 @@ import numpy as np
 
 from demur import kernels
 from demur.given import Side, given_sides, part_of, referred
-from demur.jackknife import estimate
+from demur.jackknife import check_enough, estimate, unbiased_epistemic
 from demur.measures import (
     Decomposition, Given, Measure, divergence_terms, from_summary, is_summary, needs_groups, resolve, sides_of,
 )  # fmt: skip
 from demur.predictions import Categorical, Members, arrays, gather
 from demur.rules import Array, Rule, resolve_rule
+from demur.state import Means
 
 SUMS = 1 << 22  # numbers of sums over members held at a time
 NUMBERS = 1 << 16  # logits worked on at a time by plain array functions, which keep them in the cache
@@ -85,14 +86,11 @@ def decompose(
         probs, logits, log_probs, measure, rule, weights, groups, axis
     )
     scale = check_base(base, loss)
-    dealt = 1
-    if stderr or (unbiased and needs_groups(chosen)):
-        dealt = min(groups or members.count, members.count)
-
     result = None
-    if dealt == 1 and not unbiased:
+    if not (unbiased or stderr):
         result = summarised(members, chosen, loss)
     if result is None:
+        dealt = group_count(members, chosen, groups, unbiased=unbiased, stderr=stderr)
 
         def one(part: Members, own: list[Side]) -> Decomposition:
             state = kernels.state_of(part, loss, dealt)
@@ -125,6 +123,8 @@ def attribute(
     measure: str | Measure = "pairwise",
     rule: str = "log",
     weights: Any = None,
+    unbiased: bool = False,
+    groups: int | None = None,
     base: float | None = None,
     axis: int = 0,
 ) -> Array:
@@ -146,7 +146,7 @@ def attribute(
     array([[0.052, 0.052, 0.   ]])
     """
     members, chosen, loss, sides = prepare(
-        probs, logits, log_probs, measure, rule, weights, None, axis
+        probs, logits, log_probs, measure, rule, weights, groups, axis
     )
     if not loss.separable:
         raise ValueError(
@@ -154,13 +154,24 @@ def attribute(
         )
     scale = check_base(base, loss)
 
-    def one(part: Members, own: list[Side]) -> Array:
-        means = kernels.state_of(part, loss, 1).means()
-        given: Given = referred(own, loss, means.reference)
-        apart, together = divergence_terms(*sides_of(chosen, means, given))
-        return apart + together
+    dealt = group_count(members, chosen, groups, unbiased=unbiased, stderr=False)
 
-    found = [one(*piece) for piece in pieces(members, loss, 1, sides)]
+    def one(part: Members, own: list[Side]) -> Array:
+        state = kernels.state_of(part, loss, dealt)
+        given: Given = referred(own, loss, state.reference)
+
+        def by_class(which: Measure, means: Means) -> Array:
+            apart, together = divergence_terms(*sides_of(which, means, given))
+            return state.xp.moveaxis(apart + together, -1, 0)
+
+        if unbiased:
+            check_enough(state, chosen, unbiased=True, stderr=False)
+            terms = unbiased_epistemic(state, chosen, by_class)
+        else:
+            terms = by_class(chosen, state.means())
+        return state.xp.moveaxis(terms, 0, -1)
+
+    found = [one(*piece) for piece in pieces(members, loss, dealt, sides)]
     return shaped(found[0] if len(found) == 1 else np.concatenate(found), members, scale)
 
 
@@ -174,6 +185,15 @@ def prepare(
         raise ValueError(f"groups must be None or an integer of at least 2. Got {groups!r}.")
     sides = given_sides(chosen, loss, members.batch, members.classes)
     return members, chosen, loss, sides
+
+
+def group_count(
+    members: Members, measure: Measure, groups: int | None, *, unbiased: bool, stderr: bool
+) -> int:
+    """Return how many groups of members to keep apart: 1 where nobody asks for what is left out."""
+    if stderr or (unbiased and needs_groups(measure)):
+        return min(groups or members.count, members.count)
+    return 1
 
 
 def check_base(base: float | None, rule: Rule) -> float:

@@ -35,7 +35,8 @@ def given_side(name: str, value: Any, rule: Rule, batch: tuple[int, ...], classe
         raise ValueError(f"{name} must be Moments that have members. Got empty ones.")
     prediction = Categorical(value)
     one = len(prediction.shape) == len(batch) + 1
-    check_shape(name, prediction.shape if one else prediction.shape[1:], (*batch, classes))
+    if prediction.shape[0 if one else 1 :] != (*batch, classes):
+        check_shape(name, prediction.shape, (*batch, classes))
     return gather(prediction.with_values(prediction.values[None]) if one else prediction, None, 0)
 
 
@@ -61,7 +62,7 @@ def part_of(side: Side, begin: int, end: int) -> Side:
     )
 
 
-GROUPED = ("a", "u", "au", "phi", "excluded", "weight", "squared_weight")
+GROUPED = ("a", "u", "au", "phi", "excluded", "entropy", "weight", "squared_weight")
 
 
 def referred(sides: list[Side], rule: Rule, reference: Array) -> Given:

@@ -7,74 +7,70 @@ and van der Leeden, 1999).
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from demur.measures import Decomposition, Given, Measure, Parts, evaluate, needs_groups, resolve
 from demur.rules import Array
-from demur.state import State
+from demur.state import Means, State
+
+
+Value = Callable[[Measure, Means], Array]  # of inputs, or of classes and inputs
 
 
 def estimate(
     state: State, measure: Measure, given: Given, *, unbiased: bool, stderr: bool
 ) -> Decomposition:
     """Return the decomposition, corrected for bias and with standard errors where asked for."""
-    members = state.means()
-    parts = evaluate(measure, members, given)
-    errors = None
     if unbiased or stderr:
         check_enough(state, measure, unbiased=unbiased, stderr=stderr)
-    replicates = []
-    if stderr or (unbiased and needs_groups(measure)):
-        replicates = list(state.leaving_one_out())
+    parts = evaluate(measure, state.means(), given)
+    errors = None
     if stderr:
-        left_out = [(w, evaluate(measure, means, given)) for w, means in replicates]
-        whole = total_first(parts)
-        each = [(w, total_first(p)) for w, p in left_out]
+        left_out = [(w, evaluate(measure, means, given)) for w, means in state.leaving_one_out()]
+        figures = zip(totalled(parts), *(totalled(part) for _, part in left_out), strict=True)
+        weights = [w for w, _ in left_out]
         errors = Decomposition(
-            *(standard_error(state, whole[k], [(w, p[k]) for w, p in each]) for k in range(3))
+            *(standard_error(state, value, list(zip(weights, rest, strict=True))) for value, *rest in figures)
         )
     if unbiased:
-        parts = without_bias(state, measure, given, parts, replicates)
+        aleatoric = parts.aleatoric
+        if measure.sides()[0] == "bma":
+            aleatoric = jackknifed(state, measure, lambda m, means: evaluate(m, means, given).aleatoric)
+        parts = Parts(aleatoric, unbiased_epistemic(state, measure, lambda m, means: evaluate(m, means, given).epistemic))
     return Decomposition(parts.aleatoric + parts.epistemic, *parts, errors)
 
 
-def total_first(parts: Parts) -> tuple[Array, Array, Array]:
+def totalled(parts: Parts) -> tuple[Array, Array, Array]:
     """Return total, aleatoric and epistemic part."""
     return parts.aleatoric + parts.epistemic, parts.aleatoric, parts.epistemic
 
 
-def without_bias(
-    state: State, measure: Measure, given: Given, parts: Parts, replicates: list[Any]
-) -> Parts:
-    """Return the parts without the bias of few members: U-statistic for K, jackknife for the average."""
+def unbiased_epistemic(state: State, measure: Measure, value: Value) -> Array:
+    """Return the epistemic part without the bias of few members.
+
+    The U-statistic where each member meets each, the jackknife where the average enters, their difference for M.
+    """
     sides = measure.sides()
-    weight, squared = state.total("weight"), state.total("squared_weight")
-    aleatoric, epistemic = parts
-
-    def corrected(which: Measure, part: int) -> Array:
-        value = evaluate(which, state.means(), given)[part]
-        return jackknifed(
-            state, value, [(w, evaluate(which, means, given)[part]) for w, means in replicates]
-        )
-
-    if sides[0] == "bma":
-        aleatoric = corrected(measure, 0)
+    if sides == ("bma", "each"):
+        pairwise = unbiased_epistemic(state, resolve("pairwise"), value)
+        return pairwise - unbiased_epistemic(state, resolve("average"), value)
     if sides == ("each", "each"):
-        epistemic = epistemic / (1 - squared / weight**2)
-    elif sides == ("bma", "each"):
-        pairwise = evaluate(resolve("pairwise"), state.means(), given).epistemic
-        epistemic = pairwise / (1 - squared / weight**2) - corrected(resolve("average"), 1)
-    elif "bma" in sides and sides != ("bma", "bma"):
-        epistemic = corrected(measure, 1)
-    return Parts(aleatoric, epistemic)
+        squared_share = state.total("squared_weight") / state.total("weight") ** 2
+        return value(measure, state.means()) / (1 - squared_share)
+    if needs_groups(measure) and sides != ("bma", "bma"):
+        return jackknifed(state, measure, value)
+    return value(measure, state.means())
 
 
-def jackknifed(state: State, value: Array, replicates: list[tuple[Array, Array]]) -> Array:
+def jackknifed(state: State, measure: Measure, value: Value) -> Array:
     """Return ``G value - sum_g (1 - w_g / w) value_(-g)`` over groups that have members."""
     xp, total = state.xp, state.total("weight")
-    groups = sum(xp.astype(w > 0, total.dtype) for w, _ in replicates)
-    pulled = sum(xp.where(w > 0, (1 - w / total) * v, xp.zeros_like(v)) for w, v in replicates)
-    return groups * value - pulled
+    corrected = xp.zeros_like(total)
+    whole = value(measure, state.means())
+    for weight, means in state.leaving_one_out():
+        term = whole - (1 - weight / total) * value(measure, means)
+        corrected = corrected + xp.where(weight > 0, term, xp.zeros_like(term))
+    return corrected
 
 
 def standard_error(state: State, value: Array, replicates: list[tuple[Array, Array]]) -> Array:

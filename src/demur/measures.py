@@ -159,7 +159,7 @@ def evaluate(measure: Measure, members: Means, given: Given) -> Parts:
     predictor, truth = sides_of(measure, members, given)
     apart, together = divergence_terms(predictor, truth)
     xp = members.xp
-    return Parts(predictor.entropy(), xp.sum(apart, axis=-1) + xp.sum(together, axis=-1))
+    return Parts(predictor.entropy, xp.sum(apart, axis=-1) + xp.sum(together, axis=-1))
 
 
 def divergence_terms(predictor: Means, truth: Means) -> tuple[Array, Array]:

@@ -102,13 +102,12 @@ class Moments:
                 "Expected one member (inputs, classes) or several (members, inputs, classes). "
                 f"Got shape {prediction.shape}."
             )
-        members = gather(prediction, weights, 0)
-        if self.state is not None and (members.inputs, members.classes) != self.shape:
-            raise ValueError(
-                f"Expected {self.shape[0]} inputs and {self.shape[1]} classes, as before. "
-                f"Got {members.inputs} and {members.classes}."
-            )
-        self._add(members)
+        members = gather(prediction, weights, 0, may_be_zero=True)
+        came = (members.inputs, members.classes)
+        if self.state is not None and came != self.shape:
+            raise ValueError(f"Expected inputs and classes {self.shape}, as before. Got {came}.")
+        if not nothing_weighs(members):
+            self._add(members)
         self._double = self._double or arrays.is_double(prediction.values)
         self._like = prediction.values[:0]
         return self
@@ -162,6 +161,7 @@ class Moments:
         from demur.decompose import check_base
 
         state = self._filled()
+        check_every_input(state)
         chosen = resolve(measure)
         scale = check_base(base, self.rule)
         sides = given_sides(chosen, self.rule, (self.shape[0],), self.shape[1])
@@ -198,7 +198,7 @@ class Moments:
         if not Path(path).exists():
             raise FileNotFoundError(f"{expected}, which does not exist.")
         try:
-            with np.load(path, allow_pickle=False) as file:
+            with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 content = {name: file[name] for name in file.files}
             if str(content.pop("format")) != FORMAT:
                 raise ValueError("another format")
@@ -214,15 +214,31 @@ class Moments:
         return moments
 
 
+def check_every_input(state: State) -> None:
+    """Raise unless every input has a member of positive weight."""
+    if not arrays.is_traced(state.count) and bool((state.count == 0).any()):
+        raise ValueError(
+            f"Expected a member of positive weight for each input. Got none for {int((state.count == 0).sum())} "
+            "of them. Update with weights above 0 first."
+        )
+
+
 def check_sums(state: State, groups: int) -> None:
     """Raise unless the arrays of a file fit each other."""
     inputs, classes = state.reference.shape
     whole = (groups, inputs, classes)
     phi = whole if state.rule.separable else (groups, inputs, 1)
-    wanted = {"a": whole, "u": whole, "au": whole, "phi": phi, "weight": whole[:2], "squared_weight": whole[:2]}
+    wanted = {"a": whole, "u": whole, "au": whole, "phi": phi}
+    wanted |= {name: whole[:2] for name in ("entropy", "weight", "squared_weight")}
     for name, shape in wanted.items():
         if getattr(state, name).shape != shape:
             raise ValueError(f"{name} has shape {getattr(state, name).shape}, not {shape}")
+
+
+def nothing_weighs(members: Members) -> bool:
+    """Tell whether all weights are known to be zero, so that nothing is to be done."""
+    weights = members.weights
+    return weights is not None and not arrays.is_traced(weights) and not bool((weights > 0).any())
 
 
 def one_weight(weight: Any) -> Any:

@@ -39,12 +39,12 @@ class Rule:
         """Return minus the loss, up to a constant common to the classes."""
         raise AssertionError("each rule has its own")
 
-    def loss(self, xp: Any, q: Array) -> Array:
-        """Return what is charged to ``q``, for each class that may happen."""
-        raise AssertionError("each rule has its own")
-
     def divergence(self, xp: Any, p: Array, q: Array) -> Array:
         """Return ``D(p, q)``, class by class where the rule is separable."""
+        raise AssertionError("each rule has its own")
+
+    def entropy(self, xp: Any, logits: Array) -> Array:
+        """Return ``<p, loss(p)>``, exact relative to itself also where ``p`` is nearly certain."""
         raise AssertionError("each rule has its own")
 
     def reference(self, xp: Any, logits: Array) -> Array:
@@ -71,50 +71,55 @@ class Rule:
 
 
 class Log(Rule):
-    """``loss(p)[y] = -log p[y]``, in nats. A reference is kept as ``log q``, never as ``q``."""
+    """``loss(p)[y] = -log p[y]``, in nats. A reference is kept as logits aligned at its top class, 0 there.
 
-    def loss(self, xp: Any, q: Array) -> Array:
-        return -q
+    Not as ``q``, which would underflow, nor as ``log q``: identical members have identical aligned logits,
+    so that every difference from them is exactly 0.
+    """
+
+    def log(self, xp: Any, reference: Array) -> Array:
+        """Return ``log q``."""
+        others, _ = beside_top(xp, reference)
+        return reference - xp.log1p(xp.sum(others, axis=-1, keepdims=True))
+
+    def entropy(self, xp: Any, logits: Array) -> Array:
+        others, below = beside_top(xp, logits)
+        rest = xp.sum(others, axis=-1)
+        return xp.log1p(rest) - xp.sum(others * below, axis=-1) / (1 + rest)
 
     def reference(self, xp: Any, logits: Array) -> Array:
         floor, _ = reach(xp, logits)
         below = logits - xp.max(logits, axis=-1, keepdims=True)
-        below = xp.where(below > floor, below, floor)
-        # The top class contributes exactly 1: leave it out and log1p keeps a certain reference exact.
-        top = one_hot(xp, xp.argmax(logits, axis=-1), logits.shape[-1])
-        rest = xp.sum(xp.where(top, xp.zeros_like(below), xp.exp(below)), axis=-1, keepdims=True)
-        return below - xp.log1p(rest)
+        return xp.where(below > floor, below, xp.full_like(below, floor))
 
     def probabilities(self, xp: Any, reference: Array) -> Array:
-        return xp.exp(reference)
+        return xp.exp(self.log(xp, reference))
 
     def terms(self, xp: Any, logits: Array, reference: Array) -> Terms:
         """Align at the reference's top class, then take every difference before it is exponentiated."""
         floor, far = reach(xp, logits)
-        q = xp.exp(reference)
+        q = self.probabilities(xp, reference)
         top = one_hot(xp, xp.argmax(reference, axis=-1), reference.shape[-1])
-        minus_infinity = xp.full_like(reference, -float("inf"))
-        reference_top = xp.max(xp.where(top, reference, minus_infinity), axis=-1, keepdims=True)
         own_top = xp.max(logits, axis=-1, keepdims=True)
-        aligned = xp.max(xp.where(top, logits, minus_infinity), axis=-1, keepdims=True)
-        aligned = xp.where(own_top - aligned < far, aligned, own_top)
+        at_top = xp.max(xp.where(top, logits, -float("inf")), axis=-1, keepdims=True)
+        offset = xp.where(own_top - at_top < far, at_top, own_top)
         excluded = logits == -float("inf")
-        allowed = xp.where(excluded, reference, logits)
-        d = (allowed - reference) - (aligned - reference_top)
-        d = xp.where(excluded, xp.full_like(d, floor - far), d)
-        growth = xp.expm1(d)
+        d = (xp.where(excluded, offset, logits) - offset) - reference
+        exponent = xp.where(excluded | (d < floor), xp.full_like(d, floor), d)
+        growth = xp.expm1(exponent)
         shift = xp.sum(q * growth, axis=-1, keepdims=True)
         u = xp.where(excluded, xp.zeros_like(d), d - xp.log1p(shift))
         ratio = (growth - shift) / (1 + shift)
         return Terms(q * ratio, u, q * bregman(xp, ratio, u), excluded)
 
     def between(self, xp: Any, source: Array, reference: Array) -> Terms:
-        u = source - reference
-        q, ratio = xp.exp(reference), xp.expm1(u)
+        q = self.probabilities(xp, reference)
+        u = self.log(xp, source) - self.log(xp, reference)
+        ratio = xp.expm1(u)
         return Terms(q * ratio, u, q * bregman(xp, ratio, u))
 
     def mixture(self, xp: Any, a: Array, reference: Array) -> Terms:
-        q = xp.exp(reference)
+        q = self.probabilities(xp, reference)
         ratio = a / q
         gone = ratio <= -1  # no member allows the class: 0 log 0 = 0
         u = xp.log1p(xp.where(gone, xp.zeros_like(ratio), ratio))
@@ -127,8 +132,8 @@ class Brier(Rule):
     def score(self, xp: Any, p: Array) -> Array:
         return 2 * p
 
-    def loss(self, xp: Any, q: Array) -> Array:
-        return xp.sum(q * q, axis=-1, keepdims=True) + 1 - 2 * q
+    def entropy(self, xp: Any, logits: Array) -> Array:
+        return gini(xp, logits)
 
     def divergence(self, xp: Any, p: Array, q: Array) -> Array:
         return (p - q) ** 2
@@ -140,8 +145,9 @@ class Spherical(Rule):
     def score(self, xp: Any, p: Array) -> Array:
         return p / norm(xp, p)
 
-    def loss(self, xp: Any, q: Array) -> Array:
-        return 1 - q / norm(xp, q)
+    def entropy(self, xp: Any, logits: Array) -> Array:
+        g = gini(xp, logits)  # 1 - |p|**2
+        return g / (1 + xp.sqrt(1 - g))
 
     def divergence(self, xp: Any, p: Array, q: Array) -> Array:
         # |p| - <p, q / |q|>, from the part of p that stands off q: no difference of nearly equal numbers.
@@ -159,8 +165,9 @@ class ZeroOne(Rule):
         top = xp.astype(p >= xp.max(p, axis=-1, keepdims=True) * (1 - 8 * epsilon(xp, p)), p.dtype)
         return top / xp.sum(top, axis=-1, keepdims=True)
 
-    def loss(self, xp: Any, q: Array) -> Array:
-        return 1 - self.score(xp, q)
+    def entropy(self, xp: Any, logits: Array) -> Array:
+        rest = xp.sum(beside_top(xp, logits)[0], axis=-1)
+        return rest / (1 + rest)
 
     def divergence(self, xp: Any, p: Array, q: Array) -> Array:
         return xp.sum(p * (self.score(xp, p) - self.score(xp, q)), axis=-1, keepdims=True)
@@ -181,6 +188,26 @@ def softmax(xp: Any, logits: Array) -> Array:
     """Return probabilities."""
     e = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
     return e / xp.sum(e, axis=-1, keepdims=True)
+
+
+def beside_top(xp: Any, logits: Array) -> tuple[Array, Array]:
+    """Return the odds of each class against the top one, with 0 for the top itself; and their logarithms.
+
+    Sums over these keep what is left beside a nearly certain class, which rounding takes from ``1 - p``.
+    Logarithms are no lower than those of the smallest number, so that 0 log 0 comes out as 0.
+    """
+    below = logits - xp.max(logits, axis=-1, keepdims=True)
+    floor = -700.0 if epsilon(xp, logits) < 1e-10 else -80.0
+    top = one_hot(xp, xp.argmax(logits, axis=-1), logits.shape[-1])
+    odds = xp.where(top, xp.zeros_like(below), xp.exp(below))
+    return odds, xp.where(below > floor, below, xp.full_like(below, floor))
+
+
+def gini(xp: Any, logits: Array) -> Array:
+    """Return ``1 - |p|**2``, as ``(1 - p_top) (1 + p_top) - sum of the other squares``."""
+    odds, _ = beside_top(xp, logits)
+    rest = xp.sum(odds, axis=-1)
+    return (rest * (2 + rest) - xp.sum(odds * odds, axis=-1)) / (1 + rest) ** 2
 
 
 def norm(xp: Any, p: Array) -> Array:
@@ -207,7 +234,7 @@ def reach(xp: Any, array: Array) -> tuple[float, float]:
 
     The exponential of their difference is a finite number of the array's type.
     """
-    return (-600.0, 90.0) if epsilon(xp, array) < 1e-10 else (-60.0, 20.0)
+    return (-700.0, 7.0) if epsilon(xp, array) < 1e-10 else (-80.0, 7.0)
 
 
 RULES: dict[str, Rule] = {

@@ -5,7 +5,8 @@ Relative to a reference prediction ``q``, with a rule's terms ``a``, ``u`` and `
 
     sum w a,    sum w u,    sum w a u,    sum w phi,    sum w over members that exclude the class,
 
-the sums of ``u`` and ``a u`` over members that allow the class. Means of these give every cell of the table
+the sums of ``u`` and ``a u`` over members that allow the class; and per group and input the sum of the members'
+entropies. Means of these give every cell of the table
 of measures without subtracting nearly equal numbers; identical members give exactly 0. A change of reference
 is affine, so states with different references merge.
 """
@@ -31,6 +32,7 @@ class Means:
     u: Array
     au: Array
     phi: Array
+    entropy: Array  # (inputs,): mean generalised entropy
     excludes: Array | None  # some member gives the class no probability at all
     allows: Array | None  # some member gives it some
 
@@ -38,19 +40,16 @@ class Means:
         """Return the average prediction as a side of its own: one member."""
         terms = self.rule.mixture(self.xp, self.a, self.reference)
         nobody = None if self.allows is None else ~self.allows
-        return replace(self, u=terms.u, au=terms.a * terms.u, phi=terms.phi, excludes=nobody)
+        # H(average) = mean H + I, both parts exact.
+        entropy = self.entropy + self.xp.sum(self.phi - terms.phi, axis=-1)
+        return replace(
+            self, u=terms.u, au=terms.a * terms.u, phi=terms.phi, entropy=entropy, excludes=nobody
+        )
 
     def probabilities(self) -> Array:
         """Return the average prediction."""
         p = self.rule.probabilities(self.xp, self.reference) + self.a
         return p if self.allows is None else self.xp.where(self.allows, p, self.xp.zeros_like(p))
-
-    def entropy(self) -> Array:
-        """Return the mean generalised entropy: ``H(p) = H(q) + <a, loss(q)> - phi``."""
-        xp = self.xp
-        q = self.rule.probabilities(xp, self.reference)
-        loss = self.rule.loss(xp, self.reference)
-        return xp.sum((q + self.a) * loss, axis=-1) - xp.sum(self.phi, axis=-1)
 
 
 @dataclass(frozen=True)
@@ -65,6 +64,7 @@ class State:
     au: Array
     phi: Array
     excluded: Array | None  # None: no member excludes any class
+    entropy: Array  # (groups, inputs): generalised entropy, of each member by itself
     weight: Array
     squared_weight: Array
     count: Array  # (inputs,): members of positive weight
@@ -76,7 +76,7 @@ class State:
 
     def means(self) -> Means:
         """Return the averages over all members."""
-        sums = {name: self.total(name) for name in SUMS}
+        sums = {name: self.total(name) for name in (*SUMS, "entropy")}
         excludes = allows = None
         if self.excluded is not None:
             weight = self.weight[..., None]
@@ -87,7 +87,7 @@ class State:
     def leaving_one_out(self) -> Iterator[tuple[Array, Means]]:
         """Return, for each group, its weight, and the averages over the members of all other groups."""
         xp = self.xp
-        sums = {name: self.total(name) for name in (*SUMS, "weight")}
+        sums = {name: self.total(name) for name in (*SUMS, "entropy", "weight")}
         if self.excluded is not None:
             # Count groups: differences of weights would leave residues that look like exclusions.
             excluding = xp.astype(self.excluded > 0, xp.int64)
@@ -111,8 +111,11 @@ class State:
         self, sums: dict[str, Array], weight: Array, excludes: Array | None, allows: Array | None
     ) -> Means:
         """Divide sums by the weight."""
-        means = {name: value / weight[..., None] for name, value in sums.items()}
-        return Means(self.rule, self.xp, self.reference, **means, excludes=excludes, allows=allows)
+        means = {name: sums[name] / weight[..., None] for name in SUMS}
+        entropy = sums["entropy"] / weight
+        return Means(
+            self.rule, self.xp, self.reference, **means, entropy=entropy, excludes=excludes, allows=allows
+        )
 
     def referred_to(self, reference: Array) -> State:
         """Return the same members relative to another reference: affine in the sums."""
@@ -147,6 +150,7 @@ class State:
             left,
             **sums,
             excluded=added(left.excluded, right.excluded),
+            entropy=left.entropy + right.entropy,
             weight=left.weight + right.weight,
             squared_weight=left.squared_weight + right.squared_weight,
             count=left.count + right.count,

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from demur.cli.printing import bad_input_exits, number, progress_bar, stdout, top_table
+from demur.cli.printing import (
+    bad_input_exits,
+    new_table,
+    number,
+    print_table,
+    print_top,
+    progress_bar,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,36 +112,31 @@ def write_labels(path: Path, data: Digits, *, force: bool) -> None:
 def report(out: Path, scores: ScoreTable, data: Digits) -> None:
     """Print what came out, and where everything is."""
     import numpy as np
-    from rich.table import Table
     from sklearn.metrics import roc_auc_score
 
     known = ~data.held_out
     right: np.ndarray = scores.columns["prediction"][known] == data.digits[known]
-    console = stdout()
-    console.print(
-        f"{scores.members} networks, trained on the digits 0 to 7. Accuracy of their average on "
-        f"{known.sum()} test images: {right.mean():.3f}"
+    print(
+        f"{scores.members} networks, trained on the digits 0 to 7. "
+        f"Accuracy of their average on {known.sum()} test images: {right.mean():.3f}"
     )
-    table = Table(
-        title=f"Epistemic uncertainty in nats: {known.sum()} known digits, "
-        f"{data.held_out.sum()} held-out ones (8 and 9)",
-        title_justify="left",
-    )
-    for heading in ("measure", "mean, known", "mean, held out", "AUROC"):
-        table.add_column(heading, justify="left" if heading == "measure" else "right")
+    table = new_table("measure", "mean, known", "mean, held out", "AUROC", texts=1)
     for measure in scores.measures:
         values = scores.columns[f"{measure}_epistemic"]
-        area = roc_auc_score(data.held_out, np.minimum(values, np.finfo(np.float64).max))
+        # A ranking needs no infinity, and scikit-learn takes none.
+        area = roc_auc_score(data.held_out, np.minimum(values, np.finfo(values.dtype).max))
         table.add_row(
             measure, number(values[known].mean()), number(values[~known].mean()), f"{area:.4f}"
         )
-    console.print(table)
-    console.print(
-        "AUROC: how often a held-out digit is more uncertain than a known one. On these data the "
-        "measures agree."
+    print_table(
+        f"Epistemic uncertainty in nats: {known.sum()} known digits (0 to 7), "
+        f"{data.held_out.sum()} held-out ones (8, 9)",
+        table,
     )
-    console.print(top_table(scores, 5, "nats", {"digit": data.digits}))
-    print(f"Predictions  {out / 'members'}/member_*.npy")
+    print("AUROC: how often a held-out digit is more uncertain than a known one.")
+    print("The measures rank these images almost alike; here none is better than another.")
+    print_top(scores, 5, "nats", {"digit": data.digits})
+    print(f"\nPredictions  {out / 'members'}/member_*.npy")
     print(f"Scores       {out / 'scores.csv'}")
     print(f"True digits  {out / 'labels.csv'}")
     print(f"Figure       {out / 'demo.png'}")

@@ -31,8 +31,8 @@ def draw(path: Path, columns: Mapping[str, np.ndarray], held_out: np.ndarray) ->
         ("known digits (0 to 7)", shown & ~held_out, KNOWN, "o"),
         ("held-out digits (8, 9)", shown & held_out, HELD_OUT, "^"),
     ]
-    figure = Figure(figsize=(9.0, 3.8), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure = Figure(figsize=(10.0, 4.0), layout="constrained")
+    left, right = figure.subplots(1, 2, gridspec_kw={"wspace": 0.08})
 
     bins = np.geomspace(pairwise[shown].min(), pairwise[shown].max(), 41)
     for label, chosen, colour, _ in groups:
@@ -50,9 +50,10 @@ def draw(path: Path, columns: Mapping[str, np.ndarray], held_out: np.ndarray) ->
         xscale="log",
         xlabel="expected pairwise KL divergence K (nats)",
         ylabel="inputs (% of each kind)",
-        title="Epistemic uncertainty",
+        title="Epistemic uncertainty of known and unknown digits",
     )
-    left.legend(frameon=False, loc="upper left")
+    left.yaxis.get_major_locator().set_params(integer=True)
+    left.legend(frameon=False, loc="upper left", fontsize="small")
 
     for label, chosen, colour, marker in groups:
         right.scatter(
@@ -75,9 +76,9 @@ def draw(path: Path, columns: Mapping[str, np.ndarray], held_out: np.ndarray) ->
         yscale="log",
         xlabel="mutual information I (nats)",
         ylabel="expected pairwise KL divergence K (nats)",
-        title="Two measures of it, one point an input",
+        title="Two measures of it, one point for each input",
     )
-    right.legend(frameon=False, loc="upper left", fontsize="small")
+    right.legend(frameon=False, loc="upper left", fontsize="small", markerscale=2)
 
     for axes in (left, right):
         axes.spines[["top", "right"]].set_visible(False)

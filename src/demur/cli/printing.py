@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
     from demur.stores import ScoreTable
@@ -57,11 +56,24 @@ def progress_bar(total: int, unit: str) -> Iterator[Callable[[int], object]]:
         yield lambda done: progress.update(task, completed=done)
 
 
-def stdout() -> Console:
-    """Return a console on stdout that never breaks a table in a pipe, where nobody sees a width."""
+def new_table(*headings: str, texts: int = 0) -> Table:
+    """Return an empty table; the first columns are texts, the others numbers."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    # Narrow, so that eight columns fit a terminal of 80.
+    table = Table(box=SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if index < texts else "right", no_wrap=True)
+    return table
+
+
+def print_table(title: str, table: Table) -> None:
+    """Print a table under its title, as wide as it is where no terminal sets a limit."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 160, soft_wrap=False, highlight=False)
+    print(f"\n{title}")
+    Console(width=None if sys.stdout.isatty() else 160, highlight=False).print(table)
 
 
 def number(value: Any) -> str:
@@ -75,15 +87,9 @@ def number(value: Any) -> str:
     return f"{float(value):.4g}"
 
 
-def summary_table(scores: ScoreTable, unit: str) -> Table:
-    """Mean, median and maximum over inputs by measure and part."""
-    from rich.table import Table
-
-    table = Table(title=f"Uncertainty in {unit}, over {scores.inputs} inputs", title_justify="left")
-    for heading in ("measure", "part"):
-        table.add_column(heading)
-    for heading in ("mean", "median", "max", "infinite"):
-        table.add_column(heading, justify="right")
+def print_summary(scores: ScoreTable, unit: str) -> None:
+    """Print mean, median and maximum over inputs by measure and part."""
+    table = new_table("measure", "part", "mean", "median", "max", "infinite", texts=2)
     for measure, parts in scores.summary().items():
         for index, (part, values) in enumerate(parts.items()):
             cells = [number(values[key]) for key in ("mean", "median", "max")]
@@ -95,28 +101,23 @@ def summary_table(scores: ScoreTable, unit: str) -> Table:
                 str(values["infinite"]),
                 end_section=last,
             )
-    return table
+    print(f"{scores.inputs} inputs, {scores.members} members, {scores.classes} classes")
+    print_table(f"Uncertainty in {unit}", table)
 
 
-def top_table(
+def print_top(
     scores: ScoreTable, count: int, unit: str, extra: Mapping[str, Any] | None = None
-) -> Table:
-    """List the most uncertain inputs: all of the first measure, the epistemic part of others."""
-    from rich.table import Table
-
+) -> None:
+    """Print the most uncertain inputs: all of the first measure, the epistemic part of others."""
     first, *others = scores.measures
     names = [f"{first}_{part}" for part in ("total", "aleatoric", "epistemic")]
     names += [f"{measure}_epistemic" for measure in others]
     chosen = scores.top(count)
-    table = Table(
-        title=f"The {len(chosen)} most uncertain inputs, by {first}_epistemic, in {unit}",
-        title_justify="left",
-    )
     extra = extra or {}
-    for heading in ("input", "prediction", *extra, *(name.replace("_", " ", 1) for name in names)):
-        table.add_column(heading, justify="right")
+    table = new_table("input", "prediction", *extra, *(name.replace("_", "\n") for name in names))
     for index in chosen:
         cells = [number(scores.columns[name][index]) for name in names]
         shown = [scores.columns["prediction"][index], *(each[index] for each in extra.values())]
         table.add_row(str(index), *(str(each) for each in shown), *cells)
-    return table
+    what = "most uncertain input" if len(chosen) == 1 else f"{len(chosen)} most uncertain inputs"
+    print_table(f"The {what}, by {first}_epistemic, in {unit}", table)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from demur.cli.printing import bad_input_exits, progress_bar, stdout, summary_table, top_table
+from demur.cli.printing import bad_input_exits, print_summary, print_top, progress_bar
 
 if TYPE_CHECKING:
     from demur.stores import ScoreTable
@@ -130,14 +130,12 @@ def score(
     if json:
         print_json(scores, facts, out)
         return
-    console = stdout()
     if out is None:
-        console.print(f"{scores.inputs} inputs, {scores.members} members, {scores.classes} classes")
-        console.print(summary_table(scores, facts["unit"]))
+        print_summary(scores, facts["unit"])
     else:
         print(f"Wrote the scores of {scores.inputs} inputs to {out}")
     if top is not None:
-        console.print(top_table(scores, top, facts["unit"]))
+        print_top(scores, top, facts["unit"])
 
 
 def choose_kind(*, logits: bool, probs: bool, log_probs: bool) -> Kind:

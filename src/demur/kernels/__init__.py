@@ -62,15 +62,16 @@ def compiled_state(members: Members, rule: Rule, groups: int, ranks: Any) -> Sta
     """Return the state of members by the compiled loop."""
     inputs, classes = members.inputs, members.classes
     sums = tuple(np.zeros((groups, inputs, classes)) for _ in range(5))
-    reference = np.empty((inputs, classes))
+    reference, entropy = np.empty((inputs, classes)), np.zeros((groups, inputs))
     before = np.zeros(inputs, np.int64) if ranks is None else ranks
 
     def work(entry: Any, arguments: tuple[Any, ...], begin: int, end: int) -> int:
-        return entry.accumulate(*arguments, begin, end, True, before, reference, sums)
+        return entry.accumulate(*arguments, begin, end, True, before, reference, sums, entropy)
 
     run(members, groups, work)
     return State(
-        rule, np, reference, *sums[:4], sums[4] if sums[4].any() else None, **weigh(members, groups, before)
+        rule, np, reference, *sums[:4], sums[4] if sums[4].any() else None, entropy,
+        **weigh(members, groups, before),
     )  # fmt: skip
 
 
@@ -81,7 +82,7 @@ def add_to(state: State, members: Members) -> State:
 
     def work(entry: Any, arguments: tuple[Any, ...], begin: int, end: int) -> int:
         return entry.accumulate(
-            *arguments, begin, end, False, state.count, state.reference, sums
+            *arguments, begin, end, False, state.count, state.reference, sums, state.entropy
         )
 
     run(members, state.groups, work)
@@ -89,6 +90,7 @@ def add_to(state: State, members: Members) -> State:
     return State(
         state.rule, np, state.reference, *sums[:4],
         excluded if state.excluded is not None or excluded.any() else None,
+        state.entropy,
         state.weight + weights["weight"],
         state.squared_weight + weights["squared_weight"],
         state.count + weights["count"],

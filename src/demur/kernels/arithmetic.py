@@ -101,23 +101,23 @@ def split(exponent):  # pyright: ignore
 
 @njit(**INLINED)
 def expm1(exponent, like):  # pyright: ignore
-    """Return ``exp(exponent) - 1``, exact relative to itself and 0 at 0, for exponents within +-700."""
+    """Return ``exp(exponent) - 1``, exact relative to itself and 0 at 0, for exponents within +-708."""
     power, remainder = split(exponent)
     return power * expm1_fraction(remainder, like) + (power - 1.0)
 
 
 @njit(**INLINED)
 def exp(exponent):  # pyright: ignore
-    """Return ``exp(exponent)``, exact relative to itself, for exponents within +-700."""
+    """Return ``exp(exponent)``, exact relative to itself, for exponents within +-708."""
     power, remainder = split(exponent)
     return power * expm1_fraction(remainder, exponent) + power
 
 
 @njit(**INLINED)
 def clip(exponent):  # pyright: ignore
-    """Bring an exponent within +-700; NaN stays."""
-    raised = -700.0 if exponent < -700.0 else exponent
-    return 700.0 if raised > 700.0 else raised
+    """Bring an exponent within +-708; NaN stays."""
+    raised = -708.0 if exponent < -708.0 else exponent
+    return 708.0 if raised > 708.0 else raised
 
 
 @njit(**INLINED)

@@ -34,16 +34,17 @@ def state_of(
     if excluded is not None and is_concrete(excluded) and not bool(xp.any(excluded)):
         excluded = None
     terms = terms._replace(excluded=excluded)
+    entropy = rule.entropy(xp, logits)
     if groups == 1:
         sums = {
             name: None if value is None else value[None, ...]
-            for name, value in summed(xp, terms, weights).items()
+            for name, value in summed(xp, terms, entropy, weights).items()
         }
     else:
         rank = xp.cumsum(xp.astype(positive, xp.int64), axis=0) - 1
         group = (rank if ranks is None else rank + ranks) % groups
         dealt = [
-            summed(xp, terms, xp.where(group == g, weights, xp.zeros_like(weights)))
+            summed(xp, terms, entropy, xp.where(group == g, weights, xp.zeros_like(weights)))
             for g in range(groups)
         ]
         sums = {
@@ -53,7 +54,7 @@ def state_of(
     return State(rule=rule, xp=xp, reference=reference, count=count, **sums)
 
 
-def summed(xp: Any, terms: Terms, weights: Array) -> dict[str, Array | None]:
+def summed(xp: Any, terms: Terms, entropy: Array, weights: Array) -> dict[str, Array | None]:
     """Return the weighted sums over members, without the axis of groups."""
     w = weights[..., None]
     weighted = w * terms.a
@@ -66,6 +67,7 @@ def summed(xp: Any, terms: Terms, weights: Array) -> dict[str, Array | None]:
         "au": xp.sum(weighted * terms.u, axis=0),
         "phi": xp.sum(w * terms.phi, axis=0),
         "excluded": excluded,
+        "entropy": xp.sum(weights * entropy, axis=0),
         "weight": xp.sum(weights, axis=0),
         "squared_weight": xp.sum(weights * weights, axis=0),
     }

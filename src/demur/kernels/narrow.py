@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from demur.kernels.arithmetic import clip, exp, expm1, log1p
-from demur.kernels.wide import COMPILED, FAR, FLOOR, class_terms
+from demur.kernels.wide import CANCELLED, COMPILED, FAR, FLOOR, class_terms, entropy_of
 
 LANES = 64
 
@@ -65,19 +65,19 @@ def first_reference(flat, start, steps, weights, b, lanes, logits, z):  # pyrigh
 
 
 @njit(**COMPILED)
-def find_top(log_q, top):  # pyright: ignore
+def find_top(logits, top):  # pyright: ignore
     """Write the most probable class of each lane."""
     for lane in range(LANES):
         best = 0
-        for y in range(log_q.shape[0]):
-            if log_q[y, lane] > log_q[best, lane]:
+        for y in range(logits.shape[0]):
+            if logits[y, lane] > logits[best, lane]:
                 best = y
         top[lane] = best
 
 
 @njit(**COMPILED)
-def set_reference(logits, log_q, q, top):  # pyright: ignore
-    """Normalise ``logits``; -inf stands for a class that no member allows."""
+def set_reference(logits, aligned, log_q, q, top):  # pyright: ignore
+    """Align and normalise ``logits``; -inf stands for a class that no member allows."""
     find_top(logits, top)
     highest, rest = np.empty(LANES), np.zeros(LANES)
     for lane in range(LANES):
@@ -86,7 +86,7 @@ def set_reference(logits, log_q, q, top):  # pyright: ignore
         for lane in range(LANES):
             below = logits[y, lane] - highest[lane]
             below = below if below > FLOOR else FLOOR
-            log_q[y, lane] = below
+            aligned[y, lane] = below
             q[y, lane] = exp(below)
     for lane in range(LANES):
         q[top[lane], lane] = 0.0
@@ -98,17 +98,17 @@ def set_reference(logits, log_q, q, top):  # pyright: ignore
         highest[lane] = log1p(rest[lane])
     for y in range(logits.shape[0]):
         for lane in range(LANES):
-            log_q[y, lane] -= highest[lane]
+            log_q[y, lane] = aligned[y, lane] - highest[lane]
             q[y, lane] /= 1.0 + rest[lane]
 
 
 @njit(**COMPILED)
-def compare(z, log_q, q, offset, like, e, d, shift):  # pyright: ignore
+def compare(z, aligned, q, offset, like, e, d, shift):  # pyright: ignore
     """Fill ``d``, ``e = expm1(d)`` and ``shift = sum(q e)``."""
     shift[:] = 0.0
     for y in range(z.shape[0]):
         for lane in range(LANES):
-            difference = (z[y, lane] - log_q[y, lane]) - offset[lane]
+            difference = (z[y, lane] - offset[lane]) - aligned[y, lane]
             growth = expm1(clip(difference), like)
             d[y, lane] = difference
             e[y, lane] = growth
@@ -116,12 +116,12 @@ def compare(z, log_q, q, offset, like, e, d, shift):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def realign(z, log_q, top, offset, shift):  # pyright: ignore
+def realign(z, offset, shift):  # pyright: ignore
     """Align at their own top class the lanes whose member is far from the reference; tell if any is."""
     moved = False
     for lane in range(LANES):
         if not shift[lane] < FAR:
-            offset[lane] = np.max(z[:, lane]) - log_q[top[lane], lane]
+            offset[lane] = np.max(z[:, lane])
             moved = True
     return moved
 
@@ -163,7 +163,7 @@ def add_members(
 ):  # pyright: ignore
     """Add every ``step``-th member of positive weight to the sums; return the first bad lane, or -1."""
     member_step, input_step, class_step = steps
-    log_q, q, top = reference
+    aligned, log_q, q, top = reference
     z, e, d, lane_terms, offset, shift, weight = work
     sums[:] = 0.0
     excluded[:] = 0.0
@@ -177,18 +177,18 @@ def add_members(
                 continue
         finite = load(flat, start + member * member_step, input_step, class_step, lanes, z)
         for lane in range(LANES):
-            offset[lane] = z[top[lane], lane] - log_q[top[lane], lane]
+            offset[lane] = z[top[lane], lane]
             weight[lane] = weights[member, b + lane] if lane < lanes else 0.0
-        compare(z, log_q, q, offset, flat[0], e, d, shift)
-        if realign(z, log_q, top, offset, shift):
-            compare(z, log_q, q, offset, flat[0], e, d, shift)
+        compare(z, aligned, q, offset, flat[0], e, d, shift)
+        if realign(z, offset, shift):
+            compare(z, aligned, q, offset, flat[0], e, d, shift)
         for lane in range(LANES):
             lane_terms[0, lane] = log1p(shift[lane])
             lane_terms[1, lane] = weight[lane] / (1.0 + shift[lane])
             lane_terms[2, lane] = lane_terms[1, lane] * shift[lane]
         if tolerance < np.inf:
             for lane in range(lanes):
-                total = offset[lane] + lane_terms[0, lane]
+                total = offset[lane] - log_q[top[lane], lane] + lane_terms[0, lane]
                 if weight[lane] > 0.0 and not abs(np.expm1(total)) <= tolerance:
                     return lane
         if not finite:
@@ -197,6 +197,22 @@ def add_members(
                 return bad
         add_member(e, d, lane_terms, weight, sums)
     return -1
+
+
+@njit(**COMPILED)
+def add_entropies(flat, start, steps, weights, begin, step, row):  # pyright: ignore
+    """Return the weighted sum of entropies over every ``step``-th member of positive weight, of one input."""
+    member_step, _, class_step = steps
+    total = 0.0
+    rank = 0
+    for member in range(weights.shape[0]):
+        if weights[member] > 0.0:
+            if rank % step == begin:
+                for y in range(row.shape[0]):
+                    row[y] = flat[start + member * member_step + y * class_step]
+                total += weights[member] * entropy_of(row)
+            rank += 1
+    return total
 
 
 @njit(**COMPILED)
@@ -213,14 +229,15 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
     """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
     classes = shape[1]
     work, sums, excluded, top = workspace(classes)
-    logits, log_q, q = np.empty((classes, LANES)), np.empty((classes, LANES)), np.empty((classes, LANES))
-    total, parts = np.empty(LANES), np.empty((3, LANES))
+    box = (classes, LANES)
+    logits, aligned, log_q, q = np.empty(box), np.empty(box), np.empty(box), np.empty(box)
+    total, parts, row = np.empty(LANES), np.empty((3, LANES)), np.empty(classes, flat.dtype)
     for b in range(begin, end, LANES):
         lanes = min(LANES, end - b)
         start = origin + b * steps[1]
         first_reference(flat, start, steps, weights, b, lanes, logits, work[0])
-        set_reference(logits, log_q, q, top)
-        reference = (log_q, q, top)
+        set_reference(logits, aligned, log_q, q, top)
+        reference = (aligned, log_q, q, top)
         bad = add_members(
             flat, start, steps, weights, b, lanes, 0, 1, tolerance, reference, work, sums, excluded
         )
@@ -246,6 +263,11 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
             for y in range(classes):
                 if excluded[y, lane] > 0.0 and excluded[y, lane] != total[lane]:
                     parts[1, lane] = np.inf
+            if parts[0, lane] < CANCELLED * parts[1, lane]:
+                begin_lane = start + lane * steps[1]
+                parts[0, lane] = (
+                    add_entropies(flat, begin_lane, steps, weights[:, b + lane], 0, 1, row) / total[lane]
+                )
             for part in range(3):
                 out[part, b + lane] = parts[part, lane]
     return -1
@@ -253,12 +275,14 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
 
 @njit(cache=True, **COMPILED)
 def accumulate(
-    flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, fresh, ranks, references, state
+    flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, fresh, ranks, references, state, entropies
 ):  # pyright: ignore
     """Add members to the sums of ``state`` (groups, inputs, classes); return the first bad input or -1."""
     classes = shape[1]
     work, sums, excluded, top = workspace(classes)
-    logits, log_q, q = np.empty((classes, LANES)), np.zeros((classes, LANES)), np.empty((classes, LANES))
+    box = (classes, LANES)
+    logits, aligned, log_q, q = np.zeros(box), np.empty(box), np.empty(box), np.empty(box)
+    row = np.empty(classes, flat.dtype)
     state_a, state_u, state_au, state_phi, state_excluded = state
     groups = state_a.shape[0]
     for b in range(begin, end, LANES):
@@ -266,27 +290,27 @@ def accumulate(
         start = origin + b * steps[1]
         if fresh:
             first_reference(flat, start, steps, weights, b, lanes, logits, work[0])
-            set_reference(logits, log_q, q, top)
+            set_reference(logits, aligned, log_q, q, top)
             for lane in range(lanes):
                 for y in range(classes):
-                    references[b + lane, y] = log_q[y, lane]
+                    references[b + lane, y] = aligned[y, lane]
         else:
             for lane in range(lanes):
                 for y in range(classes):
-                    log_q[y, lane] = references[b + lane, y]
-            find_top(log_q, top)
-            for y in range(classes):
-                for lane in range(LANES):
-                    q[y, lane] = exp(clip(log_q[y, lane]))
-        reference = (log_q, q, top)
+                    logits[y, lane] = references[b + lane, y]
+            set_reference(logits, aligned, log_q, q, top)
+        reference = (aligned, log_q, q, top)
         for group in range(groups):
+            dealt = (group - ranks[b]) % groups
             bad = add_members(
-                flat, start, steps, weights, b, lanes, (group - ranks[b]) % groups, groups, tolerance,
-                reference, work, sums, excluded,
-            )  # fmt: skip
+                flat, start, steps, weights, b, lanes, dealt, groups, tolerance, reference, work, sums, excluded
+            )
             if bad >= 0:
                 return b + bad
             for lane in range(lanes):
+                entropies[group, b + lane] += add_entropies(
+                    flat, start + lane * steps[1], steps, weights[:, b + lane], dealt, groups, row
+                )
                 for y in range(classes):
                     a = q[y, lane] * sums[0, y, lane]
                     u = sums[1, y, lane]

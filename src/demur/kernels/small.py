@@ -6,11 +6,12 @@ import numpy as np
 
 from demur.kernels.formulas import class_terms
 
-FARTHEST = 600.0  # exponents beyond this take the general way
+FARTHEST = 30.0  # exponents beyond this, where 1 + expm1 loses digits, take the general way
+CANCELLED = 1e-3  # of K: an entropy below that is better summed member by member
 
 
 def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | None:
-    """Return (3, inputs), or None if a number is not finite or an exponent might overflow.
+    """Return (3, inputs), or None if a number is not finite or digits would be lost.
 
     Parameters
     ----------
@@ -19,6 +20,8 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | No
     weights
         Shape (members, inputs), or None where all weigh the same.
     """
+    if not np.isfinite(logits).all():
+        return None
     add = np.add.reduce
     inputs = np.arange(logits.shape[1])
     if weights is None:
@@ -33,10 +36,8 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | No
     q[inputs, top] = 1.0
     q /= 1.0 + rest
     log_q = below - np.log1p(rest)
-    d = logits - log_q
-    d -= d[:, inputs, top][..., None]
-    # One comparison finds NaN and infinities as well.
-    if not (np.minimum.reduce(below, axis=None) > -FARTHEST and np.abs(d).max() < FARTHEST):
+    d = logits - logits[:, inputs, top][..., None] - below
+    if np.maximum.reduce(np.abs(d), axis=None) > FARTHEST:
         return None
     growth = np.expm1(d)
     shift = add(q * growth, -1, keepdims=True)
@@ -48,6 +49,8 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | No
     else:
         share = (weights / add(weights))[..., None]
         means = add(share * a), add(share * u), add(share * (a * u))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        k, i, entropy = class_terms(*means, log_q, np.log1p)
-    return np.stack([add(q * entropy, -1), add(q * k, -1), add(q * i, -1)])
+    terms = class_terms(*means, log_q, np.log1p)
+    k, i, entropy = (add(q * term, -1) for term in terms)
+    if (entropy < CANCELLED * k).any():
+        return None
+    return np.array([entropy, k, i])

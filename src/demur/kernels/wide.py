@@ -1,7 +1,7 @@
 """The fused loop for many classes: one input at a time, vectorised over its classes.
 
 Everything is relative to a reference distribution ``q``, as ``demur.state`` says. For a member with logits
-``z``, aligned at the reference's top class, ``d = z - log q`` and ``e = expm1(d)``; then with
+``z``, both aligned at the reference's top class, ``d = (z - z_top) - aligned`` and ``e = expm1(d)``; then with
 ``shift = sum(q e)``: ``u = d - log1p(shift)`` and ``(p - q) / q = (e - shift) / (1 + shift)``. No step
 subtracts nearly equal numbers where members agree, and identical members give exactly 0.
 
@@ -20,10 +20,11 @@ from demur.kernels import formulas
 from demur.kernels.arithmetic import INLINED, add_in_any_order, clip, exp, expm1, log1p
 
 COMPILED: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
-FLOOR = -600.0  # of the reference's log-probability below its top class: exp(d) then never overflows
-FAR = 1e40  # a member this much likelier elsewhere than at the reference's top class is aligned at its own
-TAME_REFERENCE = -340.0  # with log q above this and logits within +-TAME_LOGIT no exponent needs clipping:
-TAME_LOGIT = 165.0  # 2 * 165 + 340 + log(classes) < 700
+FLOOR = -700.0  # of the reference's log-probability below its top class: exp(d) then never overflows
+FAR = 1e3  # a member this much likelier elsewhere than at the reference's top class is aligned at its own
+TAME_REFERENCE = -340.0  # with a reference above this and logits within +-TAME_LOGIT no exponent needs
+TAME_LOGIT = 165.0  # clipping: 2 * 165 + 340 < 700
+CANCELLED = 1e-3  # of K: an entropy below that comes from members that are certain and contradict each other
 TILE = 4  # members whose sums are kept in registers together
 
 
@@ -72,15 +73,15 @@ def first_reference(source, start, member_step, members, heaviest, logits):  # p
 
 
 @njit(**COMPILED)
-def set_reference(logits, log_q, q):  # pyright: ignore
-    """Normalise ``logits`` (-inf: no member allows that class) and return the top class."""
+def set_reference(logits, aligned, log_q, q):  # pyright: ignore
+    """Align and normalise ``logits`` (-inf: no member allows that class) and return the top class."""
     top = np.argmax(logits)
     highest = logits[top]
     rest = 0.0
     for y in range(logits.shape[0]):
         below = logits[y] - highest
         below = below if below > FLOOR else FLOOR
-        log_q[y] = below
+        aligned[y] = below
         q[y] = exp(below)
     q[top] = 0.0
     for y in range(logits.shape[0]):
@@ -89,26 +90,17 @@ def set_reference(logits, log_q, q):  # pyright: ignore
     # log1p: where the reference is certain, its top class keeps a log-probability exact relative to itself.
     normaliser = math.log1p(rest)
     for y in range(logits.shape[0]):
-        log_q[y] -= normaliser
+        log_q[y] = aligned[y] - normaliser
         q[y] /= 1.0 + rest
     return top
 
 
 @njit(**COMPILED)
-def use_reference(reference, log_q, q):  # pyright: ignore
-    """Take a reference that is normalised already and return the top class."""
-    for y in range(reference.shape[0]):
-        log_q[y] = reference[y]
-        q[y] = exp(clip(reference[y]))
-    return np.argmax(log_q)
-
-
-@njit(**COMPILED)
-def compare(row, log_q, q, offset, e, d):  # pyright: ignore
+def compare(row, aligned, q, offset, e, d):  # pyright: ignore
     """Fill ``d`` and ``e = expm1(d)`` and return ``sum(q e)``, where all ``d`` are within +-700."""
     shift = 0.0
     for y in range(q.shape[0]):
-        difference = (np.float64(row[y]) - log_q[y]) - offset
+        difference = (np.float64(row[y]) - offset) - aligned[y]
         growth = expm1(difference, row[y])
         d[y] = difference
         e[y] = growth
@@ -117,11 +109,11 @@ def compare(row, log_q, q, offset, e, d):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def compare_far(row, log_q, q, offset, e, d):  # pyright: ignore
+def compare_far(row, aligned, q, offset, e, d):  # pyright: ignore
     """Do as ``compare`` for any numbers."""
     shift = 0.0
     for y in range(q.shape[0]):
-        difference = (np.float64(row[y]) - log_q[y]) - offset
+        difference = (np.float64(row[y]) - offset) - aligned[y]
         growth = expm1(clip(difference), row[y])
         d[y] = difference
         e[y] = growth
@@ -142,6 +134,31 @@ def mark_excluded(row, log_scale, weight, d, excluded):  # pyright: ignore
         else:
             return False
     return allowed
+
+
+@njit(**COMPILED)
+def entropy_of(row):  # pyright: ignore
+    """Return the entropy of one prediction, from the odds of its other classes against the top one."""
+    top = np.argmax(row)
+    highest = np.float64(row[top])
+    rest = 0.0
+    weighted = 0.0
+    for y in range(row.shape[0]):
+        below = clip(np.float64(row[y]) - highest)
+        odds = 0.0 if y == top else exp(below)
+        rest = add_in_any_order(rest, odds)
+        weighted = add_in_any_order(weighted, odds * below)
+    return math.log1p(rest) - weighted / (1.0 + rest)
+
+
+@njit(**COMPILED)
+def add_entropies(source, start, member_step, members, weights):  # pyright: ignore
+    """Return the weighted sum of members' entropies."""
+    total = 0.0
+    for member in members:
+        row, _ = row_of(source, start + member * member_step)
+        total += weights[member] * entropy_of(row)
+    return total
 
 
 @njit(**COMPILED)
@@ -170,7 +187,7 @@ def add_members(
     source, start, member_step, members, weights, limits, tolerance, reference, work
 ):  # pyright: ignore
     """Add members of one input to the sums, from 0; False if one of them is no prediction."""
-    log_q, q, top, tame = reference
+    aligned, log_q, q, top, tame = reference
     e, d, terms, sums, excluded = work
     mask, tame_bits, infinity_bits = limits
     sums[:] = 0.0
@@ -183,15 +200,16 @@ def add_members(
             member = members[begin + k]
             row, bits = row_of(source, start + member * member_step)
             highest = peak(bits, mask)
-            offset = np.float64(row[top]) - log_q[top]
+            offset = np.float64(row[top])
             if tame and highest < tame_bits:
-                shift = compare(row, log_q, q, offset, e[k], d[k])
+                shift = compare(row, aligned, q, offset, e[k], d[k])
             else:
-                shift = compare_far(row, log_q, q, offset, e[k], d[k])
+                shift = compare_far(row, aligned, q, offset, e[k], d[k])
             if not shift < FAR:
-                offset = np.max(row) - log_q[top]
-                shift = compare_far(row, log_q, q, offset, e[k], d[k])
-            if tolerance < np.inf and not abs(math.expm1(offset + math.log1p(shift))) <= tolerance:
+                offset = np.float64(np.max(row))
+                shift = compare_far(row, aligned, q, offset, e[k], d[k])
+            log_total = offset - log_q[top] + math.log1p(shift)
+            if tolerance < np.inf and not abs(math.expm1(log_total)) <= tolerance:
                 return False
             weight = weights[member]
             terms[0, k] = weight / (1.0 + shift)
@@ -229,7 +247,7 @@ def workspace(flat, bits, class_step, classes):  # pyright: ignore
     source = (flat, bits, class_step, row_bits.view(flat.dtype), row_bits)
     e, d = np.zeros((TILE, padded)), np.zeros((TILE, padded))
     work = (e, d, np.zeros((4, TILE)), np.zeros((3, padded)), np.zeros(classes))
-    return source, work, np.empty((3, classes))
+    return source, work, np.empty((4, classes))
 
 
 @njit(cache=True, **COMPILED)
@@ -238,7 +256,7 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
     member_step, input_step, class_step = steps
     count, classes = shape
     source, work, scratch = workspace(flat, bits, class_step, classes)
-    logits, log_q, q = scratch[0], scratch[1], scratch[2]
+    logits, aligned, log_q, q = scratch[0], scratch[1], scratch[2], scratch[3]
     sums, excluded = work[3], work[4]
     found = np.empty(count, np.int64)
     for b in range(begin, end):
@@ -246,8 +264,8 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
         own = weights[:, b]
         members, heaviest = chosen(own, 0, 1, found)
         first_reference(source, start, member_step, members, heaviest, logits)
-        top = set_reference(logits, log_q, q)
-        reference = (log_q, q, top, np.min(log_q) > TAME_REFERENCE)
+        top = set_reference(logits, aligned, log_q, q)
+        reference = (aligned, log_q, q, top, np.min(aligned) > TAME_REFERENCE)
         if not add_members(source, start, member_step, members, own, limits, tolerance, reference, work):
             return b
         total = 0.0
@@ -266,19 +284,21 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
             # The same weights added in the same order: where all members exclude a class, the sums are equal.
             if excluded[y] > 0.0 and excluded[y] != total:
                 k = np.inf
+        if entropy < CANCELLED * k:
+            entropy = add_entropies(source, start, member_step, members, own) * scale
         out[0, b], out[1, b], out[2, b] = entropy, k, i
     return -1
 
 
 @njit(cache=True, **COMPILED)
 def accumulate(
-    flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, fresh, ranks, references, state
+    flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, fresh, ranks, references, state, entropies
 ):  # pyright: ignore
     """Add members to the sums of ``state`` (groups, inputs, classes); return the first bad input or -1."""
     member_step, input_step, class_step = steps
     count, classes = shape
     source, work, scratch = workspace(flat, bits, class_step, classes)
-    logits, log_q, q = scratch[0], scratch[1], scratch[2]
+    logits, aligned, log_q, q = scratch[0], scratch[1], scratch[2], scratch[3]
     sums, excluded = work[3], work[4]
     found = np.empty(count, np.int64)
     state_a, state_u, state_au, state_phi, state_excluded = state
@@ -289,15 +309,16 @@ def accumulate(
         if fresh:
             members, heaviest = chosen(own, 0, 1, found)
             first_reference(source, start, member_step, members, heaviest, logits)
-            top = set_reference(logits, log_q, q)
-            references[b] = log_q
+            top = set_reference(logits, aligned, log_q, q)
+            references[b] = aligned
         else:
-            top = use_reference(references[b], log_q, q)
-        reference = (log_q, q, top, np.min(log_q) > TAME_REFERENCE)
+            top = set_reference(references[b], aligned, log_q, q)
+        reference = (aligned, log_q, q, top, np.min(aligned) > TAME_REFERENCE)
         for group in range(groups):
             members, heaviest = chosen(own, (group - ranks[b]) % groups, groups, found)
             if not add_members(source, start, member_step, members, own, limits, tolerance, reference, work):
                 return b
+            entropies[group, b] += add_entropies(source, start, member_step, members, own)
             for y in range(classes):
                 a, u, au = q[y] * sums[0, y], sums[1, y], q[y] * sums[2, y]
                 state_a[group, b, y] += a

@@ -100,7 +100,7 @@ def to_numpy(array: Array) -> np.ndarray:
     array = np.asarray(array)
     if is_floating(array) and array.dtype.itemsize < 4:
         return array.astype(np.float32)
-    return array
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def widened(array: Array) -> Array:
@@ -121,7 +121,7 @@ def like(result: Array, source: Array, double: bool) -> Array:
     if kind == "torch":
         torch = sys.modules["torch"]
         if not isinstance(result, torch.Tensor):
-            result = torch.from_numpy(np.ascontiguousarray(result))
+            result = torch.from_numpy(np.array(result))
         return result.to(device=source.device, dtype=torch.float64 if double else torch.float32)
     if kind == "jax":
         numpy = sys.modules["jax"].numpy

@@ -13,8 +13,6 @@ from demur.predictions import arrays
 from demur.predictions.arrays import Array
 from demur.predictions.categorical import Categorical
 
-TILE = 1 << 20  # numbers converted at a time: small beside the input, large beside the cost of a call
-
 
 @dataclass(frozen=True)
 class Members:
@@ -76,8 +74,13 @@ class Members:
         return self.prediction.kernel_logits(self.ignored)
 
 
-def gather(prediction: Categorical, weights: Any, axis: int) -> Members:
-    """Move the members first, flatten the batch, and check ranks and weights."""
+def gather(
+    prediction: Categorical, weights: Any, axis: int, *, may_be_zero: bool = False
+) -> Members:
+    """Move the members first, flatten the batch, and check ranks and weights.
+
+    ``may_be_zero``: an input may have no member of positive weight here, as others may come.
+    """
     shape = prediction.shape
     name = prediction.kind
     if len(shape) < 2:
@@ -97,7 +100,7 @@ def gather(prediction: Categorical, weights: Any, axis: int) -> Members:
     if len(batch) != 1:
         values = values.reshape((count, math.prod(batch), classes))
     moved = prediction if values is prediction.values else prediction.with_values(values)
-    return Members(moved, check_weights(weights, values, tuple(batch)), tuple(batch))
+    return Members(moved, check_weights(weights, values, tuple(batch), may_be_zero), tuple(batch))
 
 
 def check_not_empty(name: str, shape: tuple[int, ...]) -> None:
@@ -108,7 +111,9 @@ def check_not_empty(name: str, shape: tuple[int, ...]) -> None:
         )
 
 
-def check_weights(weights: Any, values: Array, batch: tuple[int, ...]) -> Array | None:
+def check_weights(
+    weights: Any, values: Array, batch: tuple[int, ...], may_be_zero: bool
+) -> Array | None:
     """Return weights as (members, inputs), in the library that computes; None if all weigh the same."""
     if weights is None:
         return None
@@ -120,7 +125,7 @@ def check_weights(weights: Any, values: Array, batch: tuple[int, ...]) -> Array 
         raise ValueError(f"weights must have shape {(count,)}, one a member{also}. Got {shape}.")
     if not arrays.is_traced(weights):
         numbers = arrays.to_numpy(weights).astype(np.float64)
-        check_weight_values(numbers)
+        check_weight_values(numbers, may_be_zero)
         if not arrays.stays(values):
             numbers = numbers.reshape((count, -1))
             return np.broadcast_to(numbers, (count, inputs))
@@ -130,11 +135,11 @@ def check_weights(weights: Any, values: Array, batch: tuple[int, ...]) -> Array 
     return xp.broadcast_to(xp.reshape(moved, (count, -1)), (count, inputs))
 
 
-def check_weight_values(weights: np.ndarray) -> None:
+def check_weight_values(weights: np.ndarray, may_be_zero: bool) -> None:
     """Raise unless weights are finite, not negative, and not all zero for any input."""
     if not np.isfinite(weights).all():
         raise ValueError(f"weights must be finite. Got {weights[~np.isfinite(weights)][0]}.")
     if (weights < 0).any():
         raise ValueError(f"weights must not be negative. Got {weights[weights < 0][0]:g}.")
-    if not (weights.sum(axis=0) > 0).all():
+    if not may_be_zero and not (weights.sum(axis=0) > 0).all():
         raise ValueError("weights must not be all zero. Give at least one member of each input a weight.")

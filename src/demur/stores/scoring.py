@@ -11,8 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from demur.measures import needs_groups, resolve
 from demur.moments import Moments
 from demur.predictions import Categorical
+from demur.predictions.members import check_weight_values
 from demur.stores.arrays import StoreError
 from demur.stores.output import json_number
 from demur.stores.predictions import Chunk, Predictions
@@ -29,7 +31,7 @@ MOST_GROUPS = 64
 BUDGET = 64 << 20
 """Bytes that a tile may take: half for the predictions of a chunk, half for the moments."""
 
-_STATE, _WORK = 40, 160
+_STATE, _WORK = 80, 160
 """Bytes that moments take for each input and class: in each group, and besides."""
 
 _CHUNK = 16
@@ -131,27 +133,29 @@ def score_predictions(
             f"{predictions.sources[0].label}: expected at least 2 members for a standard error or "
             "an unbiased value, got 1"
         )
-    groups = min(predictions.members, MOST_GROUPS) if stderr or unbiased else None
+    if weights is not None:
+        try:
+            check_weight_values(weights, may_be_zero=False)
+        except ValueError as error:
+            raise StoreError(f"{weights_label}: {error}") from error
+    apart = stderr or (unbiased and any(needs_groups(resolve(measure)) for measure in measures))
+    groups = min(predictions.members, MOST_GROUPS) if apart else None
     tile, members = plan(predictions, groups=groups or 1, budget=budget)
-    if weights is not None and weights.ndim == 2:
-        members = predictions.members  # an input may have its weights in any of them
-    nothing = weights is not None and not weights.any()
     columns: dict[str, np.ndarray] = {"input": np.arange(predictions.inputs)}
     for start in range(0, predictions.inputs, tile):
         inputs = slice(start, min(start + tile, predictions.inputs))
         moments = Moments(rule=rule, groups=groups)
         for chunk in predictions.chunks(inputs, members):
             chosen = _choose_weights(weights, chunk.members, inputs)
-            if chosen is not None and not chosen.any() and not nothing:
-                continue  # members without weight have no effect
             prediction = Categorical(**{kind: chunk.values})
             prediction.precision = chunk.precision
             try:
                 moments.update(prediction, weights=chosen)
             except ValueError as error:
                 located = _locate(predictions, chunk, inputs, kind, chosen)
-                label = predictions.sources[0].label if weights is None else weights_label
-                raise located or StoreError(f"{label}: {error}") from error
+                if located is None:
+                    raise
+                raise located from error
         for name, values in _score(moments, measures, unbiased=unbiased, stderr=stderr, base=base):
             if name not in columns:
                 columns[name] = np.empty(predictions.inputs, values.dtype)
