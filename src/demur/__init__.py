@@ -7,7 +7,7 @@ total, aleatoric and epistemic uncertainty under a chosen measure (``measures``,
 >>> p = np.array([[[0.7, 0.3]], [[0.5, 0.5]]])     # two members, one input, two classes
 >>> u = demur.decompose(p)
 >>> u.total, u.aleatoric, u.epistemic
-(array([0.6943707]), array([0.65200587]), array([0.04236489]))
+(array([0.69437063]), array([0.65200574]), array([0.04236489]))
 """
 
 from demur.decompose import attribute, decompose

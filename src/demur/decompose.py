@@ -9,9 +9,17 @@ import numpy as np
 
 from demur import kernels
 from demur.given import Side, given_sides, part_of, referred
-from demur.jackknife import check_enough, estimate, unbiased_epistemic
+from demur.jackknife import Estimates, check_enough, unbiased_terms
 from demur.measures import (
-    Decomposition, Given, Measure, divergence_terms, from_summary, is_summary, needs_groups, resolve, sides_of,
+    Decomposition,
+    Given,
+    Measure,
+    divergence_terms,
+    from_summary,
+    is_summary,
+    needs_groups,
+    resolve,
+    sides_of,
 )  # fmt: skip
 from demur.predictions import Categorical, Members, arrays, gather
 from demur.rules import Array, Rule, resolve_rule
@@ -62,7 +70,7 @@ def decompose(
     stderr
         Also return standard errors over members, by the jackknife over members or groups.
     groups
-        For ``stderr`` and ``unbiased``: leave out groups (member k in group k mod groups), not single members.
+        For ``stderr`` and ``unbiased``: leave out groups (member k in group k mod groups), not members.
     base
         None for nats, 2 for bits; only with ``rule="log"``.
     axis
@@ -82,9 +90,7 @@ def decompose(
     >>> demur.decompose(p, measure="average").epistemic
     array([0.36806421])
     """
-    members, chosen, loss, sides = prepare(
-        probs, logits, log_probs, measure, rule, weights, groups, axis
-    )
+    members, chosen, loss, sides = prepare(probs, logits, log_probs, measure, rule, weights, groups, axis)
     scale = check_base(base, loss)
     result = None
     if not (unbiased or stderr):
@@ -95,7 +101,7 @@ def decompose(
         def one(part: Members, own: list[Side]) -> Decomposition:
             state = kernels.state_of(part, loss, dealt)
             given = referred(own, loss, state.reference)
-            return estimate(state, chosen, given, unbiased=unbiased, stderr=stderr)
+            return Estimates(state).decompose(chosen, given, unbiased=unbiased, stderr=stderr)
 
         result = joined([one(*piece) for piece in pieces(members, loss, dealt, sides)])
     return finished(result, members, scale)
@@ -145,12 +151,11 @@ def attribute(
     >>> demur.attribute(p).round(3)
     array([[0.052, 0.052, 0.   ]])
     """
-    members, chosen, loss, sides = prepare(
-        probs, logits, log_probs, measure, rule, weights, groups, axis
-    )
+    members, chosen, loss, sides = prepare(probs, logits, log_probs, measure, rule, weights, groups, axis)
     if not loss.separable:
         raise ValueError(
-            f"attribute needs a rule whose divergence is a sum over classes, 'log' or 'brier'. Got {loss.name!r}."
+            "attribute needs a rule whose divergence is a sum over classes, 'log' or 'brier'. "
+            f"Got {loss.name!r}."
         )
     scale = check_base(base, loss)
 
@@ -166,7 +171,7 @@ def attribute(
 
         if unbiased:
             check_enough(state, chosen, unbiased=True, stderr=False)
-            terms = unbiased_epistemic(state, chosen, by_class)
+            terms = unbiased_terms(state, chosen, by_class)
         else:
             terms = by_class(chosen, state.means())
         return state.xp.moveaxis(terms, 0, -1)
@@ -209,7 +214,10 @@ def check_base(base: float | None, rule: Rule) -> float:
 
 def converted(members: Members) -> list[Members]:
     """Return members in parts small enough to convert, or whole where the kernel reads them as they are."""
-    as_they_are = members.prediction.kind != "probs" and members.prediction.precision in ("float32", "float64")
+    as_they_are = members.prediction.kind != "probs" and members.prediction.precision in (
+        "float32",
+        "float64",
+    )
     if members.size < kernels.SMALLEST or (as_they_are and kernels.has_numba()):
         return [members]
     return [members.part(*bounds) for bounds in members.parts(4 * NUMBERS)]
@@ -233,11 +241,13 @@ def joined(results: list[Decomposition]) -> Decomposition:
     if len(results) == 1:
         return results[0]
     errors = [r.stderr for r in results if r.stderr is not None]
-    parts = (
-        np.concatenate([getattr(r, name) for r in results])
-        for name in ("total", "aleatoric", "epistemic")
+
+    def whole(name: str) -> Array:
+        return np.concatenate([getattr(r, name) for r in results])
+
+    return Decomposition(
+        whole("total"), whole("aleatoric"), whole("epistemic"), joined(errors) if errors else None
     )
-    return Decomposition(*parts, joined(errors) if errors else None)
 
 
 def finished(result: Decomposition, members: Members, scale: float) -> Decomposition:

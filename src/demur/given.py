@@ -26,9 +26,7 @@ def given_side(name: str, value: Any, rule: Rule, batch: tuple[int, ...], classe
     state = getattr(value, "state", None)
     if isinstance(state, State):
         if state.rule is not rule:
-            raise ValueError(
-                f"{name} must be Moments with rule {rule.name!r}. Got rule {state.rule.name!r}."
-            )
+            raise ValueError(f"{name} must be Moments with rule {rule.name!r}. Got rule {state.rule.name!r}.")
         check_shape(name, tuple(state.reference.shape), (*batch, classes))
         return state
     if hasattr(value, "update") and hasattr(value, "merge"):
@@ -57,9 +55,7 @@ def part_of(side: Side, begin: int, end: int) -> Side:
         name: None if sums is None else sums[:, begin:end]
         for name, sums in ((n, getattr(side, n)) for n in GROUPED)
     }
-    return State(
-        side.rule, side.xp, side.reference[begin:end], **parts, count=side.count[begin:end]
-    )
+    return State(side.rule, side.xp, side.reference[begin:end], **parts, count=side.count[begin:end])
 
 
 GROUPED = ("a", "u", "au", "phi", "excluded", "entropy", "weight", "squared_weight")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from demur.rules import Array, unknown
-from demur.state import Means, State
+from demur.state import Means
 
 if TYPE_CHECKING:
     import pandas
@@ -53,9 +53,7 @@ class Measure:
 
     def sides(self) -> tuple[str, str]:
         """Return ``"each"``, ``"bma"`` or ``"given"`` for predictor and truth."""
-        predictor, truth = (
-            s if isinstance(s, str) else "given" for s in (self.predictor, self.truth)
-        )
+        predictor, truth = (s if isinstance(s, str) else "given" for s in (self.predictor, self.truth))
         return predictor, truth
 
 
@@ -128,8 +126,7 @@ class Decomposition:
     def mapped(self, change: Callable[[Array], Array]) -> Decomposition:
         """Return the decomposition with every array changed."""
         stderr = None if self.stderr is None else self.stderr.mapped(change)
-        parts = (change(part) for part in (self.total, self.aleatoric, self.epistemic))
-        return Decomposition(*parts, stderr)
+        return Decomposition(change(self.total), change(self.aleatoric), change(self.epistemic), stderr)
 
 
 class Parts(NamedTuple):

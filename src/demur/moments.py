@@ -11,7 +11,7 @@ import numpy as np
 
 from demur import kernels
 from demur.given import given_sides, referred
-from demur.jackknife import estimate
+from demur.jackknife import Estimates
 from demur.measures import Decomposition, Measure, resolve
 from demur.predictions import Categorical, Members, arrays, gather
 from demur.rules import Array, resolve_rule
@@ -50,6 +50,7 @@ class Moments:
             raise ValueError(f"groups must be None or an integer of at least 2. Got {groups!r}.")
         self.groups = groups
         self.state: State | None = None
+        self._estimates: Estimates | None = None  # of the state as it is, for several measures
         self._double = False
         self._like: Array = np.empty(0)
 
@@ -132,7 +133,7 @@ class Moments:
         if other.state is None:
             return self
         if self.state is None:
-            self.state, self._like = other.state, other._like
+            self.state, self._like = other.state.copied(), other._like
         elif self.shape != other.shape:
             raise ValueError(f"Expected {self.shape} inputs and classes. Got {other.shape}.")
         else:
@@ -166,7 +167,9 @@ class Moments:
         scale = check_base(base, self.rule)
         sides = given_sides(chosen, self.rule, (self.shape[0],), self.shape[1])
         given = referred(sides, self.rule, state.reference)
-        result = estimate(state, chosen, given, unbiased=unbiased, stderr=stderr)
+        if self._estimates is None or self._estimates.state is not state:
+            self._estimates = Estimates(state)
+        result = self._estimates.decompose(chosen, given, unbiased=unbiased, stderr=stderr)
         return result.mapped(lambda part: arrays.like(part * scale, self._like, self._double))
 
     def _filled(self) -> State:
@@ -209,7 +212,15 @@ class Moments:
                 content.setdefault("excluded", None)  # pyright: ignore
                 moments.state = State(rule=moments.rule, xp=np, **content)
                 check_sums(moments.state, groups or 1)
-        except (ValueError, TypeError, KeyError, AttributeError, EOFError, OSError, zipfile.BadZipFile) as error:
+        except (
+            ValueError,
+            TypeError,
+            KeyError,
+            AttributeError,
+            EOFError,
+            OSError,
+            zipfile.BadZipFile,
+        ) as error:
             raise ValueError(f"{expected}: {error}.") from None
         return moments
 
@@ -218,8 +229,8 @@ def check_every_input(state: State) -> None:
     """Raise unless every input has a member of positive weight."""
     if not arrays.is_traced(state.count) and bool((state.count == 0).any()):
         raise ValueError(
-            f"Expected a member of positive weight for each input. Got none for {int((state.count == 0).sum())} "
-            "of them. Update with weights above 0 first."
+            "Expected a member of positive weight for each input. "
+            f"Got none for {int((state.count == 0).sum())} of them. Update with weights above 0 first."
         )
 
 
@@ -229,7 +240,7 @@ def check_sums(state: State, groups: int) -> None:
     whole = (groups, inputs, classes)
     phi = whole if state.rule.separable else (groups, inputs, 1)
     wanted = {"a": whole, "u": whole, "au": whole, "phi": phi}
-    wanted |= {name: whole[:2] for name in ("entropy", "weight", "squared_weight")}
+    wanted |= dict.fromkeys(("entropy", "weight", "squared_weight"), whole[:2])
     for name, shape in wanted.items():
         if getattr(state, name).shape != shape:
             raise ValueError(f"{name} has shape {getattr(state, name).shape}, not {shape}")

@@ -175,7 +175,7 @@ class ZeroOne(Rule):
 
 def bregman(xp: Any, ratio: Array, u: Array) -> Array:
     """Return ``(1 + ratio) u - ratio`` for ``ratio = expm1(u)``: ``D`` of one class over its ``q``."""
-    direct = ratio * u + (u - ratio)
+    direct = (1 + ratio) * u - ratio
     if epsilon(xp, u) < 1e-10:
         return direct  # the error, eps / u relative, is far below what the numbers at hand can say
     small = xp.abs(u) < 0.3

@@ -129,8 +129,8 @@ def label_variance(
 ) -> Decomposition:
     """Split the variance of each label's indicator by the law of total variance, label by label.
 
-    For label y: total = p(1 - p) of the average prediction, aleatoric = mean of p(1 - p), epistemic = variance
-    of p over members (Depeweg et al., 2018; Sale et al., 2024). Arguments as for ``decompose``.
+    For label y: total = p(1 - p) of the average prediction, aleatoric = mean of p(1 - p), epistemic =
+    variance of p over members (Depeweg et al., 2018; Sale et al., 2024). Arguments as for ``decompose``.
 
     Returns
     -------
@@ -158,7 +158,8 @@ def variance(means: Means) -> Array:
 
 
 def per_input(
-    rule: str, score: Callable[[Means], Array], probs: Any, logits: Any, log_probs: Any, weights: Any, axis: int
+    rule: str, score: Callable[[Means], Array], probs: Any, logits: Any, log_probs: Any,
+    weights: Any, axis: int,
 ) -> Array:  # fmt: skip
     """Return a score of each input from averages over members."""
 
@@ -176,7 +177,5 @@ def over_pieces(
     """Apply a function of averages to parts of the inputs, and put the results together."""
     members, _, _, _ = prepare(probs, logits, log_probs, "pairwise", rule, weights, None, axis)
     loss = resolve_rule(rule)
-    found = [
-        split(kernels.state_of(part, loss, 1).means()) for part, _ in pieces(members, loss, 1, [])
-    ]
+    found = [split(kernels.state_of(part, loss, 1).means()) for part, _ in pieces(members, loss, 1, [])]
     return finished(joined(found), members, 1.0)

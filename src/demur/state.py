@@ -5,10 +5,10 @@ Relative to a reference prediction ``q``, with a rule's terms ``a``, ``u`` and `
 
     sum w a,    sum w u,    sum w a u,    sum w phi,    sum w over members that exclude the class,
 
-the sums of ``u`` and ``a u`` over members that allow the class; and per group and input the sum of the members'
-entropies. Means of these give every cell of the table
-of measures without subtracting nearly equal numbers; identical members give exactly 0. A change of reference
-is affine, so states with different references merge.
+the sums of ``u`` and ``a u`` over members that allow the class; and per group and input the sum of the
+members' entropies. Means of these give every cell of the table of measures without subtracting nearly equal
+numbers; identical members give exactly 0. A change of reference is affine, so states with different
+references merge.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 from demur.rules import Array, Rule, Terms
 
 SUMS = ("a", "u", "au", "phi")
+
 
 @dataclass(frozen=True)
 class Means:
@@ -42,9 +43,7 @@ class Means:
         nobody = None if self.allows is None else ~self.allows
         # H(average) = mean H + I, both parts exact.
         entropy = self.entropy + self.xp.sum(self.phi - terms.phi, axis=-1)
-        return replace(
-            self, u=terms.u, au=terms.a * terms.u, phi=terms.phi, entropy=entropy, excludes=nobody
-        )
+        return replace(self, u=terms.u, au=terms.a * terms.u, phi=terms.phi, entropy=entropy, excludes=nobody)
 
     def probabilities(self) -> Array:
         """Return the average prediction."""
@@ -84,23 +83,22 @@ class State:
             allows = self.xp.any(self.excluded < weight, axis=0)
         return self.divided(sums, self.total("weight"), excludes, allows)
 
-    def leaving_one_out(self) -> Iterator[tuple[Array, Means]]:
-        """Return, for each group, its weight, and the averages over the members of all other groups."""
+    def leaving_one_out(self) -> Iterator[Means]:
+        """Return, for each group, the averages over the members of all other groups."""
         xp = self.xp
         sums = {name: self.total(name) for name in (*SUMS, "entropy", "weight")}
-        if self.excluded is not None:
-            # Count groups: differences of weights would leave residues that look like exclusions.
-            excluding = xp.astype(self.excluded > 0, xp.int64)
-            allowing = xp.astype(self.excluded < self.weight[..., None], xp.int64)
-            all_excluding, all_allowing = xp.sum(excluding, axis=0), xp.sum(allowing, axis=0)
         for g in range(self.groups):
             others = {name: total - getattr(self, name)[g] for name, total in sums.items()}
             weight = others.pop("weight")
             excludes = allows = None
             if self.excluded is not None:
-                excludes = all_excluding - excluding[g] > 0
-                allows = all_allowing - allowing[g] > 0
-            yield self.weight[g], self.divided(others, weight, excludes, allows)
+                # Ask group by group: differences of sums would leave residues that look like exclusions.
+                rest = [other for other in range(self.groups) if other != g]
+                excludes = xp.any(xp.stack([self.excluded[o] > 0 for o in rest]), axis=0)
+                allows = xp.any(
+                    xp.stack([self.excluded[o] < self.weight[o][..., None] for o in rest]), axis=0
+                )
+            yield self.divided(others, weight, excludes, allows)
 
     def total(self, name: str) -> Array:
         """Return one of the sums over all groups."""
@@ -139,6 +137,13 @@ class State:
             u=self.u + allowing * moved.u,
             au=self.au + moved.u * a_allowed + moved.a * self.u + allowing * moved.a * moved.u,
             phi=self.phi + drift + weight * moved.phi,
+        )
+
+    def copied(self) -> State:
+        """Return a state that shares no memory with this one."""
+        xp = self.xp
+        return replace(
+            self, **{n: None if a is None else xp.asarray(a, copy=True) for n, a in arrays_of(self).items()}
         )
 
     def merged(self, other: State) -> State:

@@ -125,9 +125,7 @@ def report(out: Path, scores: ScoreTable, data: Digits) -> None:
         values = scores.columns[f"{measure}_epistemic"]
         # A ranking needs no infinity, and scikit-learn takes none.
         area = roc_auc_score(data.held_out, np.minimum(values, np.finfo(values.dtype).max))
-        table.add_row(
-            measure, number(values[known].mean()), number(values[~known].mean()), f"{area:.4f}"
-        )
+        table.add_row(measure, number(values[known].mean()), number(values[~known].mean()), f"{area:.4f}")
     print_table(
         f"Epistemic uncertainty in nats: {known.sum()} known digits (0 to 7), "
         f"{data.held_out.sum()} held-out ones (8, 9)",

@@ -67,9 +67,7 @@ def draw(path: Path, columns: Mapping[str, np.ndarray], held_out: np.ndarray) ->
             linewidths=0,
         )
     ends = np.array([average[shown].min(), average[shown].max()])
-    right.plot(
-        ends, 2 * ends, color="black", lw=0.8, ls="--", label="K = 2 I: members nearly agree"
-    )
+    right.plot(ends, 2 * ends, color="black", lw=0.8, ls="--", label="K = 2 I: members nearly agree")
     right.plot(ends, ends, color="black", lw=0.8, ls=":", label="K = I: the least that K can be")
     right.set(
         xscale="log",

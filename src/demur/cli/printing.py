@@ -105,9 +105,7 @@ def print_summary(scores: ScoreTable, unit: str) -> None:
     print_table(f"Uncertainty in {unit}", table)
 
 
-def print_top(
-    scores: ScoreTable, count: int, unit: str, extra: Mapping[str, Any] | None = None
-) -> None:
+def print_top(scores: ScoreTable, count: int, unit: str, extra: Mapping[str, Any] | None = None) -> None:
     """Print the most uncertain inputs: all of the first measure, the epistemic part of others."""
     first, *others = scores.measures
     names = [f"{first}_{part}" for part in ("total", "aleatoric", "epistemic")]

@@ -56,9 +56,7 @@ def score(
     ] = "log",
     base: Annotated[
         float | None,
-        typer.Option(
-            help="Base of the logarithm, as 2 for bits. Default: e, for nats.", show_default=False
-        ),
+        typer.Option(help="Base of the logarithm, as 2 for bits. Default: e, for nats.", show_default=False),
     ] = None,
     unbiased: Annotated[
         bool,
@@ -77,9 +75,7 @@ def score(
     ] = False,
     top: Annotated[
         int | None,
-        typer.Option(
-            metavar="K", help="List the K most uncertain inputs.", min=1, show_default=False
-        ),
+        typer.Option(metavar="K", help="List the K most uncertain inputs.", min=1, show_default=False),
     ] = None,
     out: Annotated[
         Path | None,
@@ -93,8 +89,7 @@ def score(
         bool,
         typer.Option(
             "--json",
-            help="Print one JSON object: the summary and, without --out, the scores. Infinity is "
-            '"inf".',
+            help='Print one JSON object: the summary and, without --out, the scores. Infinity is "inf".',
         ),
     ] = False,
 ) -> None:
@@ -117,9 +112,7 @@ def score(
         }
         if measure:
             options["measures"] = measure
-        scores = score_files(
-            files, kind, axis=axis, weights=weights, out=out, force=force, options=options
-        )
+        scores = score_files(files, kind, axis=axis, weights=weights, out=out, force=force, options=options)
         facts = describe(scores, kind, files, options)
         if top is not None:
             facts["top"] = top_rows(scores, top)
@@ -181,9 +174,7 @@ def score_files(
         if out is not None and out.exists():
             for source in predictions.sources:
                 if source.path.samefile(out):
-                    raise StoreError(
-                        f"{out}: expected a file that is not read from, got one that is"
-                    )
+                    raise StoreError(f"{out}: expected a file that is not read from, got one that is")
         chosen = None
         if weights is not None:
             chosen = read_weights(weights, members=predictions.members, inputs=predictions.inputs)
@@ -198,9 +189,7 @@ def score_files(
             )
 
 
-def describe(
-    scores: ScoreTable, kind: Kind, files: list[str], options: dict[str, Any]
-) -> dict[str, Any]:
+def describe(scores: ScoreTable, kind: Kind, files: list[str], options: dict[str, Any]) -> dict[str, Any]:
     """What a JSON object says of a run besides the scores themselves."""
     base = options["base"]
     unit = {None: "nats", 2.0: "bits"}.get(base, f"units of log {base:g}" if base else "")

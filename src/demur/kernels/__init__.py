@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -69,10 +70,9 @@ def compiled_state(members: Members, rule: Rule, groups: int, ranks: Any) -> Sta
         return entry.accumulate(*arguments, begin, end, True, before, reference, sums, entropy)
 
     run(members, groups, work)
-    return State(
-        rule, np, reference, *sums[:4], sums[4] if sums[4].any() else None, entropy,
-        **weigh(members, groups, before),
-    )  # fmt: skip
+    a, u, au, phi, excluded = sums
+    some = excluded if excluded.any() else None
+    return State(rule, np, reference, a, u, au, phi, some, entropy, **weigh(members, groups, before))
 
 
 def add_to(state: State, members: Members) -> State:
@@ -95,6 +95,23 @@ def add_to(state: State, members: Members) -> State:
         state.squared_weight + weights["squared_weight"],
         state.count + weights["count"],
     )  # fmt: skip
+
+
+def leave_out(state: State) -> np.ndarray | None:
+    """Return entropy, K and I without each group in turn, (groups, 3, inputs), or None: no short way."""
+    if state.xp is not np or state.rule.name != "log" or state.a.size < SMALLEST or not has_numba():
+        return None
+    from demur.kernels import wide
+
+    excluded = state.excluded if state.excluded is not None else np.zeros((0, 0, 0))
+    sums = (state.a, state.u, state.au, state.phi, excluded)
+    out = np.empty((state.groups, 3, state.reference.shape[0]))
+
+    def share(bounds: tuple[int, int]) -> None:
+        wide.leave_out(state.reference, sums, state.entropy, state.weight, *bounds, out)
+
+    in_parallel(share, out.shape[2])
+    return out
 
 
 def weigh(members: Members, groups: int, before: np.ndarray) -> dict[str, np.ndarray]:
@@ -139,16 +156,21 @@ def run(members: Members, groups: int, work: Callable[..., int]) -> None:
     tolerance = members.prediction.tolerance if kind == "log_probs" else np.inf
     shape = (members.count, members.classes)
     arguments = (flat, flat.view(integer), origin, steps, shape, weights, limits, float(tolerance))
-    shares = np.linspace(0, members.inputs, 4 * threads() + 1 if threads() > 1 else 2)
-    edges = sorted({int(edge) for edge in shares})
 
     def share(bounds: tuple[int, int]) -> int:
         return work(entry, arguments, *bounds)
 
-    pairs = list(zip(edges[:-1], edges[1:], strict=True))
-    bad = [b for b in (pool().map(share, pairs) if len(pairs) > 1 else map(share, pairs)) if b >= 0]
+    bad = [b for b in in_parallel(share, members.inputs) if b >= 0]
     if bad:
         explain(members, min(bad))
+
+
+def in_parallel(share: Callable[[tuple[int, int]], Any], inputs: int) -> list[Any]:
+    """Call a function on ranges of inputs, in several threads if there are several processors."""
+    count = threads()
+    edges = [inputs * i // (4 * count) for i in range(4 * count + 1)] if count > 1 else [0, inputs]
+    bounds = [(begin, end) for begin, end in itertools.pairwise(edges) if begin < end]
+    return list(pool().map(share, bounds) if len(bounds) > 1 else map(share, bounds))
 
 
 def explain(members: Members, index: int) -> None:

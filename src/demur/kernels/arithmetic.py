@@ -6,6 +6,8 @@ inlined into the caller's loop and run on whole vector registers.
 
 from __future__ import annotations
 
+# numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 import math
 from typing import Any
 
@@ -26,7 +28,7 @@ INLINED: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "fastmat
 
 
 @intrinsic
-def to_bits(typing_context, number):  # pyright: ignore
+def to_bits(typing_context, number):
     """Read the bits of a float64 as an int64."""
     return types.int64(types.float64), lambda context, builder, signature, arguments: builder.bitcast(
         arguments[0], ir.IntType(64)
@@ -34,7 +36,7 @@ def to_bits(typing_context, number):  # pyright: ignore
 
 
 @intrinsic
-def from_bits(typing_context, bits):  # pyright: ignore
+def from_bits(typing_context, bits):
     """Read the bits of an int64 as a float64."""
     return types.float64(types.int64), lambda context, builder, signature, arguments: builder.bitcast(
         arguments[0], ir.DoubleType()
@@ -42,29 +44,27 @@ def from_bits(typing_context, bits):  # pyright: ignore
 
 
 @intrinsic
-def add_in_any_order(typing_context, left, right):  # pyright: ignore
+def add_in_any_order(typing_context, left, right):
     """Add, and let the compiler reorder this one reduction; elsewhere reordering would undo ROUND."""
     flags = ("reassoc", "contract", "nsz")
     return types.float64(
         types.float64, types.float64
-    ), lambda context, builder, signature, arguments: builder.fadd(
-        arguments[0], arguments[1], flags=flags
-    )
+    ), lambda context, builder, signature, arguments: builder.fadd(arguments[0], arguments[1], flags=flags)
 
 
-def expm1_fraction(remainder, like):  # pyright: ignore
+def expm1_fraction(remainder, like):
     """Return ``2**r - 1`` for ``|r| <= 1/2``, as exactly as the type of ``like`` asks."""
     raise AssertionError("compiled code only")
 
 
 @overload(expm1_fraction, jit_options=INLINED)
-def _(remainder, like):  # pyright: ignore
+def _(remainder, like):
     # Minimax coefficients (Chebyshev fits in 50 digits), even and odd powers apart for a short chain. The
     # first one is exactly ln 2, so the relative error falls with r: float32 logits get 1e-11 at |r| = 1/2
     # and 2e-16 where members agree.
     if like == types.float32:
 
-        def short(remainder, like):  # pyright: ignore
+        def short(remainder, like):
             t = remainder * remainder
             even = ((1.5297324653722335e-05 * t + 0.0013333502383930348) * t + 0.05550410883910665) * t + LN_2
             odd = (
@@ -74,7 +74,7 @@ def _(remainder, like):  # pyright: ignore
 
         return short
 
-    def full(remainder, like):  # pyright: ignore
+    def full(remainder, like):
         t = remainder * remainder
         even = 4.454960786822665e-10 * t + 1.01780624449026e-07
         even = even * t + 1.5252733829837666e-05
@@ -92,7 +92,7 @@ def _(remainder, like):  # pyright: ignore
 
 
 @njit(**INLINED)
-def split(exponent):  # pyright: ignore
+def split(exponent):
     """Return ``2**n`` and ``r`` with ``exp(exponent) = 2**(n + r)`` and ``|r| <= 1/2``."""
     scaled = exponent * LOG2_E
     rounded = scaled + ROUND
@@ -100,28 +100,28 @@ def split(exponent):  # pyright: ignore
 
 
 @njit(**INLINED)
-def expm1(exponent, like):  # pyright: ignore
+def expm1(exponent, like):
     """Return ``exp(exponent) - 1``, exact relative to itself and 0 at 0, for exponents within +-708."""
     power, remainder = split(exponent)
     return power * expm1_fraction(remainder, like) + (power - 1.0)
 
 
 @njit(**INLINED)
-def exp(exponent):  # pyright: ignore
+def exp(exponent):
     """Return ``exp(exponent)``, exact relative to itself, for exponents within +-708."""
     power, remainder = split(exponent)
     return power * expm1_fraction(remainder, exponent) + power
 
 
 @njit(**INLINED)
-def clip(exponent):  # pyright: ignore
+def clip(exponent):
     """Bring an exponent within +-708; NaN stays."""
     raised = -708.0 if exponent < -708.0 else exponent
     return 708.0 if raised > 708.0 else raised
 
 
 @njit(**INLINED)
-def log1p(number):  # pyright: ignore
+def log1p(number):
     """Return ``log(1 + number)``, exact relative to itself; a large negative number at and below -1."""
     plus_one = 1.0 + number
     positive = plus_one if plus_one > 1e-300 else 1e-300

@@ -1,4 +1,4 @@
-"""The measures of one class from means over members: compiled for the kernel, and for small arrays as they are."""
+"""The measures of one class from means over members, for compiled loops and for whole arrays."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def class_terms(
-    a: Any, u: Any, au: Any, log_q: Any, log1p: Callable[[Any], Any]
-) -> tuple[Any, Any, Any]:
+def class_terms(a: Any, u: Any, au: Any, log_q: Any, log1p: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
     """Return one class's terms of K, I and the entropy, over ``q``.
 
     Parameters

@@ -26,9 +26,8 @@ def state_of(
     """
     reference = first_reference(xp, logits, weights, rule)
     terms = rule.terms(xp, logits, reference)
-    if weights is None:
-        weights = xp.zeros_like(logits[..., 0]) + 1
-    positive = weights > 0
+    weights = xp.ones_like(logits[..., 0]) if weights is None else weights
+    positive = weights > 0  # pyright: ignore[reportOptionalOperand]
     count = xp.sum(xp.astype(positive, xp.int64), axis=0)
     excluded = terms.excluded
     if excluded is not None and is_concrete(excluded) and not bool(xp.any(excluded)):
@@ -48,8 +47,7 @@ def state_of(
             for g in range(groups)
         ]
         sums = {
-            name: None if dealt[0][name] is None else xp.stack([d[name] for d in dealt])
-            for name in dealt[0]
+            name: None if dealt[0][name] is None else xp.stack([d[name] for d in dealt]) for name in dealt[0]
         }
     return State(rule=rule, xp=xp, reference=reference, count=count, **sums)
 

@@ -1,10 +1,12 @@
 """The fused loop for few classes: many inputs at a time, vectorised over the inputs.
 
-The same arithmetic as ``wide``, with lanes of inputs where that has classes: scratch arrays are (classes, LANES).
+The same arithmetic as ``wide``, with lanes of inputs where that has classes: arrays are (classes, LANES).
 """
 
 from __future__ import annotations
 
+# numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 import numpy as np
 from numba import njit
 
@@ -15,7 +17,7 @@ LANES = 64
 
 
 @njit(**COMPILED)
-def load(flat, start, input_step, class_step, lanes, z):  # pyright: ignore
+def load(flat, start, input_step, class_step, lanes, z):
     """Copy one member's logits to (classes, LANES); return False if there is a NaN or an infinity."""
     zero = 0.0
     for lane in range(lanes):
@@ -32,7 +34,7 @@ def load(flat, start, input_step, class_step, lanes, z):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def first_reference(flat, start, steps, weights, b, lanes, logits, z):  # pyright: ignore
+def first_reference(flat, start, steps, weights, b, lanes, logits, z):
     """Copy the heaviest member's logits; classes it excludes come from the first member that allows them."""
     member_step, input_step, class_step = steps
     count = weights.shape[0]
@@ -65,7 +67,7 @@ def first_reference(flat, start, steps, weights, b, lanes, logits, z):  # pyrigh
 
 
 @njit(**COMPILED)
-def find_top(logits, top):  # pyright: ignore
+def find_top(logits, top):
     """Write the most probable class of each lane."""
     for lane in range(LANES):
         best = 0
@@ -76,7 +78,7 @@ def find_top(logits, top):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def set_reference(logits, aligned, log_q, q, top):  # pyright: ignore
+def set_reference(logits, aligned, log_q, q, top):
     """Align and normalise ``logits``; -inf stands for a class that no member allows."""
     find_top(logits, top)
     highest, rest = np.empty(LANES), np.zeros(LANES)
@@ -103,7 +105,7 @@ def set_reference(logits, aligned, log_q, q, top):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def compare(z, aligned, q, offset, like, e, d, shift):  # pyright: ignore
+def compare(z, aligned, q, offset, like, e, d, shift):
     """Fill ``d``, ``e = expm1(d)`` and ``shift = sum(q e)``."""
     shift[:] = 0.0
     for y in range(z.shape[0]):
@@ -116,7 +118,7 @@ def compare(z, aligned, q, offset, like, e, d, shift):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def realign(z, offset, shift):  # pyright: ignore
+def realign(z, offset, shift):
     """Align at their own top class the lanes whose member is far from the reference; tell if any is."""
     moved = False
     for lane in range(LANES):
@@ -127,7 +129,7 @@ def realign(z, offset, shift):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def mark_excluded(z, lanes, log_scale, weight, d, excluded):  # pyright: ignore
+def mark_excluded(z, lanes, log_scale, weight, d, excluded):
     """Give classes at -inf their terms; return the first lane with NaN, +inf or no class, or -1."""
     for lane in range(lanes):
         allowed = False
@@ -145,7 +147,7 @@ def mark_excluded(z, lanes, log_scale, weight, d, excluded):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def add_member(e, d, lane_terms, weight, sums):  # pyright: ignore
+def add_member(e, d, lane_terms, weight, sums):
     """Add one member to the sums of ``w a / q``, ``w u`` and ``w a u / q``."""
     log_scale, scale, centre = lane_terms[0], lane_terms[1], lane_terms[2]
     for y in range(e.shape[0]):
@@ -160,7 +162,7 @@ def add_member(e, d, lane_terms, weight, sums):  # pyright: ignore
 @njit(**COMPILED)
 def add_members(
     flat, start, steps, weights, b, lanes, begin, step, tolerance, reference, work, sums, excluded
-):  # pyright: ignore
+):
     """Add every ``step``-th member of positive weight to the sums; return the first bad lane, or -1."""
     member_step, input_step, class_step = steps
     aligned, log_q, q, top = reference
@@ -200,7 +202,7 @@ def add_members(
 
 
 @njit(**COMPILED)
-def add_entropies(flat, start, steps, weights, begin, step, row):  # pyright: ignore
+def add_entropies(flat, start, steps, weights, begin, step, row):
     """Return the weighted sum of entropies over every ``step``-th member of positive weight, of one input."""
     member_step, _, class_step = steps
     total = 0.0
@@ -216,7 +218,7 @@ def add_entropies(flat, start, steps, weights, begin, step, row):  # pyright: ig
 
 
 @njit(**COMPILED)
-def workspace(classes):  # pyright: ignore
+def workspace(classes):
     """Allocate what one thread needs."""
     box = (classes, LANES)
     work = (np.zeros(box), np.zeros(box), np.zeros(box), np.zeros((3, LANES)),
@@ -225,7 +227,7 @@ def workspace(classes):  # pyright: ignore
 
 
 @njit(cache=True, **COMPILED)
-def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):  # pyright: ignore
+def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
     """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
     classes = shape[1]
     work, sums, excluded, top = workspace(classes)
@@ -275,8 +277,22 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
 
 @njit(cache=True, **COMPILED)
 def accumulate(
-    flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, fresh, ranks, references, state, entropies
-):  # pyright: ignore
+    flat,
+    bits,
+    origin,
+    steps,
+    shape,
+    weights,
+    limits,
+    tolerance,
+    begin,
+    end,
+    fresh,
+    ranks,
+    references,
+    state,
+    entropies,
+):
     """Add members to the sums of ``state`` (groups, inputs, classes); return the first bad input or -1."""
     classes = shape[1]
     work, sums, excluded, top = workspace(classes)
@@ -303,7 +319,19 @@ def accumulate(
         for group in range(groups):
             dealt = (group - ranks[b]) % groups
             bad = add_members(
-                flat, start, steps, weights, b, lanes, dealt, groups, tolerance, reference, work, sums, excluded
+                flat,
+                start,
+                steps,
+                weights,
+                b,
+                lanes,
+                dealt,
+                groups,
+                tolerance,
+                reference,
+                work,
+                sums,
+                excluded,
             )
             if bad >= 0:
                 return b + bad

@@ -1,4 +1,4 @@
-"""Mean entropy, K and I of small NumPy arrays in as few calls as possible; the arithmetic is that of ``wide``."""
+"""Mean entropy, K and I of small NumPy arrays in few calls; the arithmetic is that of ``wide``."""
 
 from __future__ import annotations
 

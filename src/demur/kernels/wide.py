@@ -1,7 +1,7 @@
 """The fused loop for many classes: one input at a time, vectorised over its classes.
 
-Everything is relative to a reference distribution ``q``, as ``demur.state`` says. For a member with logits
-``z``, both aligned at the reference's top class, ``d = (z - z_top) - aligned`` and ``e = expm1(d)``; then with
+Everything is relative to a reference distribution ``q``, as ``demur.state`` says. With a member's logits
+``z`` and the reference's aligned at its top class, ``d = (z - z_top) - aligned`` and ``e = expm1(d)``; with
 ``shift = sum(q e)``: ``u = d - log1p(shift)`` and ``(p - q) / q = (e - shift) / (1 + shift)``. No step
 subtracts nearly equal numbers where members agree, and identical members give exactly 0.
 
@@ -10,6 +10,8 @@ subtracts nearly equal numbers where members agree, and identical members give e
 
 from __future__ import annotations
 
+# numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 import math
 from typing import Any
 
@@ -32,7 +34,7 @@ class_terms = njit(**INLINED)(formulas.class_terms)
 
 
 @njit(**COMPILED)
-def row_of(source, start):  # pyright: ignore
+def row_of(source, start):
     """Return one member's logits for one input, and their bits; copied only if the classes lie apart."""
     flat, bits, class_step, row, row_bits = source
     classes = row.shape[0]
@@ -44,7 +46,7 @@ def row_of(source, start):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def peak(bits, mask):  # pyright: ignore
+def peak(bits, mask):
     """Return the bits of a row's largest magnitude: as integers they sort like it, infinity and NaN last."""
     highest = bits[0] & mask
     for y in range(bits.shape[0]):
@@ -54,7 +56,7 @@ def peak(bits, mask):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def first_reference(source, start, member_step, members, heaviest, logits):  # pyright: ignore
+def first_reference(source, start, member_step, members, heaviest, logits):
     """Copy the heaviest member's logits; classes it excludes come from the first member that allows them."""
     row, _ = row_of(source, start + heaviest * member_step)
     missing = 0
@@ -73,7 +75,7 @@ def first_reference(source, start, member_step, members, heaviest, logits):  # p
 
 
 @njit(**COMPILED)
-def set_reference(logits, aligned, log_q, q):  # pyright: ignore
+def set_reference(logits, aligned, log_q, q):
     """Align and normalise ``logits`` (-inf: no member allows that class) and return the top class."""
     top = np.argmax(logits)
     highest = logits[top]
@@ -96,7 +98,7 @@ def set_reference(logits, aligned, log_q, q):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def compare(row, aligned, q, offset, e, d):  # pyright: ignore
+def compare(row, aligned, q, offset, e, d):
     """Fill ``d`` and ``e = expm1(d)`` and return ``sum(q e)``, where all ``d`` are within +-700."""
     shift = 0.0
     for y in range(q.shape[0]):
@@ -109,7 +111,7 @@ def compare(row, aligned, q, offset, e, d):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def compare_far(row, aligned, q, offset, e, d):  # pyright: ignore
+def compare_far(row, aligned, q, offset, e, d):
     """Do as ``compare`` for any numbers."""
     shift = 0.0
     for y in range(q.shape[0]):
@@ -122,7 +124,7 @@ def compare_far(row, aligned, q, offset, e, d):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def mark_excluded(row, log_scale, weight, d, excluded):  # pyright: ignore
+def mark_excluded(row, log_scale, weight, d, excluded):
     """Give classes at -inf their terms (``u`` counts as 0); False if the row has NaN, +inf or no class."""
     allowed = False
     for y in range(row.shape[0]):
@@ -137,7 +139,7 @@ def mark_excluded(row, log_scale, weight, d, excluded):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def entropy_of(row):  # pyright: ignore
+def entropy_of(row):
     """Return the entropy of one prediction, from the odds of its other classes against the top one."""
     top = np.argmax(row)
     highest = np.float64(row[top])
@@ -152,7 +154,7 @@ def entropy_of(row):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def add_entropies(source, start, member_step, members, weights):  # pyright: ignore
+def add_entropies(source, start, member_step, members, weights):
     """Return the weighted sum of members' entropies."""
     total = 0.0
     for member in members:
@@ -162,7 +164,7 @@ def add_entropies(source, start, member_step, members, weights):  # pyright: ign
 
 
 @njit(**COMPILED)
-def add_tile(e, d, terms, sums, classes):  # pyright: ignore
+def add_tile(e, d, terms, sums, classes):
     """Add four members to the sums of ``w a / q``, ``w u`` and ``w a u / q``."""
     s0, s1, s2, s3 = terms[0, 0], terms[0, 1], terms[0, 2], terms[0, 3]
     c0, c1, c2, c3 = terms[1, 0], terms[1, 1], terms[1, 2], terms[1, 3]
@@ -183,9 +185,7 @@ def add_tile(e, d, terms, sums, classes):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def add_members(
-    source, start, member_step, members, weights, limits, tolerance, reference, work
-):  # pyright: ignore
+def add_members(source, start, member_step, members, weights, limits, tolerance, reference, work):
     """Add members of one input to the sums, from 0; False if one of them is no prediction."""
     aligned, log_q, q, top, tame = reference
     e, d, terms, sums, excluded = work
@@ -216,16 +216,14 @@ def add_members(
             terms[1, k] = terms[0, k] * shift
             terms[2, k] = math.log1p(shift)
             terms[3, k] = weight
-            if highest >= infinity_bits and not mark_excluded(
-                row, terms[2, k], weight, d[k], excluded
-            ):
+            if highest >= infinity_bits and not mark_excluded(row, terms[2, k], weight, d[k], excluded):
                 return False
         add_tile(e, d, terms, sums, q.shape[0])
     return True
 
 
 @njit(**COMPILED)
-def chosen(weights, begin, step, found):  # pyright: ignore
+def chosen(weights, begin, step, found):
     """List every ``step``-th member of positive weight, from the ``begin``-th on; and the heaviest of all."""
     count = rank = heaviest = 0
     for member in range(weights.shape[0]):
@@ -240,7 +238,7 @@ def chosen(weights, begin, step, found):  # pyright: ignore
 
 
 @njit(**COMPILED)
-def workspace(flat, bits, class_step, classes):  # pyright: ignore
+def workspace(flat, bits, class_step, classes):
     """Allocate what one thread needs; rows are kept off multiples of 4096 bytes, which share cache sets."""
     padded = (classes + 7) // 8 * 8 + 8
     row_bits = np.empty(classes, bits.dtype)
@@ -251,7 +249,7 @@ def workspace(flat, bits, class_step, classes):  # pyright: ignore
 
 
 @njit(cache=True, **COMPILED)
-def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):  # pyright: ignore
+def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
     """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
     member_step, input_step, class_step = steps
     count, classes = shape
@@ -292,8 +290,22 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
 
 @njit(cache=True, **COMPILED)
 def accumulate(
-    flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, fresh, ranks, references, state, entropies
-):  # pyright: ignore
+    flat,
+    bits,
+    origin,
+    steps,
+    shape,
+    weights,
+    limits,
+    tolerance,
+    begin,
+    end,
+    fresh,
+    ranks,
+    references,
+    state,
+    entropies,
+):
     """Add members to the sums of ``state`` (groups, inputs, classes); return the first bad input or -1."""
     member_step, input_step, class_step = steps
     count, classes = shape
@@ -327,3 +339,44 @@ def accumulate(
                 state_phi[group, b, y] += au + q[y] * u - a
                 state_excluded[group, b, y] += excluded[y]
     return -1
+
+
+@njit(cache=True, **COMPILED)
+def leave_out(references, state, entropies, weights, begin, end, out):
+    """Write entropy, K and I of inputs ``begin`` to ``end`` without each group in turn to ``out``."""
+    state_a, state_u, state_au, _, state_excluded = state
+    groups, _, classes = state_a.shape
+    aligned, log_q, q = np.empty(classes), np.empty(classes), np.empty(classes)
+    sums = np.empty((3, classes))
+    for b in range(begin, end):
+        set_reference(references[b], aligned, log_q, q)
+        sums[:] = 0.0
+        total = entropy = 0.0
+        for group in range(groups):
+            total += weights[group, b]
+            entropy += entropies[group, b]
+            for y in range(classes):
+                sums[0, y] += state_a[group, b, y]
+                sums[1, y] += state_u[group, b, y]
+                sums[2, y] += state_au[group, b, y]
+        for group in range(groups):
+            scale = 1.0 / (total - weights[group, b])
+            k = i = 0.0
+            for y in range(classes):
+                a = (sums[0, y] - state_a[group, b, y]) * scale / q[y]
+                u = (sums[1, y] - state_u[group, b, y]) * scale
+                au = (sums[2, y] - state_au[group, b, y]) * scale / q[y]
+                k_y, i_y, _ = class_terms(a, u, au, log_q[y], log1p)
+                k = add_in_any_order(k, q[y] * k_y)
+                i = add_in_any_order(i, q[y] * i_y)
+            for y in range(classes if state_excluded.shape[0] > 0 else 0):
+                excluding = allowing = False
+                for other in range(groups):
+                    if other != group and weights[other, b] > 0.0:
+                        excluding = excluding or state_excluded[other, b, y] > 0.0
+                        allowing = allowing or state_excluded[other, b, y] < weights[other, b]
+                if excluding and allowing:
+                    k = np.inf
+            out[group, 0, b] = (entropy - entropies[group, b]) * scale
+            out[group, 1, b] = k
+            out[group, 2, b] = i

@@ -38,9 +38,7 @@ class Categorical:
     kind: str
     precision: str  # the type that the numbers came in, which sets the tolerance
 
-    def __init__(
-        self, probs: Any = None, *, logits: Any = None, log_probs: Any = None
-    ) -> None:
+    def __init__(self, probs: Any = None, *, logits: Any = None, log_probs: Any = None) -> None:
         given = {
             name: value
             for name, value in (("probs", probs), ("logits", logits), ("log_probs", log_probs))
@@ -142,9 +140,7 @@ class Categorical:
             if name == "logits":
                 return
             over = top > self.tolerance
-            complain(
-                xp, over, ignored, top, "log_probs must not be above 0", "For logits pass logits=."
-            )
+            complain(xp, over, ignored, top, "log_probs must not be above 0", "For logits pass logits=.")
             sums = xp.sum(xp.exp(values), axis=-1, keepdims=True)
         complain(
             xp, xp.abs(sums - 1) > self.tolerance, ignored, sums,
@@ -153,9 +149,7 @@ class Categorical:
         )  # fmt: skip
 
 
-def complain(
-    xp: Any, bad: Array, ignored: Array | None, values: Array, expected: str, advice: str
-) -> None:
+def complain(xp: Any, bad: Array, ignored: Array | None, values: Array, expected: str, advice: str) -> None:
     """Raise ValueError if any number is bad, with the first place and value."""
     if ignored is not None:
         bad = bad & ~ignored[..., None]

@@ -74,9 +74,7 @@ class Members:
         return self.prediction.kernel_logits(self.ignored)
 
 
-def gather(
-    prediction: Categorical, weights: Any, axis: int, *, may_be_zero: bool = False
-) -> Members:
+def gather(prediction: Categorical, weights: Any, axis: int, *, may_be_zero: bool = False) -> Members:
     """Move the members first, flatten the batch, and check ranks and weights.
 
     ``may_be_zero``: an input may have no member of positive weight here, as others may come.
@@ -111,9 +109,7 @@ def check_not_empty(name: str, shape: tuple[int, ...]) -> None:
         )
 
 
-def check_weights(
-    weights: Any, values: Array, batch: tuple[int, ...], may_be_zero: bool
-) -> Array | None:
+def check_weights(weights: Any, values: Array, batch: tuple[int, ...], may_be_zero: bool) -> Array | None:
     """Return weights as (members, inputs), in the library that computes; None if all weigh the same."""
     if weights is None:
         return None

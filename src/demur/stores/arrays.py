@@ -152,8 +152,7 @@ def check_numbers(label: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> N
         )
     if dtype.kind not in "fiub" or dtype.itemsize > 8:
         raise StoreError(
-            f"{label}: expected float16, bfloat16, float32, float64 or integers, got {dtype}: "
-            "convert it"
+            f"{label}: expected float16, bfloat16, float32, float64 or integers, got {dtype}: convert it"
         )
     if min(shape, default=0) < 1:
         raise StoreError(

@@ -61,18 +61,14 @@ def open_array(path: Path, name: str | None, spool: Spool) -> StoredArray:
     """
     suffix = path.suffix.lower()
     if path.is_dir():
-        raise StoreError(
-            f"{path}: expected a file, got a directory: give its files, as '{path}/*.npy'"
-        )
+        raise StoreError(f"{path}: expected a file, got a directory: give its files, as '{path}/*.npy'")
     if suffix not in SUFFIXES:
         raise StoreError(
             f"{path}: expected a file that ends in {', '.join(SUFFIXES)}, got "
             f"{repr(suffix) if suffix else 'no suffix'}: convert or rename it"
         )
     if name is not None and suffix not in NAMED:
-        raise StoreError(
-            f"{path}: expected no name, got ':{name}': a {suffix} file holds one array"
-        )
+        raise StoreError(f"{path}: expected no name, got ':{name}': a {suffix} file holds one array")
     if suffix == ".npz":
         return _open_npz(path, name, spool)
     if suffix == ".safetensors":
@@ -156,8 +152,7 @@ def _open_safetensors(path: Path, name: str | None) -> FileArray:
                 pass
         except SafetensorError as error:
             raise StoreError(
-                f"{path}: expected a safetensors file, got a damaged or foreign one ({error}): "
-                "write it again"
+                f"{path}: expected a safetensors file, got a damaged or foreign one ({error}): write it again"
             ) from error
         size = int.from_bytes(file.read(8), "little")
         header: dict[str, Any] = json.loads(file.read(size))

@@ -35,8 +35,7 @@ def locate(names: Sequence[str | os.PathLike[str]]) -> list[tuple[Path, str | No
     for index, each in enumerate(found):
         if each in found[:index]:
             raise StoreError(
-                f"{each[0]}: expected each file once, got it twice: a member counts twice "
-                "by its weight"
+                f"{each[0]}: expected each file once, got it twice: a member counts twice by its weight"
             )
     return found
 

@@ -34,9 +34,7 @@ def check_output(path: Path, *, force: bool = False) -> None:
     if path.exists() and not force:
         raise _exists(path)
     if not path.parent.is_dir():
-        raise StoreError(
-            f"{path}: expected a directory to write to, found none: make {path.parent}"
-        )
+        raise StoreError(f"{path}: expected a directory to write to, found none: make {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise StoreError(f"{path}: expected a directory to write to, got one that is read-only")
     if suffix == ".parquet":
@@ -99,14 +97,10 @@ def _appear(temporary: Path, path: Path) -> None:
 
 
 def _exists(path: Path) -> StoreError:
-    return StoreError(
-        f"{path}: expected a new file, got one that exists: choose another name or add --force"
-    )
+    return StoreError(f"{path}: expected a new file, got one that exists: choose another name or add --force")
 
 
-def _write(
-    file: IO[bytes], suffix: str, columns: Mapping[str, np.ndarray], facts: Mapping[str, Any]
-) -> None:
+def _write(file: IO[bytes], suffix: str, columns: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
     if suffix == ".npz":
         arrays: dict[str, Any] = dict(columns)
         np.savez(file, **arrays)

@@ -191,13 +191,10 @@ def open_predictions(
                     f"got shape {stored.shape}: reshape it"
                 )
             first = sources[-1].members.stop if sources else 0
-            source = Source(
-                path, label, stored, axis % 3 if len(stored.shape) == 3 else None, first
-            )
+            source = Source(path, label, stored, axis % 3 if len(stored.shape) == 3 else None, first)
             if sources and source.sizes != sources[0].sizes:
                 raise StoreError(
-                    f"{label}: expected {_sizes(sources[0])}, as in {sources[0].label}, "
-                    f"got {_sizes(source)}"
+                    f"{label}: expected {_sizes(sources[0])}, as in {sources[0].label}, got {_sizes(source)}"
                 )
             sources.append(source)
         on_error.pop_all()

@@ -28,9 +28,7 @@ class Spool:
         self._directory = directory
         self._file: IO[bytes] | None = None
 
-    def add_rows(
-        self, label: str, blocks: Iterator[np.ndarray], *, precision: str = ""
-    ) -> FileArray:
+    def add_rows(self, label: str, blocks: Iterator[np.ndarray], *, precision: str = "") -> FileArray:
         """Write the rows of one member, block by block: (inputs, classes) of one type."""
         file, offset = self._begin()
         rows, columns, dtype = 0, 0, np.dtype(np.float64)

@@ -79,8 +79,7 @@ def _parse(path: Path, lines: list[str], number: int, columns: int) -> np.ndarra
             wrong = [cell for cell in cells if not _is_number(cell)]
             if wrong:
                 raise StoreError(
-                    f"{path}: expected numbers with commas between them, got {wrong[0][:40]!r} "
-                    f"in line {at}"
+                    f"{path}: expected numbers with commas between them, got {wrong[0][:40]!r} in line {at}"
                 ) from error
             if cells and len(cells) != columns:
                 raise _ragged(path, columns, len(cells), at) from error
@@ -92,8 +91,7 @@ def _parse(path: Path, lines: list[str], number: int, columns: int) -> np.ndarra
 
 def _ragged(path: Path, expected: int, got: int, line: int) -> StoreError:
     return StoreError(
-        f"{path}: expected {expected} numbers in each line, as in the first, got {got} "
-        f"in line {line}"
+        f"{path}: expected {expected} numbers in each line, as in the first, got {got} in line {line}"
     )
 
 

@@ -1,0 +1,426 @@
+"""`demur score`: what it prints and writes, how it fails, and that memory stays bounded."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import demur
+from demur.cli import app
+
+MEASURES = ("pairwise", "average", "reverse")
+PARTS = ("total", "aleatoric", "epistemic")
+COLUMNS = ["input", "prediction", *(f"{measure}_{part}" for measure in MEASURES for part in PARTS)]
+
+
+@pytest.fixture(autouse=True)
+def there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def logits() -> np.ndarray:
+    values = np.random.default_rng(0).normal(size=(12, 40, 5)) * 2
+    np.save("z.npy", values)
+    return values
+
+
+def run(*arguments: Any) -> str:
+    """Stdout of a command that must succeed, and say nothing on stderr."""
+    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    return result.stdout
+
+
+def run_json(*arguments: Any) -> dict[str, Any]:
+    text = run(*arguments, "--json")
+    assert text.count("\n") == 1
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+def fails(*arguments: Any, words: tuple[str, ...] = ()) -> str:
+    """The one line that a refused command prints, on stderr; it writes nothing else and nowhere."""
+    before = sorted(Path().rglob("*"))
+    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.startswith("demur: ")
+    assert result.stderr.count("\n") == 1
+    assert sorted(Path().rglob("*")) == before
+    for word in words:
+        assert word in result.stderr
+    return result.stderr
+
+
+def command(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    whole = [sys.executable, "-m", "demur.cli", *(str(each) for each in arguments)]
+    return subprocess.run(whole, capture_output=True, text=True, timeout=300, check=False, **options)
+
+
+def expected(measure: str, part: str, **options: Any) -> np.ndarray:
+    return np.asarray(getattr(demur.decompose(measure=measure, **options), part))
+
+
+def column(scores: dict[str, Any], name: str) -> np.ndarray:
+    return np.array(scores["scores"][name], float)  # "inf" becomes infinity
+
+
+# What comes out
+
+
+def test_scores_are_those_of_the_library(logits):
+    found = run_json("score", "z.npy", "--logits")
+    assert (found["inputs"], found["members"], found["classes"]) == (40, 12, 5)
+    assert list(found["scores"]) == COLUMNS
+    for measure in MEASURES:
+        for part in PARTS:
+            values = expected(measure, part, logits=logits)
+            np.testing.assert_allclose(column(found, f"{measure}_{part}"), values, rtol=1e-9)
+            assert found["summary"][measure][part]["mean"] == pytest.approx(values.mean())
+            assert found["summary"][measure][part]["median"] == pytest.approx(np.median(values))
+            assert found["summary"][measure][part]["max"] == pytest.approx(values.max())
+
+
+def test_kinds_agree(logits):
+    shifted = logits - logits.max(-1, keepdims=True)
+    log_probs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    np.save("l.npy", log_probs)
+    np.save("p.npy", np.exp(log_probs))
+    base = run_json("score", "z.npy", "--logits")
+    for other in (run_json("score", "l.npy", "--log-probs"), run_json("score", "p.npy", "--probs")):
+        for name in COLUMNS:
+            np.testing.assert_allclose(column(other, name), column(base, name), rtol=1e-9)
+
+
+def test_options(logits):
+    found = run_json("score", "z.npy", "--logits", "--measure", "average", "--base", "2")
+    assert found["unit"] == "bits"
+    assert list(found["summary"]) == ["average"]
+    values = expected("average", "epistemic", logits=logits, base=2)
+    np.testing.assert_allclose(column(found, "average_epistemic"), values, rtol=1e-9)
+
+    found = run_json("score", "z.npy", "--logits", "--measure", "reverse", "--rule", "brier")
+    values = expected("reverse", "total", logits=logits, rule="brier")
+    np.testing.assert_allclose(column(found, "reverse_total"), values, rtol=1e-9)
+    assert found["unit"] == "brier loss"
+
+    found = run_json("score", "z.npy", "--logits", "--unbiased", "--stderr")
+    for measure in MEASURES:
+        parts = demur.decompose(logits=logits, measure=measure, unbiased=True, stderr=True)
+        name = f"{measure}_epistemic"
+        np.testing.assert_allclose(column(found, name), parts.epistemic, rtol=1e-9)
+        assert parts.stderr is not None
+        np.testing.assert_allclose(column(found, f"{name}_stderr"), parts.stderr.epistemic, rtol=1e-9)
+
+
+def test_standard_errors_of_many_members_go_over_64_groups():
+    logits = np.random.default_rng(1).normal(size=(100, 3, 4))
+    np.save("z.npy", logits)
+    found = run_json("score", "z.npy", "--logits", "--stderr")
+    parts = demur.decompose(logits=logits, stderr=True, groups=64)
+    assert parts.stderr is not None
+    np.testing.assert_allclose(column(found, "pairwise_epistemic_stderr"), parts.stderr.epistemic, rtol=1e-9)
+
+
+@pytest.mark.parametrize("glob", [True, False])
+def test_files_of_one_member_in_natural_order(logits, glob):
+    weights = np.arange(1.0, 13.0)  # so that the order shows
+    Path("w.json").write_text(json.dumps(weights.tolist()))
+    names = [f"member_{index}.npy" for index in range(12)]
+    for name, member in zip(names, logits, strict=True):
+        np.save(name, member)
+    files = ["member_*.npy"] if glob else names
+    found = run_json("score", *files, "--logits", "--weights", "w.json")
+    values = expected("pairwise", "epistemic", logits=logits, weights=weights)
+    np.testing.assert_allclose(column(found, "pairwise_epistemic"), values, rtol=1e-9)
+
+
+def test_axis_and_weights_of_each_input(logits):
+    weights = np.random.default_rng(2).random((12, 40))
+    np.save("y.npy", logits.swapaxes(0, 1))
+    np.save("w.npy", weights)
+    found = run_json("score", "y.npy", "--logits", "--axis", "1", "--weights", "w.npy")
+    values = expected("pairwise", "epistemic", logits=logits, weights=weights)
+    np.testing.assert_allclose(column(found, "pairwise_epistemic"), values, rtol=1e-9)
+
+
+def test_summary_for_people(logits):
+    text = run("score", "z.npy", "--logits")
+    assert "40 inputs, 12 members, 5 classes" in text
+    for word in (*MEASURES, *PARTS, "mean", "median", "max", "infinite", "nats"):
+        assert word in text
+    assert f"{expected('average', 'epistemic', logits=logits).mean():.4g}" in text
+
+
+def test_top(logits):
+    order = np.argsort(-expected("average", "epistemic", logits=logits))[:3]
+    arguments = ("score", "z.npy", "--logits", "--top", 3, "--measure", "average")
+    found = run_json(*arguments)
+    assert [row["input"] for row in found["top"]] == order.tolist()
+    assert found["top"][0]["average_epistemic"] == found["summary"]["average"]["epistemic"]["max"]
+    text = run(*arguments, "--measure", "pairwise")
+    assert "3 most uncertain inputs, by average_epistemic" in text
+    assert [int(line.split()[0]) for line in text.splitlines()[-3:]] == order.tolist()
+
+
+def test_infinity():
+    np.save("p.npy", np.array([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]]))
+    found = run_json("score", "p.npy", "--probs", "--top", "1")
+    assert found["scores"]["pairwise_epistemic"] == ["inf", 0.0]
+    assert found["summary"]["pairwise"]["epistemic"]["infinite"] == 1
+    assert found["top"][0]["pairwise_epistemic"] == "inf"
+    assert found["scores"]["average_epistemic"][0] == pytest.approx(np.log(2))
+    assert "inf" in run("score", "p.npy", "--probs")
+
+
+def test_one_member_one_input_one_class():
+    np.save("z.npy", np.zeros((1, 1)))
+    found = run_json("score", "z.npy", "--logits")
+    assert found["scores"]["pairwise_epistemic"] == [0.0]
+
+
+# Files written
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "npz", "json"])
+def test_out(logits, suffix):
+    path = Path(f"scores.{suffix}")
+    text = run("score", "z.npy", "--logits", "--out", path)
+    assert str(path) in text
+    if suffix == "npz":
+        with np.load(path) as file:
+            table: Any = dict(file)
+    elif suffix == "json":
+        table = json.loads(path.read_text())["scores"]
+    else:
+        pd = pytest.importorskip("pandas")
+        table = pd.read_csv(path) if suffix == "csv" else pd.read_parquet(path)
+    assert list(table) == COLUMNS
+    values = expected("pairwise", "epistemic", logits=logits)
+    np.testing.assert_allclose(np.asarray(table["pairwise_epistemic"]), values, rtol=1e-9)
+    assert sorted(path.name for path in Path().iterdir()) == sorted(["z.npy", path.name])
+
+
+def test_out_with_json_has_the_scores_once(logits):
+    found = run_json("score", "z.npy", "--logits", "--out", "scores.csv")
+    assert found["out"] == "scores.csv"
+    assert "scores" not in found
+    assert found["summary"]["pairwise"]["total"]["infinite"] == 0
+
+
+def test_same_run_same_bytes(logits):
+    for name in ("a.csv", "b.csv"):
+        run("score", "z.npy", "--logits", "--out", name)
+    assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
+
+
+def test_force(logits):
+    Path("scores.csv").write_text("precious")
+    fails("score", "z.npy", "--logits", "--out", "scores.csv", words=("scores.csv", "--force"))
+    assert Path("scores.csv").read_text() == "precious"
+    np.save("bad.npy", np.full((2, 3, 4), np.nan))
+    fails("score", "bad.npy", "--logits", "--out", "scores.csv", "--force", words=("bad.npy",))
+    assert Path("scores.csv").read_text() == "precious"
+    run("score", "z.npy", "--logits", "--out", "scores.csv", "--force")
+    assert Path("scores.csv").read_text().startswith(",".join(COLUMNS))
+
+
+def test_an_input_is_never_replaced(logits):
+    np.savez("z.npz", logits)
+    before = Path("z.npz").read_bytes()
+    fails("score", "z.npz", "--logits", "--out", "z.npz", "--force", words=("z.npz", "read"))
+    assert Path("z.npz").read_bytes() == before
+
+
+# Bad usage and bad input
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["score", "z.npy"], ("exactly one of --logits, --probs, --log-probs", "none")),
+        (["score", "z.npy", "--logits", "--probs"], ("--logits and --probs",)),
+        (["score", "--logits"], ("FILE",)),
+        (["score", "z.npy", "--logits", "--nonsense"], ("--nonsense",)),
+        (["score", "z.npy", "--logits", "--top", "0"], ("--top",)),
+        (["score", "z.npy", "--logits", "--top", "many"], ("--top",)),
+        (["score", "z.npy", "--logits", "--axis", "2"], ("axis", "2")),
+        (["score", "z.npy", "--logits", "--measure", "pairwis"], ("pairwis", "pairwise")),
+        (["score", "z.npy", "--logits", "--rule", "bier"], ("bier", "brier")),
+        (["score", "z.npy", "--logits", "--base", "1"], ("base",)),
+        (["score", "z.npy", "--logits", "--base", "-2"], ("base",)),
+        (["score", "z.npy", "--logits", "--rule", "brier", "--base", "2"], ("base",)),
+        (["score", "z.npy", "--probs"], ("z.npy", "member 0", "input 0", "probs")),
+        (["score", "z.npy", "--log-probs"], ("z.npy", "log_probs")),
+        (["score", "none.npy", "--logits"], ("none.npy", "No such file")),
+        (["score", "*.pt", "--logits"], ("*.pt", "found none")),
+        (["score", "z.npy", "--logits", "--weights", "none.txt"], ("none.txt",)),
+        (["score", "z.npy", "--logits", "--weights", "three.txt"], ("three.txt", "12")),
+        (["score", "z.npy", "--logits", "--weights", "zero.txt"], ("zero.txt", "zero")),
+        (["score", "z.npy", "--logits", "--weights", "negative.txt"], ("negative.txt", "negative")),
+        (["score", "z.npy", "--logits", "--weights", "nan.txt"], ("nan.txt", "finite")),
+        (["score", "z.npy", "--logits", "--out", "scores.txt"], (".csv", "'.txt'")),
+        (["score", "z.npy", "--logits", "--out", "no/scores.csv"], ("no/scores.csv", "make no")),
+        (["score", "one.npy", "--logits", "--stderr"], ("one.npy", "at least 2 members", "got 1")),
+        (["score", "one.npy", "--logits", "--unbiased"], ("one.npy", "at least 2 members")),
+        (["scor"], ("scor", "score")),
+        ([], ("--help",)),
+    ],
+)
+def test_refused(logits, arguments, words):
+    np.save("one.npy", logits[0])
+    Path("three.txt").write_text("1 2 3")
+    Path("zero.txt").write_text("0 " * 12)
+    Path("negative.txt").write_text("1 " * 11 + "-1")
+    Path("nan.txt").write_text("1 " * 11 + "nan")
+    fails(*arguments, words=words)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_bad_values_are_located(logits, value):
+    logits[4, 17, 2] = value
+    for index, member in enumerate(logits):
+        np.save(f"m{index}.npy", member)
+    fails("score", "m*.npy", "--logits", "--out", "s.csv", words=("m4.npy", "input 17"))
+
+
+def test_files_that_do_not_fit(logits):
+    np.save("y.npy", logits[:, :39])
+    fails("score", "z.npy", "y.npy", "--logits", words=("y.npy", "40 inputs", "39 inputs", "z.npy"))
+
+
+@pytest.mark.parametrize("name", ["z.npy", "z.npz", "z.safetensors", "z.pt", "z.csv", "z.parquet"])
+def test_foreign_files(name):
+    Path(name).write_bytes(b"\x89PNG\r\n\x1a\n and so on" * 20)
+    fails("score", name, "--logits", "--out", "scores.csv", words=(name,))
+
+
+def test_code_in_a_file_is_not_run():
+    torch = pytest.importorskip("torch")
+
+    class Malicious:
+        def __reduce__(self):
+            return (os.mkdir, ("it_ran",))
+
+    torch.save(Malicious(), "z.pt")
+    fails("score", "z.pt", "--logits", words=("z.pt", "could run code"))
+    assert not Path("it_ran").exists()
+
+
+# In a process of its own
+
+
+def test_process(logits):
+    done = command("score", "z.npy", "--logits", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["inputs"] == 40
+    done = command("score", "z.npy", "--probs")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_version_and_help():
+    assert run("--version").strip() == f"demur {demur.__version__}"
+    assert "score" in run("--help")
+    text = run("score", "--help")
+    for option in ("--logits", "--axis", "--weights", "--measure", "--stderr", "--top", "--force"):
+        assert option in text
+    assert "64" in text
+
+
+def test_help_loads_nothing_heavy():
+    code = (
+        "import sys; sys.argv = ['demur', '--help']\n"
+        "from demur.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = ('torch', 'numba', 'jax', 'pandas', 'pyarrow', 'matplotlib', 'sklearn', 'scipy')\n"
+        "print([name for name in heavy if name in sys.modules], file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == "[]"
+
+
+def test_a_broken_pipe_is_no_bad_input(logits):
+    reader, writer = os.pipe()
+    os.close(reader)
+    whole = [sys.executable, "-m", "demur.cli", "score", "z.npy", "--logits", "--json"]
+    done = subprocess.run(whole, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
+    os.close(writer)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_progress_on_a_terminal_only(logits):
+    pty = pytest.importorskip("pty")
+    leader, follower = pty.openpty()
+    whole = [sys.executable, "-m", "demur.cli", "score", "z.npy", "--logits", "--json"]
+    done = subprocess.run(whole, stdout=subprocess.PIPE, stderr=follower, text=True, timeout=300, check=True)
+    os.close(follower)
+    assert json.loads(done.stdout)["inputs"] == 40  # stdout is clean even so
+    assert "40/40" in os.read(leader, 65536).decode()
+    os.close(leader)
+
+
+LIMITED = """
+import resource, sys, threading
+from demur.cli import main
+import numpy, demur, demur.stores
+
+{warm}
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+sys.argv = ["demur", "score", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as end:
+    assert not end.code, end.code
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+print(grown, file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("layout", ["members first", "inputs first", "many files"])
+def test_memory_is_bounded(layout):
+    """A file of 200 MB is scored with 120 MB more than what the program itself takes."""
+    pytest.importorskip("resource")
+    members, inputs, classes = 20, 25_000, 100
+    rng = np.random.default_rng(0)
+    axes = (inputs, members, classes) if layout == "inputs first" else (members, inputs, classes)
+    if layout == "many files":
+        for index in range(members):
+            np.save(f"m{index}.npy", rng.random(axes[1:], np.float32))
+        arguments = ["m*.npy"]
+    else:
+        array = np.lib.format.open_memmap("z.npy", "w+", np.float32, axes)
+        for index in range(len(array)):
+            array[index] = rng.random(axes[1:], np.float32)
+        array.flush()
+        arguments = ["z.npy", "--axis", str(axes.index(members))]
+    # Compile, or load compiled, what scoring needs: that is memory of the program, not of the file.
+    warm = "demur.decompose(logits=numpy.zeros((16, 2000, 100), 'float32'))"
+    code = LIMITED.format(warm=warm)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments, "--logits", "--out", "scores.npz"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    with np.load("scores.npz") as scores:
+        assert len(scores["input"]) == inputs
+    for path in Path().glob("*.npy"):
+        path.unlink()  # pytest would keep them
+    kilobytes = int(done.stderr.split()[-1])
+    assert kilobytes < 120_000

@@ -1,0 +1,1 @@
+"""Slow, obvious versions that the tests compare demur with. Nothing here imports demur."""

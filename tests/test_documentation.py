@@ -1,0 +1,163 @@
+"""Runs what the documentation shows: README, pages, commands and example scripts."""
+
+import doctest
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import demur
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+FENCE = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    line: int  # of the first line inside the fence, from 0
+
+
+def blocks(text: str) -> list[Block]:
+    found = []
+    for match in FENCE.finditer(text):
+        line = text.count("\n", 0, match.start(2))
+        found.append(Block(match.group(1), match.group(2), line))
+    return found
+
+
+def run_python(block: Block, namespace: dict, name: str) -> list[str]:
+    """Run one block as a doctest in the page's namespace; return what went wrong."""
+    test = doctest.DocTestParser().get_doctest(block.text, namespace, name, name, block.line)
+    test.globs = namespace  # the parser copies it; later blocks go on where this one stops
+    report: list[str] = []
+    runner = doctest.DocTestRunner(optionflags=FLAGS, verbose=False)
+    runner.run(test, out=report.append, clear_globs=False)
+    return report
+
+
+def run_console(block: Block, folder: Path) -> list[str]:
+    """Run the block's `$ demur` commands and compare what they print; return what went wrong."""
+    wrong = []
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        command, _, expected = part.partition("\n")
+        words = shlex.split(command, comments=True)
+        if words[0] != "demur":
+            continue
+        done = subprocess.run(
+            [sys.executable, "-m", "demur.cli", *words[1:]],
+            cwd=folder,
+            env=os.environ | {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        got = done.stdout + done.stderr
+        if done.returncode != 0:
+            wrong.append(f"$ {command}\nexit status {done.returncode}\n{got}")
+        elif expected.strip() and not doctest.OutputChecker().check_output(expected, got, FLAGS):
+            wrong.append(f"$ {command}\nexpected:\n{expected}\ngot:\n{got}")
+    return wrong
+
+
+def run_page(text: str, name: str, folder: Path) -> list[str]:
+    namespace: dict = {}
+    wrong: list[str] = []
+    for block in blocks(text):
+        if block.language == "python":
+            wrong += run_python(block, namespace, name)
+        elif block.language == "console":
+            wrong += run_console(block, folder)
+    return wrong
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_page_prints_what_it_says(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    wrong = run_page(page.read_text(encoding="utf-8"), page.name, tmp_path)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_python_block_goes_unchecked(page):
+    for block in blocks(page.read_text(encoding="utf-8")):
+        if block.language == "python":
+            assert ">>> " in block.text, f"{page.name}:{block.line + 1} has nothing to run"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```python\n>>> 1 + 1\n3\n\n```\n",
+        "```python\n>>> undefined\n1\n\n```\n",
+        "```python\n>>> x = 1\n\n```\nwords\n```python\n>>> x\n2\n\n```\n",
+        "```console\n$ demur --no-such-option\n```\n",
+        "```console\n$ demur --help\nnothing of the kind\n```\n",
+    ],
+)
+def test_control_wrong_pages_are_found(text, tmp_path):
+    assert run_page(text, "control", tmp_path)
+
+
+def test_control_a_right_page_passes(tmp_path):
+    text = "```python\n>>> x = 1\n\n```\nwords\n```python\n>>> x\n1\n\n```\n"
+    assert run_page(text, "control", tmp_path) == []
+
+
+def test_pages_hold_examples():
+    counts = {page.name: page.read_text(encoding="utf-8").count("\n>>> ") for page in PAGES}
+    for name in ("README.md", "quickstart.md", "mathematics.md", "numbers.md"):
+        assert counts[name] >= 5, counts
+
+
+# What each script must have printed, as patterns.
+PRINTED = {
+    "streaming_moments.py": [r"^256 members", r"all at once: equal$"],
+    "digits_ensemble.py": [r"^accuracy on all of them: 0\.\d+$", r"to a person first:\n  input"],
+}
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.name)
+def test_example_runs(script, tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for pattern in PRINTED[script.name]:
+        assert re.search(pattern, done.stdout, re.MULTILINE), done.stdout
+
+
+def test_reference_lists_every_public_name():
+    reference = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^\.\. auto\w+:: (\w+)", reference, re.MULTILINE))
+    public = {name for name in demur.__all__ if not name.startswith("_")}
+    assert listed == public
+
+
+def test_versions_agree():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    newest = re.search(r"^## (\d+\.\d+\.\d+)", changelog, re.MULTILINE)
+    assert newest is not None
+    assert demur.__version__ == project["version"] == newest.group(1)
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_relative_links_lead_somewhere(page):
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
+        assert (page.parent / target).exists(), f"{page.name} links to {target}"

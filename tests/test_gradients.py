@@ -1,0 +1,188 @@
+"""Gradients through a measure, and tracing: torch autograd, jax.grad, jax.jit."""
+
+import itertools
+
+import numpy as np
+import pytest
+from reference import loops, members
+
+import demur
+
+OWN_CELLS = tuple(itertools.product(("each", "bma"), repeat=2))
+SMOOTH = tuple(rule for rule in loops.RULES if rule != "zero_one")
+
+
+def numerical(function, values: np.ndarray, step: float = 1e-6) -> np.ndarray:
+    """Central differences of a scalar function of a NumPy array.
+
+    Truncation is of order step^2 and rounding 1e-16 / step = 1e-10: 1e-7 is a safe tolerance.
+    """
+    gradient = np.zeros_like(values)
+    for index in np.ndindex(values.shape):
+        if not np.isfinite(values[index]):
+            continue
+        up, down = values.copy(), values.copy()
+        up[index] += step
+        down[index] -= step
+        gradient[index] = (function(up) - function(down)) / (2 * step)
+    return gradient
+
+
+def summed_by_loops(part: str, cell, rule: str, weights=None):
+    def function(logits: np.ndarray) -> float:
+        parts = loops.over_batch(loops.decompose_one, loops.softmax(logits), weights, measure=cell, rule=rule)
+        return float(parts[part].sum())
+
+    return function
+
+
+@pytest.mark.parametrize("part", loops.PARTS)
+@pytest.mark.parametrize("rule", SMOOTH)
+@pytest.mark.parametrize("cell", OWN_CELLS, ids="-".join)
+def test_torch_gradients_match_finite_differences(cell, rule, part) -> None:
+    torch = pytest.importorskip("torch")
+    values = members.ordinary(3, 2, 4)
+    logits = torch.tensor(values, requires_grad=True)
+    result = getattr(demur.decompose(logits=logits, measure=demur.Measure(*cell), rule=rule), part)
+    if part == "epistemic" and cell == ("bma", "bma"):
+        assert (result == 0).all()  # constant: a gradient is not asked for
+        return
+    assert result.grad_fn is not None
+    result.sum().backward()
+    expected = numerical(summed_by_loops(part, cell, rule), values)
+    np.testing.assert_allclose(logits.grad, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("way", ["probs", "log_probs"])
+def test_torch_gradients_through_probabilities(way) -> None:
+    """Along the simplex: through a softmax, since a probability cannot move alone."""
+    torch = pytest.importorskip("torch")
+    values = members.ordinary(3, 2, 4)
+    leaf = torch.tensor(values, requires_grad=True)
+    if way == "probs":
+        result = demur.decompose(leaf.softmax(-1))
+    else:
+        result = demur.decompose(log_probs=leaf.log_softmax(-1))
+    result.epistemic.sum().backward()
+    expected = numerical(summed_by_loops("epistemic", ("each", "each"), "log"), values)
+    np.testing.assert_allclose(leaf.grad, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", loops.NAMES)
+def test_torch_gradients_where_nothing_can_be_divided(name) -> None:
+    """Identical members, a class that all exclude, saturation: finite, never NaN."""
+    torch = pytest.importorskip("torch")
+    values = np.repeat(members.ordinary(1, 4, 5), 3, axis=0)
+    values[:, 1, 2] = -np.inf
+    values[:, 2, 0] = 500.0
+    values[:, 3] += 1e-7 * np.random.default_rng(0).normal(size=(3, 5))
+    logits = torch.tensor(values, requires_grad=True)
+    demur.decompose(logits=logits, measure=name).epistemic.sum().backward()
+    assert torch.isfinite(logits.grad).all()
+    # Agreement is a minimum of every epistemic part.
+    np.testing.assert_allclose(logits.grad[:, :3], 0.0, atol=1e-15)
+    demur.decompose(logits=logits, measure=name).total.sum().backward()
+    assert torch.isfinite(logits.grad).all()
+
+
+def test_torch_gradients_with_weights_and_of_a_large_input() -> None:
+    torch = pytest.importorskip("torch")
+    values, weights = members.ordinary(4, 2, 3), members.weights(4)
+    logits = torch.tensor(values, requires_grad=True)
+    result = demur.decompose(logits=logits, weights=torch.tensor(weights))
+    result.epistemic.sum().backward()
+    expected = numerical(summed_by_loops("epistemic", ("each", "each"), "log", weights), values)
+    np.testing.assert_allclose(logits.grad, expected, rtol=1e-6, atol=1e-8)
+
+    large = torch.tensor(members.ordinary(8, 64, 100), requires_grad=True)
+    demur.decompose(logits=large).epistemic.sum().backward()
+    small = torch.tensor(members.ordinary(8, 64, 100)[:, :4], requires_grad=True)
+    demur.decompose(logits=small).epistemic.sum().backward()
+    np.testing.assert_allclose(large.grad[:, :4], small.grad, rtol=1e-9, atol=1e-14)
+
+
+def test_without_requires_grad_there_is_no_graph() -> None:
+    torch = pytest.importorskip("torch")
+    logits = torch.tensor(members.ordinary(3, 2, 4))
+    assert demur.decompose(logits=logits).epistemic.grad_fn is None
+    leaf = logits.clone().requires_grad_()
+    with torch.no_grad():
+        assert demur.decompose(logits=leaf).epistemic.grad_fn is None
+
+
+# Tracing takes seconds: every cell for the log loss, one for each other rule.
+@pytest.mark.parametrize(
+    ("cell", "rule"),
+    [*((cell, "log") for cell in OWN_CELLS), *((("each", "each"), rule) for rule in SMOOTH[1:])],
+)
+def test_jax_gradients_match_finite_differences(cell, rule) -> None:
+    jax = pytest.importorskip("jax")
+    values = members.ordinary(3, 2, 4)
+
+    def total(logits):
+        return demur.decompose(logits=logits, measure=demur.Measure(*cell), rule=rule).total.sum()
+
+    expected = numerical(summed_by_loops("total", cell, rule), values)
+    with jax.enable_x64(True):
+        found = jax.grad(total)(jax.numpy.asarray(values))
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-8)
+        again = jax.jit(jax.grad(total))(jax.numpy.asarray(values))
+        np.testing.assert_allclose(again, found, rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
+@pytest.mark.parametrize(
+    ("rule", "shape"),
+    [("log", (8, 64, 100)), *((rule, (4, 3, 5)) for rule in loops.RULES)],
+)
+def test_jit_gives_the_concrete_values(rule, shape, double) -> None:
+    jax = pytest.importorskip("jax")
+
+    def everything(logits):
+        found = [demur.decompose(logits=logits, measure=name, rule=rule) for name in loops.NAMES]
+        return [getattr(one, part) for one in found for part in loops.PARTS]
+
+    with jax.enable_x64(double):
+        logits = jax.numpy.asarray(members.ordinary(*shape))
+        for a, b in zip(jax.jit(everything)(logits), everything(logits), strict=True):
+            assert a.dtype == b.dtype and a.shape == b.shape
+            # XLA may fuse and reorder: a few roundings of values of order one.
+            rtol, atol = (1e-12, 1e-14) if double else (1e-5, 1e-6)
+            np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
+
+
+def test_jit_keeps_exact_zeros_and_infinities() -> None:
+    jax = pytest.importorskip("jax")
+    logits = members.ordinary(4, 3, 5)
+    logits[1:, 0, 2] = -np.inf
+    logits[:, 1] = logits[:1, 1]
+    for double in (False, True):
+        with jax.enable_x64(double):
+            function = jax.jit(lambda z: demur.decompose(logits=z).epistemic)
+            found = np.asarray(function(jax.numpy.asarray(logits)))
+        assert found[0] == np.inf and found[1] == 0.0 and np.isfinite(found[2])
+
+
+def test_jit_of_weights_probabilities_unbiased_and_stderr() -> None:
+    jax = pytest.importorskip("jax")
+    values, weights = members.ordinary(5, 3, 4), members.weights(5)
+
+    def function(logits):
+        p = jax.nn.softmax(logits, axis=-1)
+        found = demur.decompose(p, weights=weights, unbiased=True, stderr=True)
+        return found.epistemic, found.stderr.epistemic
+
+    with jax.enable_x64(True):
+        logits = jax.numpy.asarray(values)
+        for a, b in zip(jax.jit(function)(logits), function(logits), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-10)
+
+
+def test_jit_of_traced_weights() -> None:
+    jax = pytest.importorskip("jax")
+    values, weights = members.ordinary(5, 3, 4), members.weights(5)
+    with jax.enable_x64(True):
+        function = jax.jit(lambda z, w: demur.decompose(logits=z, weights=w).epistemic)
+        traced = function(jax.numpy.asarray(values), jax.numpy.asarray(weights))
+    concrete = demur.decompose(logits=values, weights=weights).epistemic
+    np.testing.assert_allclose(traced, concrete, rtol=1e-10)

@@ -1,0 +1,361 @@
+"""Moments: the laws of merging, zero weights, files, and what groups are needed for."""
+
+import functools
+import pickle
+import zipfile
+
+import hypothesis.extra.numpy as hnp
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from reference import loops, members
+
+import demur
+
+NAMES = tuple(loops.NAMES)
+
+# Logits on a grid of quarters, and excluded classes: members either agree exactly or differ by
+# something, so a relative tolerance means the same for every value.
+GRID = st.integers(-32, 32).map(lambda quarter: quarter / 4.0)
+
+
+@st.composite
+def streams(draw, excluded: bool = True):
+    """Logits (members, inputs, classes) and weights (members,), some of them zero."""
+    shape = (draw(st.integers(2, 7)), draw(st.integers(1, 3)), draw(st.integers(2, 4)))
+    elements = GRID | st.just(-np.inf) if excluded else GRID
+    logits = draw(hnp.arrays(np.float64, shape, elements=elements))
+    logits[..., 0] = np.where(np.isinf(logits).all(-1), 0.0, logits[..., 0])
+    weights = draw(hnp.arrays(np.float64, shape[0], elements=st.sampled_from([0.0, 0.25, 1.0, 3.5])))
+    weights[draw(st.integers(0, shape[0] - 1))] = 1.0
+    return logits, weights
+
+
+def fed(logits, weights=None, **options) -> demur.Moments:
+    """One accumulator that has seen these members in one piece."""
+    moments = demur.Moments(**options)
+    if len(logits):
+        moments.update(logits=logits, weights=weights)
+    return moments
+
+
+def same(
+    left: demur.Moments,
+    right: demur.Moments,
+    rtol: float = 1e-12,
+    parts: tuple[str, ...] = loops.PARTS,
+    **options,
+) -> None:
+    """Every part of every measure: 1e-12 relative, and zero and infinity exactly."""
+    for name in NAMES:
+        a, b = left.decompose(measure=name, **options), right.decompose(measure=name, **options)
+        pairs = [(a, b)] + ([(a.stderr, b.stderr)] if options.get("stderr") else [])
+        for index, (one, other) in enumerate(pairs):
+            for part in parts:
+                expected = np.asarray(getattr(other, part))
+                # The standard error is the spread of nearly equal numbers: what is lost is
+                # relative to the value, not to the spread.
+                scale = np.abs(np.asarray(getattr(b, part)))
+                np.testing.assert_allclose(
+                    np.asarray(getattr(one, part)),
+                    expected,
+                    rtol=rtol,
+                    atol=rtol * np.max(scale, where=np.isfinite(scale), initial=0.0) * index,
+                    err_msg=f"{name} {part}",
+                )
+
+
+# --- merge laws ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("part", loops.PARTS)
+@given(streams(), st.data())
+def test_any_chunking_order_and_split_gives_the_one_pass_result(part, stream, data) -> None:
+    logits, weights = stream
+    count = len(logits)
+    order = data.draw(st.permutations(range(count)))
+    machines = [demur.Moments() for _ in range(data.draw(st.integers(1, 3)))]
+    start = 0
+    while start < count:
+        stop = data.draw(st.integers(start + 1, count))
+        machine = machines[data.draw(st.integers(0, len(machines) - 1))]
+        chosen = list(order[start:stop])
+        if len(chosen) == 1 and data.draw(st.booleans()):
+            machine.update(logits=logits[chosen[0]], weights=float(weights[chosen[0]]))
+        else:
+            machine.update(logits=logits[chosen], weights=weights[chosen])
+        start = stop
+    whole = functools.reduce(lambda left, right: left.merge(right), machines)
+    one_pass = fed(logits, weights)
+    same(whole, one_pass, parts=(part,))
+    assert whole.count == one_pass.count == np.count_nonzero(weights)
+    np.testing.assert_allclose(whole.effective_count, one_pass.effective_count, rtol=1e-12)
+    np.testing.assert_allclose(whole.mean, one_pass.mean, rtol=1e-12)
+
+
+@given(streams())
+def test_one_pass_is_the_array_path_and_the_reference(stream) -> None:
+    logits, weights = stream
+    moments = fed(logits, weights)
+    for name, measure in loops.NAMES.items():
+        from_array = demur.decompose(logits=logits, weights=weights, measure=name)
+        expected = loops.over_batch(loops.decompose_one, loops.softmax(logits), weights, measure=measure)
+        found = moments.decompose(measure=name)
+        for part in loops.PARTS:
+            np.testing.assert_allclose(getattr(found, part), getattr(from_array, part), rtol=1e-12, atol=0)
+            # The loops subtract two numbers of order one: 1e-14 absolute.
+            np.testing.assert_allclose(getattr(found, part), expected[part], rtol=1e-10, atol=1e-13)
+
+
+@pytest.mark.parametrize("groups", [None, 3])
+@given(st.lists(streams(), min_size=1, max_size=1), st.data())
+def test_merge_is_associative_and_commutative(groups, stream, data) -> None:
+    logits, weights = stream[0]
+    weights = np.where(weights == 0, 0.5, weights)
+    cuts = sorted(data.draw(st.lists(st.integers(1, len(logits)), min_size=2, max_size=2)))
+    pieces = [slice(0, cuts[0]), slice(cuts[0], cuts[1]), slice(cuts[1], None)]
+
+    def machine(index: int) -> demur.Moments:
+        return fed(logits[pieces[index]], weights[pieces[index]], groups=groups)
+
+    options = {}
+    if groups is not None and len({k % 3 for p in pieces for k in range(len(logits[p]))}) > 1:
+        options = {"stderr": True, "unbiased": True}
+    left = machine(0).merge(machine(1)).merge(machine(2))
+    right = machine(0).merge(machine(1).merge(machine(2)))
+    swapped = machine(2).merge(machine(0)).merge(machine(1))
+    # Unbiased values are differences of G numbers of that size: 1e-12 of those, not of the result.
+    rtol = 1e-12 if not options else 1e-10
+    same(left, right, rtol, **options)
+    same(left, swapped, rtol, **options)
+
+
+@given(streams())
+def test_the_empty_state_is_the_identity(stream) -> None:
+    logits, weights = stream
+    plain = fed(logits, weights)
+    for merged in (
+        fed(logits, weights).merge(demur.Moments()),
+        demur.Moments().merge(fed(logits, weights)),
+    ):
+        same(merged, plain, rtol=0.0)
+        assert merged.count == plain.count
+
+
+def test_merge_is_in_place_and_leaves_the_other_alone() -> None:
+    logits = members.ordinary(6, 3, 4)
+    left, right = fed(logits[:2]), fed(logits[2:])
+    before = right.decompose().epistemic.copy()
+    assert left.merge(right) is left
+    np.testing.assert_array_equal(right.decompose().epistemic, before)
+    left.update(logits=logits)  # must not reach into what it took from the other
+    np.testing.assert_array_equal(right.decompose().epistemic, before)
+
+
+@pytest.mark.parametrize("rule", loops.RULES)
+def test_merge_for_every_rule(xp, rule) -> None:
+    logits, weights = members.ordinary(6, 3, 4), members.weights(6)
+    left = fed(xp.array(logits[:2]), xp.array(weights[:2]), rule=rule)
+    left.merge(fed(xp.array(logits[2:]), xp.array(weights[2:]), rule=rule))
+    for name, measure in loops.NAMES.items():
+        expected = loops.over_batch(
+            loops.decompose_one, loops.softmax(logits), weights, measure=measure, rule=rule
+        )
+        for part in loops.PARTS:
+            xp.close(getattr(left.decompose(measure=name), part), expected[part])
+
+
+def test_a_wrong_merge_is_found() -> None:
+    """Control: states averaged without their weights must not pass `same`."""
+    logits = members.ordinary(5, 3, 4)
+    whole = fed(logits)
+    unweighted = fed(logits[:1], [2.0]).merge(fed(logits[1:], [0.5] * 4))
+    with pytest.raises(AssertionError):
+        same(unweighted, whole)
+
+
+# --- zero weights -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("groups", [None, 2, 3])
+@given(streams(excluded=False), st.data())
+@settings(max_examples=30)
+def test_zero_weights_are_no_operations(groups, stream, data) -> None:
+    logits, weights = stream
+    weights[data.draw(st.integers(0, len(logits) - 1))] = 1.0
+    kept = weights > 0
+    options = {"unbiased": True, "stderr": True} if groups and kept.sum() > 1 else {}
+    together = fed(logits, weights, groups=groups)
+    one_by_one = demur.Moments(groups=groups)
+    for member, weight in zip(logits, weights, strict=True):
+        one_by_one.update(logits=member, weights=float(weight))
+    without = fed(logits[kept], weights[kept], groups=groups)
+    for other in (together, one_by_one):
+        same(other, without, 1e-10 if options else 1e-12, **options)
+        assert other.count == without.count
+
+
+def test_a_stream_that_starts_with_nothing() -> None:
+    logits = members.ordinary(4, 3, 5)
+    logits[0, :, 2] = -np.inf
+    moments = demur.Moments()
+    moments.update(logits=logits[0], weights=0.0)
+    moments.update(logits=logits[1:])
+    same(moments, fed(logits[1:]))
+
+
+def test_weights_of_each_input() -> None:
+    logits, weights = members.ordinary(5, 4, 3), members.weights(5, 4)
+    weights[0, 1] = weights[3, 2] = 0.0
+    moments = demur.Moments()
+    moments.update(logits=logits[:2], weights=weights[:2])
+    moments.update(logits=logits[2:], weights=weights[2:])
+    expected = loops.over_batch(loops.decompose_one, loops.softmax(logits), weights)
+    np.testing.assert_allclose(moments.decompose().epistemic, expected["epistemic"], rtol=1e-9)
+    effective = weights.sum(0) ** 2 / (weights**2).sum(0)
+    np.testing.assert_allclose(moments.effective_count, effective, rtol=1e-12)
+
+
+# --- what can be read, and from where -----------------------------------------------------------
+
+
+def test_count_effective_count_and_mean(xp) -> None:
+    logits, weights = members.ordinary(5, 3, 4), np.array([1.0, 2.0, 0.0, 4.0, 1.0])
+    moments = fed(xp.array(logits), xp.array(weights))
+    assert moments.count == 4
+    np.testing.assert_allclose(np.asarray(moments.effective_count), 64.0 / 22.0, rtol=1e-6)
+    share = weights / weights.sum()
+    mean = np.einsum("m,mic->ic", share, loops.softmax(logits))
+    xp.close(moments.mean, mean)
+
+
+def test_results_live_where_the_members_came_from(xp) -> None:
+    for dtype in ("float32", "float16"):
+        moments = demur.Moments()
+        for member in members.ordinary(4, 3, 5):
+            moments.update(logits=xp.array(member, dtype))
+        found = moments.decompose()
+        for part in loops.PARTS:
+            xp.numpy(getattr(found, part))  # asserts the library
+            assert xp.dtype_name(getattr(found, part)) == "float32"
+
+
+def test_the_state_does_not_grow_with_the_members(tmp_path) -> None:
+    sizes = []
+    for count in (10, 1000):
+        moments = fed(members.ordinary(count, 20, 30))
+        moments.save(tmp_path / f"{count}.npz")
+        sizes.append((tmp_path / f"{count}.npz").stat().st_size)
+    assert sizes[1] < 1.1 * sizes[0]
+
+
+def test_base_and_given_measures_of_moments() -> None:
+    logits, q = members.ordinary(5, 3, 4), loops.softmax(members.ordinary(3, 4, seed=5))
+    moments = fed(logits)
+    np.testing.assert_allclose(
+        moments.decompose(base=2).total, moments.decompose().total / np.log(2.0), rtol=1e-14
+    )
+    for sides in ((q, "each"), ("each", q), (q, "bma"), ("bma", q), (q, q[::-1])):
+        found = moments.decompose(measure=demur.Measure(*sides))
+        expected = loops.over_batch(loops.decompose_one, loops.softmax(logits), measure=sides)
+        for part in loops.PARTS:
+            np.testing.assert_allclose(getattr(found, part), expected[part], rtol=1e-9, atol=1e-13)
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+
+def test_groups_are_needed_for_stderr_and_the_unbiased_average() -> None:
+    moments = fed(members.ordinary(5, 3, 4))
+    for options in (
+        {"stderr": True},
+        {"unbiased": True, "measure": "average"},
+        {"unbiased": True, "measure": "reverse"},
+    ):
+        with pytest.raises(ValueError, match="groups"):
+            moments.decompose(**options)
+    unbiased = moments.decompose(unbiased=True).epistemic  # the pairwise one needs none
+    np.testing.assert_allclose(unbiased, moments.decompose().epistemic * 5 / 4, rtol=1e-12)
+
+
+def test_what_does_not_belong_together() -> None:
+    moments = fed(members.ordinary(4, 3, 5))
+    with pytest.raises(ValueError, match=r"(?s)\(.*3, 5\).*\(.*3, 6\)|\(.*3, 6\).*\(.*3, 5\)"):
+        moments.update(logits=members.ordinary(4, 3, 6))
+    with pytest.raises(ValueError, match=r"2, 5\)"):
+        moments.merge(fed(members.ordinary(4, 2, 5)))
+    with pytest.raises(ValueError, match="brier"):
+        moments.merge(fed(members.ordinary(4, 3, 5), rule="brier"))
+    with pytest.raises(ValueError, match="groups"):
+        moments.merge(fed(members.ordinary(4, 3, 5), groups=4))
+    with pytest.raises(TypeError, match="Moments"):
+        moments.merge(members.ordinary(4, 3, 5))
+    with pytest.raises(ValueError, match=r"measure.*pairwize"):
+        moments.decompose(measure="pairwize")
+    same(moments, fed(members.ordinary(4, 3, 5)), rtol=0.0)  # and nothing has changed
+
+
+def test_nothing_to_decompose() -> None:
+    empty = demur.Moments()
+    assert empty.count == 0
+    with pytest.raises(ValueError, match="member"):
+        empty.decompose()
+    empty.update(logits=members.ordinary(3, 5), weights=0.0)
+    with pytest.raises(ValueError, match=r"member|weight"):
+        empty.decompose()
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("groups", [None, 4])
+@pytest.mark.parametrize("rule", loops.RULES)
+def test_save_and_load_round_trip(tmp_path, rule, groups) -> None:
+    logits = members.ordinary(6, 3, 4)
+    logits[1, 0, 2] = -np.inf
+    moments = fed(logits[:4], members.weights(4), rule=rule, groups=groups)
+    for path in (tmp_path / "state.npz", str(tmp_path / "text.npz")):
+        moments.save(path)
+        loaded = demur.Moments.load(path)
+        same(loaded, moments, rtol=0.0, **({"stderr": True} if groups else {}))
+        assert loaded.count == moments.count
+        # It goes on as if it had never stopped, also with the groups.
+        loaded.update(logits=logits[4:])
+    moments.update(logits=logits[4:])
+    same(loaded, moments, rtol=0.0, **({"stderr": True} if groups else {}))
+    with np.load(tmp_path / "state.npz", allow_pickle=False) as archive:
+        for key in archive.files:
+            assert archive[key].dtype != object
+
+
+def test_truncated_and_foreign_files(tmp_path) -> None:
+    fed(members.ordinary(6, 30, 40)).save(tmp_path / "good.npz")
+    content = (tmp_path / "good.npz").read_bytes()
+    bad = {name: tmp_path / f"{name}.npz" for name in ("half", "tail", "empty", "text", "other")}
+    bad["half"].write_bytes(content[: len(content) // 2])
+    bad["tail"].write_bytes(content[:-10])
+    bad["empty"].write_bytes(b"")
+    bad["text"].write_text("total,aleatoric,epistemic\n")
+    np.savez(bad["other"], weights=np.ones(3))
+    bad["pickle"] = tmp_path / "pickle.npz"
+    bad["pickle"].write_bytes(pickle.dumps({"a": 1}))
+    bad["array"] = tmp_path / "array.npy"
+    np.save(bad["array"], np.ones(3))
+    bad["flipped"] = tmp_path / "flipped.npz"
+    damaged = bytearray(content)
+    damaged[len(damaged) // 2] ^= 0xFF
+    bad["flipped"].write_bytes(bytes(damaged))
+    # One array of the state is gone.
+    bad["missing"] = tmp_path / "missing.npz"
+    with (
+        zipfile.ZipFile(tmp_path / "good.npz") as source,
+        zipfile.ZipFile(bad["missing"], "w") as target,
+    ):
+        for item in source.namelist()[:-1]:
+            target.writestr(item, source.read(item))
+    for path in bad.values():
+        with pytest.raises(ValueError, match=path.name):
+            demur.Moments.load(path)
+    with pytest.raises(FileNotFoundError):
+        demur.Moments.load(tmp_path / "nowhere.npz")
