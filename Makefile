@@ -27,7 +27,7 @@ test-slow: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -m slow $(PYTEST_FLAGS)
 
 bench: $(VENV)/dev.stamp
-	$(BIN)/python benchmarks/run.py --out build/bench
+	$(BIN)/python -m benchmarks.run --out build/bench
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

@@ -184,6 +184,11 @@ def test_identical_members_disagree_by_exactly_nothing(xp, cell, rule, shape) ->
             logits=xp.array(logits), measure=demur.Measure(*cell), rule=rule, weights=weights
         )
         assert (xp.numpy(actual.epistemic) == 0.0).all()
+    moments = demur.Moments(rule=rule)
+    for member in logits:
+        moments.update(logits=xp.array(member))
+    found = moments.decompose(measure=demur.Measure(*cell))
+    assert (xp.numpy(found.epistemic) == 0.0).all()
 
 
 def test_zero_weight_members_have_no_effect(xp) -> None:

@@ -161,6 +161,52 @@ def test_excluded_classes(xp, shape) -> None:
         xp.close(actual.aleatoric[:6], entropy)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(1, 5, 9), (7, 5, 9), (1, 2000, 17), (7, 300, 17), (7, 40, 500)])
+def test_identical_members_that_exclude_classes(shape, dtype) -> None:
+    """Exactly zero also here: an excluded class leaves no residue."""
+    logits = np.repeat(members.ordinary(1, *shape[1:]), shape[0], axis=0).astype(dtype)
+    logits[:, np.random.default_rng(0).random(shape[1:]) < 0.2] = -np.inf
+    logits[..., 0] = 1.0
+    moments = demur.Moments()
+    moments.update(logits=logits)
+    for name in NAMES:
+        np.testing.assert_array_equal(demur.decompose(logits=logits, measure=name).epistemic, 0.0)
+        np.testing.assert_array_equal(moments.decompose(measure=name).epistemic, 0.0)
+        if shape[0] > 1:
+            found = demur.decompose(logits=logits, measure=name, stderr=True, unbiased=True)
+            np.testing.assert_array_equal(found.epistemic, 0.0)
+            np.testing.assert_array_equal(found.stderr.epistemic, 0.0)
+
+
+@pytest.mark.parametrize(
+    "shape", [(17, 5, 9), (17, 1, 1003), (33, 1, 1000), (17, 40, 100), (17, 900, 5)], ids=str
+)
+@pytest.mark.parametrize("per_input", [False, True], ids=["members", "inputs"])
+def test_exclusion_does_not_hang_on_the_rounding_of_weights(per_input, shape) -> None:
+    """Sums of weights in another order differ in the last digit, and must not look like members."""
+    logits = members.ordinary(*shape)
+    logits[:, :, 2] = -np.inf  # excluded by all
+    for seed in range(8):
+        weights = members.weights(shape[0], *(shape[1:2] if per_input else ()), seed=seed)
+        weights[5:9] = 0.0
+        moments = demur.Moments(groups=4)
+        for part in (slice(0, 3), slice(3, 4), slice(4, None)):
+            moments.update(logits=logits[part], weights=weights[part])
+        halves = [demur.Moments(groups=4), demur.Moments(groups=4)]
+        for half, part in zip(halves, (slice(0, 7), slice(7, None)), strict=True):
+            half.update(logits=logits[part], weights=weights[part])
+        for found in (
+            demur.decompose(logits=logits, weights=weights),
+            demur.decompose(logits=logits, weights=weights, stderr=True, groups=4),
+            demur.decompose(logits=logits, weights=weights, stderr=True),
+            moments.decompose(stderr=True),
+            halves[0].merge(halves[1]).decompose(stderr=True),
+        ):
+            assert np.isfinite(found.epistemic).all()
+            assert found.stderr is None or np.isfinite(found.stderr.epistemic).all()
+
+
 def test_exact_zeros_in_probabilities(xp) -> None:
     p = np.array(
         [
@@ -185,7 +231,8 @@ def test_probabilities_too_small_for_a_normal_number() -> None:
     expected = exact.measures(probs=p)
     for name in NAMES:
         actual = demur.decompose(p, measure=name).epistemic
-        assert relative_error(actual, getattr(expected, name)) < 1e-6, name
+        # Subnormal numbers have fewer digits: what the contract asks of its hardest cases.
+        assert relative_error(actual, getattr(expected, name)) < 1e-4, name
 
 
 # --- many classes -------------------------------------------------------------------------------

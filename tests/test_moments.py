@@ -208,6 +208,8 @@ def test_a_stream_that_starts_with_nothing() -> None:
 def test_weights_of_each_input() -> None:
     logits, weights = members.ordinary(5, 4, 3), members.weights(5, 4)
     weights[0, 1] = weights[3, 2] = 0.0
+    weights[:2, 0] = weights[2:, 3] = 0.0  # a whole chunk without weight for one input
+    logits[0, 0, 1] = logits[4, 3, 2] = -np.inf  # where only such a member excludes a class
     moments = demur.Moments()
     moments.update(logits=logits[:2], weights=weights[:2])
     moments.update(logits=logits[2:], weights=weights[2:])

@@ -234,7 +234,7 @@ def reach(xp: Any, array: Array) -> tuple[float, float]:
 
     The exponential of their difference is a finite number of the array's type.
     """
-    return (-700.0, 7.0) if epsilon(xp, array) < 1e-10 else (-80.0, 7.0)
+    return (-690.0, 13.0) if epsilon(xp, array) < 1e-10 else (-75.0, 13.0)
 
 
 RULES: dict[str, Rule] = {

@@ -44,6 +44,14 @@ def from_bits(typing_context, bits):
 
 
 @intrinsic
+def exponent_bits(typing_context, bits):
+    """Shift the 52 bits of the fraction out, as unsigned: the signed shift does not vectorise everywhere."""
+    return types.int64(types.int64), lambda context, builder, signature, arguments: builder.lshr(
+        arguments[0], ir.Constant(ir.IntType(64), 52)
+    )
+
+
+@intrinsic
 def add_in_any_order(typing_context, left, right):
     """Add, and let the compiler reorder this one reduction; elsewhere reordering would undo ROUND."""
     flags = ("reassoc", "contract", "nsz")
@@ -128,7 +136,7 @@ def log1p(number):
     bits = to_bits(positive)
     # Split into 2**exponent * mantissa with the mantissa in [sqrt(1/2), sqrt(2)).
     shifted = bits - HALF_SQRT_OFFSET + 0x3FF0000000000000
-    exponent = from_bits((shifted >> 52) | EXPONENT_BITS) - EXPONENT_BIAS
+    exponent = from_bits(exponent_bits(shifted) | EXPONENT_BITS) - EXPONENT_BIAS
     mantissa = from_bits((shifted & MANTISSA_MASK) + HALF_SQRT_OFFSET)
     f = mantissa - 1.0
     s = f / (2.0 + f)

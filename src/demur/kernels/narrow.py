@@ -10,27 +10,34 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from demur.kernels.arithmetic import clip, exp, expm1, log1p
-from demur.kernels.wide import CANCELLED, COMPILED, FAR, FLOOR, class_terms, entropy_of
+from demur.kernels.arithmetic import add_in_any_order, clip, exp, expm1, log1p
+from demur.kernels.wide import (
+    CANCELLED,
+    COMPILED,
+    FAR,
+    FLOOR,
+    TAME_LOGIT,
+    TAME_REFERENCE,
+    class_terms,
+    entropy_of,
+)  # fmt: skip
 
 LANES = 64
 
 
 @njit(**COMPILED)
 def load(flat, start, input_step, class_step, lanes, z):
-    """Copy one member's logits to (classes, LANES); return False if there is a NaN or an infinity."""
-    zero = 0.0
-    for lane in range(lanes):
-        begin = start + lane * input_step
-        for y in range(z.shape[0]):
-            z[y, lane] = flat[begin + y * class_step]
+    """Copy one member's logits to (classes, LANES); return the sum of their squares."""
     for y in range(z.shape[0]):
+        for lane in range(lanes):  # unsigned: no test for negative indices
+            z[y, lane] = flat[np.uintp(start + lane * input_step + y * class_step)]
         for lane in range(lanes, LANES):
             z[y, lane] = 0.0
-    for y in range(z.shape[0]):
-        for lane in range(LANES):
-            zero += z[y, lane] - z[y, lane]
-    return zero == 0.0
+    squares = 0.0
+    in_a_row = z.reshape(-1)
+    for i in range(in_a_row.shape[0]):
+        squares = add_in_any_order(squares, in_a_row[i] * in_a_row[i])
+    return squares
 
 
 @njit(**COMPILED)
@@ -106,7 +113,20 @@ def set_reference(logits, aligned, log_q, q, top):
 
 @njit(**COMPILED)
 def compare(z, aligned, q, offset, like, e, d, shift):
-    """Fill ``d``, ``e = expm1(d)`` and ``shift = sum(q e)``."""
+    """Fill ``d``, ``e = expm1(d)`` and ``shift = sum(q e)``, where all ``d`` are within +-700."""
+    shift[:] = 0.0
+    for y in range(z.shape[0]):
+        for lane in range(LANES):
+            difference = (z[y, lane] - offset[lane]) - aligned[y, lane]
+            growth = expm1(difference, like)
+            d[y, lane] = difference
+            e[y, lane] = growth
+            shift[lane] += q[y, lane] * growth
+
+
+@njit(**COMPILED)
+def compare_far(z, aligned, q, offset, like, e, d, shift):
+    """Do as ``compare`` for any numbers."""
     shift[:] = 0.0
     for y in range(z.shape[0]):
         for lane in range(LANES):
@@ -147,13 +167,21 @@ def mark_excluded(z, lanes, log_scale, weight, d, excluded):
 
 
 @njit(**COMPILED)
-def add_member(e, d, lane_terms, weight, sums):
+def set_terms(shift, weight, terms):
+    """Write ``log(1 + shift)``, the weight over ``1 + shift``, and that times ``shift``."""
+    for lane in range(LANES):
+        terms[0, lane] = log1p(shift[lane])
+        terms[1, lane] = weight[lane] / (1.0 + shift[lane])
+        terms[2, lane] = terms[1, lane] * shift[lane]
+
+
+@njit(**COMPILED)
+def add_member(e, d, terms, weight, sums):
     """Add one member to the sums of ``w a / q``, ``w u`` and ``w a u / q``."""
-    log_scale, scale, centre = lane_terms[0], lane_terms[1], lane_terms[2]
     for y in range(e.shape[0]):
         for lane in range(LANES):
-            u = d[y, lane] - log_scale[lane]
-            a = e[y, lane] * scale[lane] - centre[lane]
+            u = d[y, lane] - terms[0, lane]
+            a = e[y, lane] * terms[1, lane] - terms[2, lane]
             sums[0, y, lane] += a
             sums[1, y, lane] += weight[lane] * u
             sums[2, y, lane] += a * u
@@ -166,9 +194,12 @@ def add_members(
     """Add every ``step``-th member of positive weight to the sums; return the first bad lane, or -1."""
     member_step, input_step, class_step = steps
     aligned, log_q, q, top = reference
-    z, e, d, lane_terms, offset, shift, weight = work
+    tame = np.min(aligned) > TAME_REFERENCE
+    z, e, d, terms, offset, shift, weight = work
     sums[:] = 0.0
     excluded[:] = 0.0
+    offset[lanes:] = 0.0
+    weight[lanes:] = 0.0
     rank = 0
     for member in range(weights.shape[0]):
         if step > 1:  # then weights are the same for all inputs
@@ -177,27 +208,27 @@ def add_members(
             rank += 1
             if (rank - 1) % step != begin:
                 continue
-        finite = load(flat, start + member * member_step, input_step, class_step, lanes, z)
-        for lane in range(LANES):
+        squares = load(flat, start + member * member_step, input_step, class_step, lanes, z)
+        for lane in range(lanes):
             offset[lane] = z[top[lane], lane]
-            weight[lane] = weights[member, b + lane] if lane < lanes else 0.0
-        compare(z, aligned, q, offset, flat[0], e, d, shift)
-        if realign(z, offset, shift):
+            weight[lane] = weights[member, b + lane]
+        if tame and squares < TAME_LOGIT**2:
             compare(z, aligned, q, offset, flat[0], e, d, shift)
-        for lane in range(LANES):
-            lane_terms[0, lane] = log1p(shift[lane])
-            lane_terms[1, lane] = weight[lane] / (1.0 + shift[lane])
-            lane_terms[2, lane] = lane_terms[1, lane] * shift[lane]
+        else:
+            compare_far(z, aligned, q, offset, flat[0], e, d, shift)
+        if realign(z, offset, shift):
+            compare_far(z, aligned, q, offset, flat[0], e, d, shift)
+        set_terms(shift, weight, terms)
         if tolerance < np.inf:
             for lane in range(lanes):
-                total = offset[lane] - log_q[top[lane], lane] + lane_terms[0, lane]
+                total = offset[lane] - log_q[top[lane], lane] + terms[0, lane]
                 if weight[lane] > 0.0 and not abs(np.expm1(total)) <= tolerance:
                     return lane
-        if not finite:
-            bad = mark_excluded(z, lanes, lane_terms[0], weight, d, excluded)
+        if not squares < np.inf:
+            bad = mark_excluded(z, lanes, terms[0], weight, d, excluded)
             if bad >= 0:
                 return bad
-        add_member(e, d, lane_terms, weight, sums)
+        add_member(e, d, terms, weight, sums)
     return -1
 
 
@@ -221,8 +252,10 @@ def add_entropies(flat, start, steps, weights, begin, step, row):
 def workspace(classes):
     """Allocate what one thread needs."""
     box = (classes, LANES)
-    work = (np.zeros(box), np.zeros(box), np.zeros(box), np.zeros((3, LANES)),
-            np.zeros(LANES), np.zeros(LANES), np.zeros(LANES))  # fmt: skip
+    work = (
+        np.zeros(box), np.zeros(box), np.zeros(box), np.zeros((3, LANES)),
+        np.zeros(LANES), np.zeros(LANES), np.zeros(LANES),
+    )  # fmt: skip
     return work, np.zeros((3, classes, LANES)), np.zeros(box), np.zeros(LANES, np.int64)
 
 

@@ -22,8 +22,8 @@ from demur.kernels import formulas
 from demur.kernels.arithmetic import INLINED, add_in_any_order, clip, exp, expm1, log1p
 
 COMPILED: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
-FLOOR = -700.0  # of the reference's log-probability below its top class: exp(d) then never overflows
-FAR = 1e3  # a member this much likelier elsewhere than at the reference's top class is aligned at its own
+FLOOR = -690.0  # of the reference's log-probability below its top class: exp(d) then never overflows
+FAR = 1e6  # a member this much likelier elsewhere than at the reference's top class is aligned at its own
 TAME_REFERENCE = -340.0  # with a reference above this and logits within +-TAME_LOGIT no exponent needs
 TAME_LOGIT = 165.0  # clipping: 2 * 165 + 340 < 700
 CANCELLED = 1e-3  # of K: an entropy below that comes from members that are certain and contradict each other

@@ -1,0 +1,1 @@
+"""demur side by side with what a user would run instead."""
