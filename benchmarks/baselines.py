@@ -1,4 +1,4 @@
-"""What a user would write: the closed form in eager PyTorch and in NumPy with SciPy, and the loop over pairs."""
+"""What a user would write: the closed form in PyTorch and in NumPy with SciPy, and the loop over pairs."""
 
 from __future__ import annotations
 

@@ -118,7 +118,8 @@ def import_seconds() -> dict[str, Any]:
     """Return the seconds that importing demur adds to importing NumPy, and what it must not import."""
     code = (
         "import time, numpy; b = time.perf_counter(); import demur; t = time.perf_counter() - b; import sys; "
-        "heavy = [m for m in ('torch', 'numba', 'jax', 'pandas', 'matplotlib') if m in sys.modules]; print(t, heavy)"
+        "heavy = [m for m in ('torch', 'numba', 'jax', 'pandas', 'matplotlib') if m in sys.modules]; "
+        "print(t, heavy)"
     )
     runs = [subprocess.check_output([sys.executable, "-c", code], text=True).split(" ", 1) for _ in range(5)]
     return {"seconds": min(float(t) for t, _ in runs), "heavy": runs[0][1].strip()}
@@ -126,19 +127,19 @@ def import_seconds() -> dict[str, Any]:
 
 def report(results: dict[str, Any]) -> str:
     """Return the table that is printed."""
-    lines = [
-        f"{'size':>20} {'demur':>8} {'torch':>8} {'x':>6} {'SciPy':>8} {'x':>6} {'no numba':>9} {'x torch':>8}"
-    ]
+    titles = ("demur", 8), ("torch", 8), ("x", 6), ("SciPy", 8), ("x", 6), ("no numba", 9), ("x torch", 8)
+    lines = [f"{'size':>20} " + " ".join(f"{title:>{width}}" for title, width in titles)]
     for row in results["sizes"]:
         ns, slower = row["ns_per_logit"], row["times_slower_than_demur"]
         generic = slower["eager torch"] / slower["demur, no numba"]
         lines.append(
             f"{row['shape']!s:>20} {ns['demur']:8.2f} {ns['eager torch']:8.2f} {slower['eager torch']:6.1f} "
-            f"{ns['NumPy + SciPy']:8.2f} {slower['NumPy + SciPy']:6.1f} {ns['demur, no numba']:9.2f} {generic:8.2f}"
+            f"{ns['NumPy + SciPy']:8.2f} {slower['NumPy + SciPy']:6.1f} "
+            f"{ns['demur, no numba']:9.2f} {generic:8.2f}"
         )
     first = results["sizes"][0]["ns_per_logit"]
     lines += [
-        "(ns a logit, best round; x: median over rounds of the ratio to demur; x torch: eager torch over no numba)",
+        "(ns a logit, best round; x: median over rounds of the ratio to demur; x torch: eager over no numba)",
         f"loop over pairs at 100 members: {results['pairs']['times_slower_than_demur']:.0f} x demur",
         f"share of the read bandwidth: {first['read memory'] / first['demur']:.0%}",
         f"inputs first in memory: {first['demur, inputs first']:.2f} ns a logit",
@@ -147,7 +148,7 @@ def report(results: dict[str, Any]) -> str:
         + ", ".join(
             f"{r['times_inputs_x_classes_x_8']:.2f} at {r['members']} members" for r in results["memory"]
         ),
-        f"import beyond NumPy: {results['import']['seconds']:.2f} s, heavy modules: {results['import']['heavy']}",
+        f"import beyond NumPy: {results['import']['seconds']:.2f} s; heavy: {results['import']['heavy']}",
     ]
     return "\n".join(lines)
 

@@ -58,7 +58,7 @@ def part_of(side: Side, begin: int, end: int) -> Side:
     return State(side.rule, side.xp, side.reference[begin:end], **parts, count=side.count[begin:end])
 
 
-GROUPED = ("a", "u", "au", "phi", "excluded", "entropy", "weight", "squared_weight")
+GROUPED = ("a", "u", "au", "phi", "excluded", "allowed", "entropy", "weight", "squared_weight")
 
 
 def referred(sides: list[Side], rule: Rule, reference: Array) -> Given:

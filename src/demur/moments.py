@@ -115,14 +115,24 @@ class Moments:
 
     def _add(self, members: Members) -> None:
         before = self.state
-        if before is not None and before.xp is np and kernels.usable(members, self.rule):
-            chunk = kernels.spread_weights(members).sum(axis=0)
-            if (chunk <= OUTWEIGHED * before.total("weight")).all():
+        if before is not None and self._can_add_in_place(before, members):
+            try:
                 self.state = kernels.add_to(before, members)
                 return
+            except kernels.Unsuitable:
+                pass  # nothing was changed yet
         ranks = None if before is None else before.count
         added = kernels.state_of(members, self.rule, self.groups or 1, ranks)
         self.state = added if before is None else before.merged(self._here(added))
+
+    def _can_add_in_place(self, before: State, members: Members) -> bool:
+        # Sums of log-probabilities are known only when they have been added: not in place.
+        if before.xp is not np or members.prediction.kind == "log_probs":
+            return False
+        if not kernels.usable(members, self.rule):
+            return False
+        chunk = kernels.spread_weights(members).sum(axis=0)
+        return bool((chunk <= OUTWEIGHED * before.total("weight")).all())
 
     def merge(self, other: Moments) -> Moments:
         """Add another accumulator's members, in place; groups are added pairwise."""
@@ -209,7 +219,7 @@ class Moments:
             moments = cls(rule=str(content.pop("rule")), groups=groups or None)
             moments._double = bool(content.pop("double"))
             if content:
-                content.setdefault("excluded", None)  # pyright: ignore
+                content = {"excluded": None, "allowed": None} | content
                 moments.state = State(rule=moments.rule, xp=np, **content)
                 check_sums(moments.state, groups or 1)
         except (

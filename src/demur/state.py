@@ -40,7 +40,12 @@ class Means:
     def mixture(self) -> Means:
         """Return the average prediction as a side of its own: one member."""
         terms = self.rule.mixture(self.xp, self.a, self.reference)
-        nobody = None if self.allows is None else ~self.allows
+        nobody = None
+        if self.allows is not None:
+            nobody = ~self.allows
+            zero = self.xp.zeros_like(terms.u)
+            kept = self.xp.where(self.allows, terms.phi, self.phi)
+            terms = Terms(terms.a, self.xp.where(self.allows, terms.u, zero), kept)
         # H(average) = mean H + I, both parts exact.
         entropy = self.entropy + self.xp.sum(self.phi - terms.phi, axis=-1)
         return replace(self, u=terms.u, au=terms.a * terms.u, phi=terms.phi, entropy=entropy, excludes=nobody)
@@ -62,7 +67,8 @@ class State:
     u: Array
     au: Array
     phi: Array
-    excluded: Array | None  # None: no member excludes any class
+    excluded: Array | None  # weight of members that exclude the class; None: nobody excludes any
+    allowed: Array | None  # weight of members that allow it; None as well
     entropy: Array  # (groups, inputs): generalised entropy, of each member by itself
     weight: Array
     squared_weight: Array
@@ -78,9 +84,8 @@ class State:
         sums = {name: self.total(name) for name in (*SUMS, "entropy")}
         excludes = allows = None
         if self.excluded is not None:
-            weight = self.weight[..., None]
             excludes = self.xp.any(self.excluded > 0, axis=0)
-            allows = self.xp.any(self.excluded < weight, axis=0)
+            allows = self.xp.any(sides(self)[1] > 0, axis=0)
         return self.divided(sums, self.total("weight"), excludes, allows)
 
     def leaving_one_out(self) -> Iterator[Means]:
@@ -95,9 +100,7 @@ class State:
                 # Ask group by group: differences of sums would leave residues that look like exclusions.
                 rest = [other for other in range(self.groups) if other != g]
                 excludes = xp.any(xp.stack([self.excluded[o] > 0 for o in rest]), axis=0)
-                allows = xp.any(
-                    xp.stack([self.excluded[o] < self.weight[o][..., None] for o in rest]), axis=0
-                )
+                allows = xp.any(xp.stack([sides(self)[1][o] > 0 for o in rest]), axis=0)
             yield self.divided(others, weight, excludes, allows)
 
     def total(self, name: str) -> Array:
@@ -126,7 +129,7 @@ class State:
         if self.excluded is None:
             allowing, a_allowed = weight, self.a
         else:
-            allowing, a_allowed = weight - self.excluded, self.a + self.excluded * source
+            allowing, a_allowed = self.allowed, self.a + self.excluded * source
         drift = self.a * moved.u
         if not self.rule.separable:
             drift = xp.sum(drift, axis=-1, keepdims=True)
@@ -154,7 +157,7 @@ class State:
         return replace(
             left,
             **sums,
-            excluded=added(left.excluded, right.excluded),
+            **exclusions(left, right),
             entropy=left.entropy + right.entropy,
             weight=left.weight + right.weight,
             squared_weight=left.squared_weight + right.squared_weight,
@@ -172,22 +175,44 @@ class State:
             if bool(xp.all(heavier)):
                 return self.reference
             return xp.where(heavier[..., None], self.reference, other.reference)
-        mine, theirs = self.means().allows, other.means().allows
         use_mine = heavier[..., None]
-        if mine is not None:
-            use_mine = use_mine & mine
-        if theirs is not None:
-            use_mine = use_mine | ~theirs
+        if self.allowed is not None:
+            use_mine = use_mine & xp.any(self.allowed > 0, axis=0)
+        if other.allowed is not None:
+            use_mine = use_mine | ~xp.any(other.allowed > 0, axis=0)
         mixed = xp.where(use_mine, self.reference, other.reference)
         whole = xp.all(use_mine, axis=-1, keepdims=True) | ~xp.any(use_mine, axis=-1, keepdims=True)
         return xp.where(whole, mixed, self.rule.reference(xp, mixed))
 
 
-def added(left: Array | None, right: Array | None) -> Array | None:
-    """Add two sums of which None means 0."""
-    if left is None or right is None:
-        return right if left is None else left
-    return left + right
+def exclusions(left: State, right: State) -> dict[str, Array | None]:
+    """Return the sums of weights that exclude and that allow each class, in both states together."""
+    if left.excluded is None and right.excluded is None:
+        return {"excluded": None, "allowed": None}
+    (excluded, allowed), (more_excluded, more_allowed) = sides(left), sides(right)
+    return {"excluded": excluded + more_excluded, "allowed": allowed + more_allowed}
+
+
+def sides(state: State) -> tuple[Array, Array]:
+    """Return the weights that exclude and that allow each class, also where nobody excludes any."""
+    if state.excluded is not None:
+        return state.excluded, state.allowed
+    zero = state.xp.zeros_like(state.a)
+    return zero, zero + state.weight[..., None]
+
+
+def joined(states: list[State]) -> State:
+    """Put states of different inputs together."""
+    if len(states) == 1:
+        return states[0]
+    xp = states[0].xp
+    by_group = (*SUMS, "entropy", "weight", "squared_weight")
+    parts = {name: xp.concat([getattr(s, name) for s in states], axis=1) for name in by_group}
+    parts |= {name: xp.concat([getattr(s, name) for s in states]) for name in ("reference", "count")}
+    if any(s.excluded is not None for s in states):
+        parts["excluded"] = xp.concat([sides(s)[0] for s in states], axis=1)
+        parts["allowed"] = xp.concat([sides(s)[1] for s in states], axis=1)
+    return replace(states[0], **parts)
 
 
 def arrays_of(state: State) -> dict[str, Array]:

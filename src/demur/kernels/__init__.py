@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy as np
 from demur.kernels import generic, small
 from demur.predictions import Members, arrays
 from demur.rules import Rule
-from demur.state import State
+from demur.state import State, joined
 
 SMALLEST = 1 << 15  # logits from which importing and calling the compiled loop pays
 NARROW = 64  # classes up to which the loop runs over inputs rather than over classes
@@ -23,9 +25,22 @@ NARROW = 64  # classes up to which the loop runs over inputs rather than over cl
 def state_of(members: Members, rule: Rule, groups: int, ranks: Any = None) -> State:
     """Return the state of members, in float64; checks their values."""
     if usable(members, rule):
-        return compiled_state(members, rule, groups, ranks)
+        try:
+            return compiled_state(members, rule, groups, ranks)
+        except Unsuitable:
+            return plain_state(members, rule, groups, ranks)
     logits = members.logits()
     return generic.state_of(arrays.namespace(logits), logits, members.weights, rule, groups, ranks)
+
+
+def plain_state(members: Members, rule: Rule, groups: int, ranks: Any) -> State:
+    """Return the state of many members by plain array functions, for a part of the inputs at a time."""
+    states = []
+    for begin, end in members.parts(SMALLEST):
+        part = members.part(begin, end)
+        own = None if ranks is None else ranks[begin:end]
+        states.append(generic.state_of(np, part.logits(), part.weights, rule, groups, own))
+    return joined(states)
 
 
 def usable(members: Members, rule: Rule) -> bool:
@@ -55,46 +70,62 @@ def summarise(members: Members) -> np.ndarray | None:
     def work(entry: Any, arguments: tuple[Any, ...], begin: int, end: int) -> int:
         return entry.summarise(*arguments, begin, end, out)
 
-    run(members, 1, work)
+    try:
+        run(members, 1, work)
+    except Unsuitable:
+        return None
     return out
 
 
 def compiled_state(members: Members, rule: Rule, groups: int, ranks: Any) -> State:
     """Return the state of members by the compiled loop."""
     inputs, classes = members.inputs, members.classes
-    sums = tuple(np.zeros((groups, inputs, classes)) for _ in range(5))
-    reference, entropy = np.empty((inputs, classes)), np.zeros((groups, inputs))
-    before = np.zeros(inputs, np.int64) if ranks is None else ranks
-
-    def work(entry: Any, arguments: tuple[Any, ...], begin: int, end: int) -> int:
-        return entry.accumulate(*arguments, begin, end, True, before, reference, sums, entropy)
-
-    run(members, groups, work)
-    a, u, au, phi, excluded = sums
-    some = excluded if excluded.any() else None
-    return State(rule, np, reference, a, u, au, phi, some, entropy, **weigh(members, groups, before))
+    empty = [np.zeros((groups, inputs, classes)) for _ in range(6)]
+    nobody = np.zeros((groups, inputs))
+    count = np.zeros(inputs, np.int64) if ranks is None else ranks
+    a, u, au, phi, excluded, allowed = empty
+    reference = np.empty((inputs, classes))
+    state = State(rule, np, reference, a, u, au, phi, excluded, allowed, nobody, nobody, nobody, count)
+    added = accumulated(state, members, fresh=True)
+    return added if ranks is None else replace(added, count=added.count - ranks)
 
 
 def add_to(state: State, members: Members) -> State:
-    """Return the state with more members in it; its sums are changed in place."""
-    excluded = state.excluded if state.excluded is not None else np.zeros_like(state.a)
-    sums = (state.a, state.u, state.au, state.phi, excluded)
+    """Return the state with more members in it; its sums are changed in place, after all checks."""
+
+    def check(entry: Any, arguments: tuple[Any, ...], begin: int, end: int) -> int:
+        return first_bad(*arguments[:-1], begin, end)
+
+    first_bad: Any = importlib.import_module("demur.kernels.wide").first_bad
+    run(members, state.groups, check)
+    if state.excluded is None:
+        excluded, allowed = np.zeros_like(state.a), np.zeros_like(state.a) + state.weight[..., None]
+        state = replace(state, excluded=excluded, allowed=allowed)
+    return accumulated(state, members, fresh=False)
+
+
+def accumulated(state: State, members: Members, *, fresh: bool) -> State:
+    """Add members to a state's sums, in place; ``fresh`` sets its reference first."""
+    sums = (state.a, state.u, state.au, state.phi, state.excluded, state.allowed)
+    entropy = state.entropy.copy()
 
     def work(entry: Any, arguments: tuple[Any, ...], begin: int, end: int) -> int:
-        return entry.accumulate(
-            *arguments, begin, end, False, state.count, state.reference, sums, state.entropy
-        )
+        return entry.accumulate(*arguments, begin, end, fresh, state.count, state.reference, sums, entropy)
 
-    run(members, state.groups, work)
-    weights = weigh(members, state.groups, state.count)
-    return State(
-        state.rule, np, state.reference, *sums[:4],
-        excluded if state.excluded is not None or excluded.any() else None,
-        state.entropy,
-        state.weight + weights["weight"],
-        state.squared_weight + weights["squared_weight"],
-        state.count + weights["count"],
-    )  # fmt: skip
+    run(members, state.groups, work, state.count)
+    weights = spread_weights(members)
+    positive = weights > 0
+    group = (np.cumsum(positive, axis=0) - 1 + state.count) % state.groups
+    own = [np.where(group == g, weights, 0) for g in range(state.groups)]
+    grown = replace(
+        state,
+        entropy=entropy,
+        weight=state.weight + np.stack([w.sum(axis=0) for w in own]),
+        squared_weight=state.squared_weight + np.stack([(w * w).sum(axis=0) for w in own]),
+        count=state.count + positive.sum(axis=0),
+    )
+    some = grown.excluded is not None and grown.excluded.any()
+    return grown if some else replace(grown, excluded=None, allowed=None)
 
 
 def leave_out(state: State) -> np.ndarray | None:
@@ -103,8 +134,9 @@ def leave_out(state: State) -> np.ndarray | None:
         return None
     from demur.kernels import wide
 
-    excluded = state.excluded if state.excluded is not None else np.zeros((0, 0, 0))
-    sums = (state.a, state.u, state.au, state.phi, excluded)
+    none = np.zeros((0, 0, 0))
+    sides = (none, none) if state.excluded is None else (state.excluded, state.allowed)
+    sums = (state.a, state.u, state.au, state.phi, *sides)
     out = np.empty((state.groups, 3, state.reference.shape[0]))
 
     def share(bounds: tuple[int, int]) -> None:
@@ -114,19 +146,6 @@ def leave_out(state: State) -> np.ndarray | None:
     return out
 
 
-def weigh(members: Members, groups: int, before: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the sums of weights and squared weights a group and input, and the count an input."""
-    weights = spread_weights(members)
-    positive = weights > 0
-    group = (np.cumsum(positive, axis=0) - 1 + before) % groups
-    own = [np.where(group == g, weights, 0) for g in range(groups)]
-    return {
-        "weight": np.stack([w.sum(axis=0) for w in own]),
-        "squared_weight": np.stack([(w * w).sum(axis=0) for w in own]),
-        "count": positive.sum(axis=0),
-    }
-
-
 def spread_weights(members: Members) -> np.ndarray:
     """Return weights (members, inputs) without storing equal ones twice."""
     if members.weights is not None:
@@ -134,7 +153,7 @@ def spread_weights(members: Members) -> np.ndarray:
     return np.broadcast_to(np.ones(()), (members.count, members.inputs))
 
 
-def run(members: Members, groups: int, work: Callable[..., int]) -> None:
+def run(members: Members, groups: int, work: Callable[..., int], ranks: np.ndarray | None = None) -> None:
     """Split inputs over threads and let the compiled loop do its work on each share."""
     from demur.kernels import narrow, wide
 
@@ -146,11 +165,13 @@ def run(members: Members, groups: int, work: Callable[..., int]) -> None:
         for limit in (
             np.iinfo(integer).max,
             np.array(wide.TAME_LOGIT, logits.dtype).view(integer),
+            np.array(wide.HUGE_LOGIT, logits.dtype).view(integer),
             np.array(np.inf, logits.dtype).view(integer),
         )
     )
     weights = spread_weights(members)
-    same = groups == 1 or members.weights is None or weights.strides[1] == 0
+    in_step = ranks is None or bool((ranks == ranks[0]).all())
+    same = groups == 1 or (in_step and weights.strides[1] == 0)
     entry = narrow if members.classes <= NARROW and same else wide
     kind = members.prediction.kind
     tolerance = members.prediction.tolerance if kind == "log_probs" else np.inf
@@ -173,13 +194,14 @@ def in_parallel(share: Callable[[tuple[int, int]], Any], inputs: int) -> list[An
     return list(pool().map(share, bounds) if len(bounds) > 1 else map(share, bounds))
 
 
+class Unsuitable(Exception):
+    """Logits are so large that the compiled loop would lose digits."""
+
+
 def explain(members: Members, index: int) -> None:
-    """Raise the error for an input that the compiled loop found bad."""
+    """Raise the error for an input that the compiled loop found bad, or say that it is not for this loop."""
     members.part(index, index + 1).logits()
-    raise ValueError(
-        f"Expected predictions that can be compared in float64. Got numbers at input {index} that overflow. "
-        "Scale the logits down."
-    )
+    raise Unsuitable
 
 
 def flattened(logits: np.ndarray) -> tuple[np.ndarray, int, tuple[int, int, int]]:

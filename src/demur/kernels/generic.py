@@ -28,7 +28,7 @@ def state_of(
     terms = rule.terms(xp, logits, reference)
     weights = xp.ones_like(logits[..., 0]) if weights is None else weights
     positive = weights > 0  # pyright: ignore[reportOptionalOperand]
-    count = xp.sum(xp.astype(positive, xp.int64), axis=0)
+    count = xp.sum(xp.astype(positive, xp.int32), axis=0)
     excluded = terms.excluded
     if excluded is not None and is_concrete(excluded) and not bool(xp.any(excluded)):
         excluded = None
@@ -40,7 +40,7 @@ def state_of(
             for name, value in summed(xp, terms, entropy, weights).items()
         }
     else:
-        rank = xp.cumsum(xp.astype(positive, xp.int64), axis=0) - 1
+        rank = xp.cumsum(xp.astype(positive, xp.int32), axis=0) - 1
         group = (rank if ranks is None else rank + ranks) % groups
         dealt = [
             summed(xp, terms, entropy, xp.where(group == g, weights, xp.zeros_like(weights)))
@@ -57,7 +57,9 @@ def summed(xp: Any, terms: Terms, entropy: Array, weights: Array) -> dict[str, A
     w = weights[..., None]
     weighted = w * terms.a
     excluded = terms.excluded
+    allowed = None
     if excluded is not None:
+        allowed = xp.sum(w * xp.astype(~excluded, w.dtype), axis=0)
         excluded = xp.sum(w * xp.astype(excluded, w.dtype), axis=0)
     return {
         "a": xp.sum(weighted, axis=0),
@@ -65,6 +67,7 @@ def summed(xp: Any, terms: Terms, entropy: Array, weights: Array) -> dict[str, A
         "au": xp.sum(weighted * terms.u, axis=0),
         "phi": xp.sum(w * terms.phi, axis=0),
         "excluded": excluded,
+        "allowed": allowed,
         "entropy": xp.sum(weights * entropy, axis=0),
         "weight": xp.sum(weights, axis=0),
         "squared_weight": xp.sum(weights * weights, axis=0),

@@ -16,6 +16,7 @@ from demur.kernels.wide import (
     COMPILED,
     FAR,
     FLOOR,
+    HUGE_LOGIT,
     TAME_LOGIT,
     TAME_REFERENCE,
     class_terms,
@@ -96,7 +97,7 @@ def set_reference(logits, aligned, log_q, q, top):
             below = logits[y, lane] - highest[lane]
             below = below if below > FLOOR else FLOOR
             aligned[y, lane] = below
-            q[y, lane] = exp(below)
+            q[y, lane] = exp(below) if logits[y, lane] > -np.inf else 0.0
     for lane in range(LANES):
         q[top[lane], lane] = 0.0
     for y in range(logits.shape[0]):
@@ -149,15 +150,16 @@ def realign(z, offset, shift):
 
 
 @njit(**COMPILED)
-def mark_excluded(z, lanes, log_scale, weight, d, excluded):
-    """Give classes at -inf their terms; return the first lane with NaN, +inf or no class, or -1."""
+def mark_excluded(z, lanes, log_scale, weight, d, sides):
+    """Give classes at -inf their terms; return the first lane that is none for this loop, or -1."""
     for lane in range(lanes):
         allowed = False
         for y in range(z.shape[0]):
             if z[y, lane] == -np.inf:
                 d[y, lane] = log_scale[lane]
-                excluded[y, lane] += weight[lane]
-            elif z[y, lane] < np.inf:
+                sides[0, y, lane] += weight[lane]
+            elif -HUGE_LOGIT <= z[y, lane] <= HUGE_LOGIT:
+                sides[1, y, lane] += weight[lane]
                 allowed = True
             elif weight[lane] > 0.0:
                 return lane
@@ -188,16 +190,15 @@ def add_member(e, d, terms, weight, sums):
 
 
 @njit(**COMPILED)
-def add_members(
-    flat, start, steps, weights, b, lanes, begin, step, tolerance, reference, work, sums, excluded
-):
+def add_members(flat, start, steps, weights, b, lanes, begin, step, tolerance, reference, work, sums, sides):
     """Add every ``step``-th member of positive weight to the sums; return the first bad lane, or -1."""
     member_step, input_step, class_step = steps
     aligned, log_q, q, top = reference
     tame = np.min(aligned) > TAME_REFERENCE
-    z, e, d, terms, offset, shift, weight = work
+    z, e, d, terms, offset, shift, weight, everywhere = work
     sums[:] = 0.0
-    excluded[:] = 0.0
+    sides[:] = 0.0
+    everywhere[:] = 0.0
     offset[lanes:] = 0.0
     weight[lanes:] = 0.0
     rank = 0
@@ -224,11 +225,17 @@ def add_members(
                 total = offset[lane] - log_q[top[lane], lane] + terms[0, lane]
                 if weight[lane] > 0.0 and not abs(np.expm1(total)) <= tolerance:
                     return lane
-        if not squares < np.inf:
-            bad = mark_excluded(z, lanes, terms[0], weight, d, excluded)
+        if squares < HUGE_LOGIT**2:
+            for lane in range(lanes):
+                everywhere[lane] += weight[lane]
+        else:
+            bad = mark_excluded(z, lanes, terms[0], weight, d, sides)
             if bad >= 0:
                 return bad
         add_member(e, d, terms, weight, sums)
+    for y in range(z.shape[0]):
+        for lane in range(lanes):
+            sides[1, y, lane] += everywhere[lane]
     return -1
 
 
@@ -254,16 +261,16 @@ def workspace(classes):
     box = (classes, LANES)
     work = (
         np.zeros(box), np.zeros(box), np.zeros(box), np.zeros((3, LANES)),
-        np.zeros(LANES), np.zeros(LANES), np.zeros(LANES),
+        np.zeros(LANES), np.zeros(LANES), np.zeros(LANES), np.zeros(LANES),
     )  # fmt: skip
-    return work, np.zeros((3, classes, LANES)), np.zeros(box), np.zeros(LANES, np.int64)
+    return work, np.zeros((3, classes, LANES)), np.zeros((2, classes, LANES)), np.zeros(LANES, np.int64)
 
 
 @njit(cache=True, **COMPILED)
 def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
     """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
     classes = shape[1]
-    work, sums, excluded, top = workspace(classes)
+    work, sums, sides, top = workspace(classes)
     box = (classes, LANES)
     logits, aligned, log_q, q = np.empty(box), np.empty(box), np.empty(box), np.empty(box)
     total, parts, row = np.empty(LANES), np.empty((3, LANES)), np.empty(classes, flat.dtype)
@@ -274,7 +281,7 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
         set_reference(logits, aligned, log_q, q, top)
         reference = (aligned, log_q, q, top)
         bad = add_members(
-            flat, start, steps, weights, b, lanes, 0, 1, tolerance, reference, work, sums, excluded
+            flat, start, steps, weights, b, lanes, 0, 1, tolerance, reference, work, sums, sides
         )
         if bad >= 0:
             return b + bad
@@ -287,16 +294,17 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
         for y in range(classes):
             for lane in range(LANES):
                 scale = 1.0 / total[lane]
+                share = q[y, lane] if lane >= lanes or sides[1, y, lane] > 0.0 else 0.0
                 k, i, entropy = class_terms(
-                    sums[0, y, lane] * scale, sums[1, y, lane] * scale, sums[2, y, lane] * scale,
+                    share, sums[0, y, lane] * scale, sums[1, y, lane] * scale, sums[2, y, lane] * scale,
                     log_q[y, lane], log1p,
                 )  # fmt: skip
-                parts[0, lane] += q[y, lane] * entropy
-                parts[1, lane] += q[y, lane] * k
-                parts[2, lane] += q[y, lane] * i
+                parts[0, lane] += entropy
+                parts[1, lane] += k
+                parts[2, lane] += i
         for lane in range(lanes):
             for y in range(classes):
-                if excluded[y, lane] > 0.0 and excluded[y, lane] != total[lane]:
+                if sides[0, y, lane] > 0.0 and sides[1, y, lane] > 0.0:
                     parts[1, lane] = np.inf
             if parts[0, lane] < CANCELLED * parts[1, lane]:
                 begin_lane = start + lane * steps[1]
@@ -328,11 +336,11 @@ def accumulate(
 ):
     """Add members to the sums of ``state`` (groups, inputs, classes); return the first bad input or -1."""
     classes = shape[1]
-    work, sums, excluded, top = workspace(classes)
+    work, sums, sides, top = workspace(classes)
     box = (classes, LANES)
     logits, aligned, log_q, q = np.zeros(box), np.empty(box), np.empty(box), np.empty(box)
     row = np.empty(classes, flat.dtype)
-    state_a, state_u, state_au, state_phi, state_excluded = state
+    state_a, state_u, state_au, state_phi, state_excluded, state_allowed = state
     groups = state_a.shape[0]
     for b in range(begin, end, LANES):
         lanes = min(LANES, end - b)
@@ -352,19 +360,7 @@ def accumulate(
         for group in range(groups):
             dealt = (group - ranks[b]) % groups
             bad = add_members(
-                flat,
-                start,
-                steps,
-                weights,
-                b,
-                lanes,
-                dealt,
-                groups,
-                tolerance,
-                reference,
-                work,
-                sums,
-                excluded,
+                flat, start, steps, weights, b, lanes, dealt, groups, tolerance, reference, work, sums, sides
             )
             if bad >= 0:
                 return b + bad
@@ -380,5 +376,6 @@ def accumulate(
                     state_u[group, b + lane, y] += u
                     state_au[group, b + lane, y] += au
                     state_phi[group, b + lane, y] += au + q[y, lane] * u - a
-                    state_excluded[group, b + lane, y] += excluded[y, lane]
+                    state_excluded[group, b + lane, y] += sides[0, y, lane]
+                    state_allowed[group, b + lane, y] += sides[1, y, lane]
     return -1

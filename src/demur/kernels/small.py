@@ -49,8 +49,7 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | No
     else:
         share = (weights / add(weights))[..., None]
         means = add(share * a), add(share * u), add(share * (a * u))
-    terms = class_terms(*means, log_q, np.log1p)
-    k, i, entropy = (add(q * term, -1) for term in terms)
+    k, i, entropy = (add(term, -1) for term in class_terms(q, *means, log_q, np.log1p))
     if (entropy < CANCELLED * k).any():
         return None
     return np.array([entropy, k, i])

@@ -26,6 +26,7 @@ FLOOR = -690.0  # of the reference's log-probability below its top class: exp(d)
 FAR = 1e6  # a member this much likelier elsewhere than at the reference's top class is aligned at its own
 TAME_REFERENCE = -340.0  # with a reference above this and logits within +-TAME_LOGIT no exponent needs
 TAME_LOGIT = 165.0  # clipping: 2 * 165 + 340 < 700
+HUGE_LOGIT = 1e5  # beyond, sums of u would swallow what phi is made of: members take the general way
 CANCELLED = 1e-3  # of K: an entropy below that comes from members that are certain and contradict each other
 TILE = 4  # members whose sums are kept in registers together
 
@@ -84,7 +85,7 @@ def set_reference(logits, aligned, log_q, q):
         below = logits[y] - highest
         below = below if below > FLOOR else FLOOR
         aligned[y] = below
-        q[y] = exp(below)
+        q[y] = exp(below) if logits[y] > -np.inf else 0.0
     q[top] = 0.0
     for y in range(logits.shape[0]):
         rest = add_in_any_order(rest, q[y])
@@ -124,14 +125,15 @@ def compare_far(row, aligned, q, offset, e, d):
 
 
 @njit(**COMPILED)
-def mark_excluded(row, log_scale, weight, d, excluded):
-    """Give classes at -inf their terms (``u`` counts as 0); False if the row has NaN, +inf or no class."""
+def mark_excluded(row, log_scale, weight, d, sides):
+    """Give classes at -inf their terms (``u`` counts as 0); False if the row is none for this loop."""
     allowed = False
     for y in range(row.shape[0]):
         if row[y] == -np.inf:
             d[y] = log_scale
-            excluded[y] += weight
-        elif row[y] < np.inf:
+            sides[0, y] += weight
+        elif -HUGE_LOGIT <= row[y] <= HUGE_LOGIT:
+            sides[1, y] += weight
             allowed = True
         else:
             return False
@@ -188,10 +190,11 @@ def add_tile(e, d, terms, sums, classes):
 def add_members(source, start, member_step, members, weights, limits, tolerance, reference, work):
     """Add members of one input to the sums, from 0; False if one of them is no prediction."""
     aligned, log_q, q, top, tame = reference
-    e, d, terms, sums, excluded = work
-    mask, tame_bits, infinity_bits = limits
+    e, d, terms, sums, sides = work
+    mask, tame_bits, huge_bits, infinity_bits = limits
     sums[:] = 0.0
-    excluded[:] = 0.0
+    sides[:] = 0.0
+    everywhere = 0.0
     for begin in range(0, members.shape[0], TILE):
         for k in range(TILE):
             terms[:, k] = 0.0
@@ -200,6 +203,8 @@ def add_members(source, start, member_step, members, weights, limits, tolerance,
             member = members[begin + k]
             row, bits = row_of(source, start + member * member_step)
             highest = peak(bits, mask)
+            if huge_bits < highest < infinity_bits:
+                return False
             offset = np.float64(row[top])
             if tame and highest < tame_bits:
                 shift = compare(row, aligned, q, offset, e[k], d[k])
@@ -216,9 +221,13 @@ def add_members(source, start, member_step, members, weights, limits, tolerance,
             terms[1, k] = terms[0, k] * shift
             terms[2, k] = math.log1p(shift)
             terms[3, k] = weight
-            if highest >= infinity_bits and not mark_excluded(row, terms[2, k], weight, d[k], excluded):
+            if highest < infinity_bits:
+                everywhere += weight
+            elif not mark_excluded(row, terms[2, k], weight, d[k], sides):
                 return False
         add_tile(e, d, terms, sums, q.shape[0])
+    for y in range(q.shape[0]):
+        sides[1, y] += everywhere
     return True
 
 
@@ -244,8 +253,26 @@ def workspace(flat, bits, class_step, classes):
     row_bits = np.empty(classes, bits.dtype)
     source = (flat, bits, class_step, row_bits.view(flat.dtype), row_bits)
     e, d = np.zeros((TILE, padded)), np.zeros((TILE, padded))
-    work = (e, d, np.zeros((4, TILE)), np.zeros((3, padded)), np.zeros(classes))
+    work = (e, d, np.zeros((4, TILE)), np.zeros((3, padded)), np.zeros((2, classes)))
     return source, work, np.empty((4, classes))
+
+
+@njit(cache=True, **COMPILED)
+def first_bad(flat, bits, origin, steps, shape, weights, limits, begin, end):
+    """Return the first input with a row that is no prediction or not for this loop, or -1."""
+    member_step, input_step, class_step = steps
+    source, work, scratch = workspace(flat, bits, class_step, shape[1])
+    mask, _, huge_bits, infinity_bits = limits
+    for b in range(begin, end):
+        for member in range(shape[0]):
+            if weights[member, b] > 0.0:
+                row, row_bits = row_of(source, origin + b * input_step + member * member_step)
+                highest = peak(row_bits, mask)
+                if huge_bits < highest < infinity_bits:
+                    return b
+                if highest >= infinity_bits and not mark_excluded(row, 0.0, 0.0, scratch[0], work[4]):
+                    return b
+    return -1
 
 
 @njit(cache=True, **COMPILED)
@@ -255,7 +282,7 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
     count, classes = shape
     source, work, scratch = workspace(flat, bits, class_step, classes)
     logits, aligned, log_q, q = scratch[0], scratch[1], scratch[2], scratch[3]
-    sums, excluded = work[3], work[4]
+    sums, sides = work[3], work[4]
     found = np.empty(count, np.int64)
     for b in range(begin, end):
         start = origin + b * input_step
@@ -272,15 +299,15 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
         entropy, k, i = 0.0, 0.0, 0.0
         scale = 1.0 / total
         for y in range(classes):
+            share = q[y] if sides[1, y] > 0.0 else 0.0
             k_y, i_y, entropy_y = class_terms(
-                sums[0, y] * scale, sums[1, y] * scale, sums[2, y] * scale, log_q[y], log1p
+                share, sums[0, y] * scale, sums[1, y] * scale, sums[2, y] * scale, log_q[y], log1p
             )
-            k = add_in_any_order(k, q[y] * k_y)
-            i = add_in_any_order(i, q[y] * i_y)
-            entropy = add_in_any_order(entropy, q[y] * entropy_y)
+            k = add_in_any_order(k, k_y)
+            i = add_in_any_order(i, i_y)
+            entropy = add_in_any_order(entropy, entropy_y)
         for y in range(classes):
-            # The same weights added in the same order: where all members exclude a class, the sums are equal.
-            if excluded[y] > 0.0 and excluded[y] != total:
+            if sides[0, y] > 0.0 and sides[1, y] > 0.0:
                 k = np.inf
         if entropy < CANCELLED * k:
             entropy = add_entropies(source, start, member_step, members, own) * scale
@@ -311,9 +338,9 @@ def accumulate(
     count, classes = shape
     source, work, scratch = workspace(flat, bits, class_step, classes)
     logits, aligned, log_q, q = scratch[0], scratch[1], scratch[2], scratch[3]
-    sums, excluded = work[3], work[4]
+    sums, sides = work[3], work[4]
     found = np.empty(count, np.int64)
-    state_a, state_u, state_au, state_phi, state_excluded = state
+    state_a, state_u, state_au, state_phi, state_excluded, state_allowed = state
     groups = state_a.shape[0]
     for b in range(begin, end):
         start = origin + b * input_step
@@ -337,19 +364,24 @@ def accumulate(
                 state_u[group, b, y] += u
                 state_au[group, b, y] += au
                 state_phi[group, b, y] += au + q[y] * u - a
-                state_excluded[group, b, y] += excluded[y]
+                state_excluded[group, b, y] += sides[0, y]
+                state_allowed[group, b, y] += sides[1, y]
     return -1
 
 
 @njit(cache=True, **COMPILED)
 def leave_out(references, state, entropies, weights, begin, end, out):
     """Write entropy, K and I of inputs ``begin`` to ``end`` without each group in turn to ``out``."""
-    state_a, state_u, state_au, _, state_excluded = state
+    state_a, state_u, state_au, _, state_excluded, state_allowed = state
     groups, _, classes = state_a.shape
     aligned, log_q, q = np.empty(classes), np.empty(classes), np.empty(classes)
-    sums = np.empty((3, classes))
+    sums, share = np.empty((3, classes)), np.empty(classes)
     for b in range(begin, end):
         set_reference(references[b], aligned, log_q, q)
+        share[:] = q
+        for y in range(classes if state_excluded.shape[0] > 0 else 0):
+            if not np.any(state_allowed[:, b, y] > 0.0):
+                share[y] = 0.0
         sums[:] = 0.0
         total = entropy = 0.0
         for group in range(groups):
@@ -366,15 +398,15 @@ def leave_out(references, state, entropies, weights, begin, end, out):
                 a = (sums[0, y] - state_a[group, b, y]) * scale / q[y]
                 u = (sums[1, y] - state_u[group, b, y]) * scale
                 au = (sums[2, y] - state_au[group, b, y]) * scale / q[y]
-                k_y, i_y, _ = class_terms(a, u, au, log_q[y], log1p)
-                k = add_in_any_order(k, q[y] * k_y)
-                i = add_in_any_order(i, q[y] * i_y)
+                k_y, i_y, _ = class_terms(share[y], a, u, au, log_q[y], log1p)
+                k = add_in_any_order(k, k_y)
+                i = add_in_any_order(i, i_y)
             for y in range(classes if state_excluded.shape[0] > 0 else 0):
                 excluding = allowing = False
                 for other in range(groups):
-                    if other != group and weights[other, b] > 0.0:
+                    if other != group:
                         excluding = excluding or state_excluded[other, b, y] > 0.0
-                        allowing = allowing or state_excluded[other, b, y] < weights[other, b]
+                        allowing = allowing or state_allowed[other, b, y] > 0.0
                 if excluding and allowing:
                     k = np.inf
             out[group, 0, b] = (entropy - entropies[group, b]) * scale
