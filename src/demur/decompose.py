@@ -103,7 +103,7 @@ def decompose(
             given = referred(own, loss, state.reference)
             return Estimates(state).decompose(chosen, given, unbiased=unbiased, stderr=stderr)
 
-        result = joined([one(*piece) for piece in pieces(members, loss, dealt, sides)])
+        result = joined(kernels.in_threads(one, *zip(*pieces(members, loss, dealt, sides), strict=True)))
     return finished(result, members, scale)
 
 
@@ -111,7 +111,7 @@ def summarised(members: Members, measure: Measure, rule: Rule) -> Decomposition 
     """Return the decomposition by the short way from logits to mean entropy, K and I, where there is one."""
     if rule.name != "log" or not is_summary(measure) or members.stays:
         return None
-    found = [kernels.summarise(part) for part in converted(members)]
+    found = kernels.in_threads(kernels.summarise, converted(members))
     summaries = [summary for summary in found if summary is not None]
     if len(summaries) < len(found):
         return None
@@ -176,7 +176,7 @@ def attribute(
             terms = by_class(chosen, state.means())
         return state.xp.moveaxis(terms, 0, -1)
 
-    found = [one(*piece) for piece in pieces(members, loss, dealt, sides)]
+    found = kernels.in_threads(one, *zip(*pieces(members, loss, dealt, sides), strict=True))
     return shaped(found[0] if len(found) == 1 else np.concatenate(found), members, scale)
 
 
@@ -220,7 +220,7 @@ def converted(members: Members) -> list[Members]:
     )
     if members.size < kernels.SMALLEST or (as_they_are and kernels.has_numba()):
         return [members]
-    return [members.part(*bounds) for bounds in members.parts(4 * NUMBERS)]
+    return [members.part(*bounds) for bounds in members.parts(NUMBERS)]
 
 
 def pieces(members: Members, rule: Rule, groups: int, sides: list[Side]) -> list[Any]:
@@ -258,5 +258,5 @@ def finished(result: Decomposition, members: Members, scale: float) -> Decomposi
 def shaped(part: Array, members: Members, scale: float) -> Array:
     """Return one array, (inputs,) or (inputs, classes), with the batch's shape for the inputs."""
     source = members.prediction.values
-    whole = (part * scale).reshape((*members.batch, *part.shape[1:]))
+    whole = (part if scale == 1.0 else part * scale).reshape((*members.batch, *part.shape[1:]))
     return arrays.like(whole, source, arrays.is_double(source))

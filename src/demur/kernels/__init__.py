@@ -6,7 +6,7 @@ import functools
 import importlib
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -184,6 +184,13 @@ def run(members: Members, groups: int, work: Callable[..., int], ranks: np.ndarr
     bad = [b for b in in_parallel(share, members.inputs) if b >= 0]
     if bad:
         explain(members, min(bad))
+
+
+def in_threads(function: Callable[..., Any], *parts: Sequence[Any]) -> list[Any]:
+    """Call a function on every part, in threads where it is plain array functions that do the work."""
+    if len(parts[0]) == 1 or threads() == 1 or has_numba():
+        return list(map(function, *parts))
+    return list(pool().map(function, *parts))
 
 
 def in_parallel(share: Callable[[tuple[int, int]], Any], inputs: int) -> list[Any]:

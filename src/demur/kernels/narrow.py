@@ -196,6 +196,7 @@ def add_members(flat, start, steps, weights, b, lanes, begin, step, tolerance, r
     aligned, log_q, q, top = reference
     tame = np.min(aligned) > TAME_REFERENCE
     z, e, d, terms, offset, shift, weight, everywhere = work
+    in_a_row = z.reshape(-1)
     sums[:] = 0.0
     sides[:] = 0.0
     everywhere[:] = 0.0
@@ -211,8 +212,12 @@ def add_members(flat, start, steps, weights, b, lanes, begin, step, tolerance, r
                 continue
         squares = load(flat, start + member * member_step, input_step, class_step, lanes, z)
         for lane in range(lanes):
-            offset[lane] = z[top[lane], lane]
-            weight[lane] = weights[member, b + lane]
+            offset[lane] = in_a_row[np.uintp(top[lane] * LANES + lane)]
+        if weights.strides[1] == 0:
+            weight[:lanes] = weights[member, b]
+        else:
+            for lane in range(lanes):
+                weight[lane] = weights[member, b + lane]
         if tame and squares < TAME_LOGIT**2:
             compare(z, aligned, q, offset, flat[0], e, d, shift)
         else:

@@ -6,8 +6,20 @@ import numpy as np
 
 from demur.kernels.formulas import class_terms
 
-FARTHEST = 30.0  # exponents beyond this, where 1 + expm1 loses digits, take the general way
+FARTHEST = 600.0  # exponents beyond this take the general way
+FEW = 4096  # numbers up to which one slow call beats three fast ones
 CANCELLED = 1e-3  # of K: an entropy below that is better summed member by member
+
+
+def expm1(d: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Return ``exp(d) - 1``; NumPy's own is slow, and needed only where ``d`` is small."""
+    if d.size <= FEW:
+        return np.expm1(d)
+    growth = np.exp(d)
+    growth -= 1.0
+    near = np.flatnonzero(size < 0.5)
+    growth.reshape(-1)[near] = np.expm1(d.reshape(-1)[near])
+    return growth
 
 
 def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | None:
@@ -37,19 +49,21 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | No
     q /= 1.0 + rest
     log_q = below - np.log1p(rest)
     d = logits - logits[:, inputs, top][..., None] - below
-    if np.maximum.reduce(np.abs(d), axis=None) > FARTHEST:
+    size = np.abs(d)
+    if np.maximum.reduce(size, axis=None) > FARTHEST or below.min() < -FARTHEST:
         return None
-    growth = np.expm1(d)
+    growth = expm1(d, size)
     shift = add(q * growth, -1, keepdims=True)
-    u = d - np.log1p(shift)
-    a = (growth - shift) / (1.0 + shift)
+    terms = np.empty((3, *d.shape))  # a, u and a u
+    np.divide(growth - shift, 1.0 + shift, out=terms[0])
+    np.subtract(d, np.log1p(shift), out=terms[1])
+    np.multiply(terms[0], terms[1], out=terms[2])
     if weights is None:
-        scale = 1.0 / logits.shape[0]
-        means = add(a) * scale, add(u) * scale, add(a * u) * scale
+        means = add(terms, 1) / len(d)
     else:
-        share = (weights / add(weights))[..., None]
-        means = add(share * a), add(share * u), add(share * (a * u))
-    k, i, entropy = (add(term, -1) for term in class_terms(q, *means, log_q, np.log1p))
+        means = add(terms * (weights / add(weights))[..., None], 1)
+    a, u, au = means
+    k, i, entropy = add(np.array(class_terms(q, a, u, au, log_q, np.log1p)), -1)
     if (entropy < CANCELLED * k).any():
         return None
     return np.array([entropy, k, i])
