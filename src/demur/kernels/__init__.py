@@ -19,6 +19,7 @@ from demur.rules import Rule
 from demur.state import State, joined
 
 SMALLEST = 1 << 15  # logits from which importing and calling the compiled loop pays
+WORTH_A_THREAD = 1 << 17  # logits below which handing them to a thread costs more than it gains
 NARROW = 64  # classes up to which the loop runs over inputs rather than over classes
 
 
@@ -142,7 +143,7 @@ def leave_out(state: State) -> np.ndarray | None:
     def share(bounds: tuple[int, int]) -> None:
         wide.leave_out(state.reference, sums, state.entropy, state.weight, *bounds, out)
 
-    in_parallel(share, out.shape[2])
+    in_parallel(share, out.shape[2], state.a.size)
     return out
 
 
@@ -181,7 +182,7 @@ def run(members: Members, groups: int, work: Callable[..., int], ranks: np.ndarr
     def share(bounds: tuple[int, int]) -> int:
         return work(entry, arguments, *bounds)
 
-    bad = [b for b in in_parallel(share, members.inputs) if b >= 0]
+    bad = [b for b in in_parallel(share, members.inputs, members.size) if b >= 0]
     if bad:
         explain(members, min(bad))
 
@@ -193,10 +194,11 @@ def in_threads(function: Callable[..., Any], *parts: Sequence[Any]) -> list[Any]
     return list(pool().map(function, *parts))
 
 
-def in_parallel(share: Callable[[tuple[int, int]], Any], inputs: int) -> list[Any]:
-    """Call a function on ranges of inputs, in several threads if there are several processors."""
+def in_parallel(share: Callable[[tuple[int, int]], Any], inputs: int, size: int) -> list[Any]:
+    """Call a function on ranges of inputs, in several threads if the numbers are many enough for that."""
     count = threads()
-    edges = [inputs * i // (4 * count) for i in range(4 * count + 1)] if count > 1 else [0, inputs]
+    shares = min(4 * count, size // WORTH_A_THREAD) if count > 1 else 1
+    edges = [inputs * i // max(shares, 1) for i in range(max(shares, 1) + 1)]
     bounds = [(begin, end) for begin, end in itertools.pairwise(edges) if begin < end]
     return list(pool().map(share, bounds) if len(bounds) > 1 else map(share, bounds))
 

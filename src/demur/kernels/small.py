@@ -50,7 +50,7 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | No
     log_q = below - np.log1p(rest)
     d = logits - logits[:, inputs, top][..., None] - below
     size = np.abs(d)
-    if np.maximum.reduce(size, axis=None) > FARTHEST or below.min() < -FARTHEST:
+    if np.maximum.reduce(size, axis=None) > FARTHEST:
         return None
     growth = expm1(d, size)
     shift = add(q * growth, -1, keepdims=True)
