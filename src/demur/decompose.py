@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from demur.measures import (
     Decomposition,
     Given,
     Measure,
+    check_base,
     divergence_terms,
     from_summary,
     is_summary,
@@ -199,17 +199,6 @@ def group_count(
     if stderr or (unbiased and needs_groups(measure)):
         return min(groups or members.count, members.count)
     return 1
-
-
-def check_base(base: float | None, rule: Rule) -> float:
-    """Return the factor from nats to the wanted unit."""
-    if base is None:
-        return 1.0
-    if rule.name != "log":
-        raise ValueError(f"base goes with rule 'log' only: {rule.name!r} has no unit. Got base {base!r}.")
-    if isinstance(base, bool) or not isinstance(base, (int, float)) or not 1 < base < math.inf:
-        raise ValueError(f"base must be a number above 1, as 2 for bits. Got {base!r}.")
-    return 1 / math.log(base)
 
 
 def converted(members: Members) -> list[Members]:

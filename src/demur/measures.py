@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from demur.rules import Array, unknown
+from demur.rules import Array, Rule, unknown
 from demur.state import Means
 
 if TYPE_CHECKING:
@@ -84,6 +85,17 @@ def resolve(measure: str | Measure) -> Measure:
     if isinstance(name, str) and name in MEASURES:
         return MEASURES[name].measure
     raise ValueError(unknown("measure", measure, [*MEASURES, *ALIASES]) + " Or give a demur.Measure.")
+
+
+def check_base(base: float | None, rule: Rule) -> float:
+    """Return the factor from nats to the wanted unit."""
+    if base is None:
+        return 1.0
+    if rule.name != "log":
+        raise ValueError(f"base goes with rule 'log' only: {rule.name!r} has no unit. Got base {base!r}.")
+    if isinstance(base, bool) or not isinstance(base, (int, float)) or not 1 < base < math.inf:
+        raise ValueError(f"base must be a number above 1, as 2 for bits. Got {base!r}.")
+    return 1 / math.log(base)
 
 
 @dataclass(frozen=True, eq=False)

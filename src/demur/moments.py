@@ -12,7 +12,7 @@ import numpy as np
 from demur import kernels
 from demur.given import given_sides, referred
 from demur.jackknife import Estimates
-from demur.measures import Decomposition, Measure, resolve
+from demur.measures import Decomposition, Measure, check_base, resolve
 from demur.predictions import Categorical, Members, arrays, gather
 from demur.rules import Array, resolve_rule
 from demur.state import State, arrays_of
@@ -110,7 +110,7 @@ class Moments:
         if not nothing_weighs(members):
             self._add(members)
         self._double = self._double or arrays.is_double(prediction.values)
-        self._like = prediction.values[:0]
+        self._like = arrays.sample(prediction.values)
         return self
 
     def _add(self, members: Members) -> None:
@@ -169,8 +169,6 @@ class Moments:
         base: float | None = None,
     ) -> Decomposition:
         """Return the decomposition of each input's uncertainty; see ``demur.decompose``."""
-        from demur.decompose import check_base
-
         state = self._filled()
         check_every_input(state)
         chosen = resolve(measure)

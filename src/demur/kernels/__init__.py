@@ -133,7 +133,7 @@ def leave_out(state: State) -> np.ndarray | None:
     """Return entropy, K and I without each group in turn, (groups, 3, inputs), or None: no short way."""
     if state.xp is not np or state.rule.name != "log" or state.a.size < SMALLEST or not has_numba():
         return None
-    from demur.kernels import wide
+    from demur.kernels import left_out
 
     none = np.zeros((0, 0, 0))
     sides = (none, none) if state.excluded is None else (state.excluded, state.allowed)
@@ -141,7 +141,7 @@ def leave_out(state: State) -> np.ndarray | None:
     out = np.empty((state.groups, 3, state.reference.shape[0]))
 
     def share(bounds: tuple[int, int]) -> None:
-        wide.leave_out(state.reference, sums, state.entropy, state.weight, *bounds, out)
+        left_out.leave_out(state.reference, sums, state.entropy, state.weight, *bounds, out)
 
     in_parallel(share, out.shape[2], state.a.size)
     return out

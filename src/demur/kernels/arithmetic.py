@@ -9,6 +9,7 @@ from __future__ import annotations
 # numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 import math
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -24,7 +25,16 @@ EXPONENT_BIAS = 2.0**52 + 1023.0
 MANTISSA_MASK = 0x000FFFFFFFFFFFFF
 HALF_SQRT_OFFSET = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2)
 
+COMPILED: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
 INLINED: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "fastmath": {"contract"}}
+
+
+def cached(function: Callable[..., Any]) -> Any:
+    """Compile an entry of the kernel and keep it on disk, or compile it anew where nothing can be written."""
+    try:
+        return njit(cache=True, **COMPILED)(function)
+    except RuntimeError:  # numba: no locator available
+        return njit(**COMPILED)(function)
 
 
 @intrinsic

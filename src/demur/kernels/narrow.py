@@ -10,10 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from demur.kernels.arithmetic import add_in_any_order, clip, exp, expm1, log1p
+from demur.kernels.arithmetic import COMPILED, add_in_any_order, cached, clip, exp, expm1, log1p
 from demur.kernels.wide import (
     CANCELLED,
-    COMPILED,
     FAR,
     FLOOR,
     HUGE_LOGIT,
@@ -271,7 +270,7 @@ def workspace(classes):
     return work, np.zeros((3, classes, LANES)), np.zeros((2, classes, LANES)), np.zeros(LANES, np.int64)
 
 
-@njit(cache=True, **COMPILED)
+@cached
 def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
     """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
     classes = shape[1]
@@ -321,7 +320,7 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
     return -1
 
 
-@njit(cache=True, **COMPILED)
+@cached
 def accumulate(
     flat,
     bits,

@@ -13,15 +13,13 @@ from __future__ import annotations
 # numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 import math
-from typing import Any
 
 import numpy as np
 from numba import njit
 
 from demur.kernels import formulas
-from demur.kernels.arithmetic import INLINED, add_in_any_order, clip, exp, expm1, log1p
+from demur.kernels.arithmetic import COMPILED, INLINED, add_in_any_order, cached, clip, exp, expm1, log1p
 
-COMPILED: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
 FLOOR = -690.0  # of the reference's log-probability below its top class: exp(d) then never overflows
 FAR = 1e6  # a member this much likelier elsewhere than at the reference's top class is aligned at its own
 TAME_REFERENCE = -340.0  # with a reference above this and logits within +-TAME_LOGIT no exponent needs
@@ -257,7 +255,7 @@ def workspace(flat, bits, class_step, classes):
     return source, work, np.empty((4, classes))
 
 
-@njit(cache=True, **COMPILED)
+@cached
 def first_bad(flat, bits, origin, steps, shape, weights, limits, begin, end):
     """Return the first input with a row that is no prediction or not for this loop, or -1."""
     member_step, input_step, class_step = steps
@@ -275,7 +273,7 @@ def first_bad(flat, bits, origin, steps, shape, weights, limits, begin, end):
     return -1
 
 
-@njit(cache=True, **COMPILED)
+@cached
 def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
     """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
     member_step, input_step, class_step = steps
@@ -315,7 +313,7 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
     return -1
 
 
-@njit(cache=True, **COMPILED)
+@cached
 def accumulate(
     flat,
     bits,
@@ -367,48 +365,3 @@ def accumulate(
                 state_excluded[group, b, y] += sides[0, y]
                 state_allowed[group, b, y] += sides[1, y]
     return -1
-
-
-@njit(cache=True, **COMPILED)
-def leave_out(references, state, entropies, weights, begin, end, out):
-    """Write entropy, K and I of inputs ``begin`` to ``end`` without each group in turn to ``out``."""
-    state_a, state_u, state_au, _, state_excluded, state_allowed = state
-    groups, _, classes = state_a.shape
-    aligned, log_q, q = np.empty(classes), np.empty(classes), np.empty(classes)
-    sums, share = np.empty((3, classes)), np.empty(classes)
-    for b in range(begin, end):
-        set_reference(references[b], aligned, log_q, q)
-        share[:] = q
-        for y in range(classes if state_excluded.shape[0] > 0 else 0):
-            if not np.any(state_allowed[:, b, y] > 0.0):
-                share[y] = 0.0
-        sums[:] = 0.0
-        total = entropy = 0.0
-        for group in range(groups):
-            total += weights[group, b]
-            entropy += entropies[group, b]
-            for y in range(classes):
-                sums[0, y] += state_a[group, b, y]
-                sums[1, y] += state_u[group, b, y]
-                sums[2, y] += state_au[group, b, y]
-        for group in range(groups):
-            scale = 1.0 / (total - weights[group, b])
-            k = i = 0.0
-            for y in range(classes):
-                a = (sums[0, y] - state_a[group, b, y]) * scale / q[y]
-                u = (sums[1, y] - state_u[group, b, y]) * scale
-                au = (sums[2, y] - state_au[group, b, y]) * scale / q[y]
-                k_y, i_y, _ = class_terms(share[y], a, u, au, log_q[y], log1p)
-                k = add_in_any_order(k, k_y)
-                i = add_in_any_order(i, i_y)
-            for y in range(classes if state_excluded.shape[0] > 0 else 0):
-                excluding = allowing = False
-                for other in range(groups):
-                    if other != group:
-                        excluding = excluding or state_excluded[other, b, y] > 0.0
-                        allowing = allowing or state_allowed[other, b, y] > 0.0
-                if excluding and allowing:
-                    k = np.inf
-            out[group, 0, b] = (entropy - entropies[group, b]) * scale
-            out[group, 1, b] = k
-            out[group, 2, b] = i

@@ -130,6 +130,14 @@ def like(result: Array, source: Array, double: bool) -> Array:
     return result if double else result.astype(np.float32)
 
 
+def sample(array: Array) -> Array:
+    """Return an empty array of the same library, device and type, which keeps none of the memory alive."""
+    kind = library(array)
+    if kind == "torch":
+        return array.new_empty(0)
+    return np.empty(0, array.dtype) if kind == "numpy" else array[:0]
+
+
 def matching(array: Array, target: Array) -> Array:
     """Return an array in the library and on the device of another; NumPy goes anywhere."""
     kind = library(target)

@@ -1,0 +1,55 @@
+"""Imports go one way, and importing demur imports nothing heavy."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import demur
+
+SOURCE = Path(demur.__file__).parent
+ORDER = [
+    "rules", "predictions", "state", "measures", "kernels", "jackknife", "given", "moments", "decompose",
+    "scores", "stores", "cli",
+]  # fmt: skip
+
+
+def imports_of(path: Path) -> set[str]:
+    """The parts of demur that a file imports, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "demur":
+            names = [node.module.split(".")[1]] if "." in node.module else [a.name for a in node.names]
+            found |= set(names)
+        elif isinstance(node, ast.Import):
+            found |= {a.name.split(".")[1] for a in node.names if a.name.startswith("demur.")}
+    return {name for name in found if not name.startswith("__")}
+
+
+def violations(part: str, imported: set[str]) -> set[str]:
+    """What a part must not import: itself is fine, and what comes before it."""
+    return {name for name in imported if ORDER.index(name) > ORDER.index(part)}
+
+
+def test_imports_go_one_way() -> None:
+    checked = set()
+    for path in SOURCE.rglob("*.py"):
+        if path == SOURCE / "__init__.py":
+            continue
+        part = path.relative_to(SOURCE).with_suffix("").parts[0]
+        checked.add(part)
+        assert violations(part, imports_of(path)) == set(), path
+    assert checked == set(ORDER)
+
+
+def test_the_check_objects_to_an_import_that_goes_back(tmp_path) -> None:
+    wrong = tmp_path / "rules.py"
+    wrong.write_text("def late():\n    from demur.moments import Moments\n    return Moments\n")
+    assert violations("rules", imports_of(wrong)) == {"moments"}
+
+
+def test_importing_demur_imports_nothing_heavy() -> None:
+    code = "import demur, sys; print([m for m in HEAVY if m in sys.modules])"
+    heavy = ("torch", "numba", "jax", "pandas", "matplotlib", "scipy.stats", "typer")
+    printed = subprocess.check_output([sys.executable, "-c", f"HEAVY = {heavy!r}; {code}"], text=True)
+    assert printed.strip() == "[]"
