@@ -19,11 +19,11 @@ def eager_torch(logits: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def numpy_scipy(logits: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Do the same with NumPy and SciPy."""
+    """Do the same with NumPy and SciPy; one softmax and no ``entr`` is the fastest way to write it."""
     log_p = special.log_softmax(logits, axis=-1)
-    p = special.softmax(logits, axis=-1)
+    p = np.exp(log_p)
     average = p.mean(0)
-    aleatoric = special.entr(p).sum(-1).mean(0)
+    aleatoric = -(p * log_p).sum(-1).mean(0)
     total = -(average * log_p.mean(0)).sum(-1)
     mutual = special.entr(average).sum(-1) - aleatoric
     return total, aleatoric, total - aleatoric, mutual

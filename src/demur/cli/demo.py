@@ -32,7 +32,7 @@ def demo(
 ) -> None:
     """Train ten small networks on the digits 0 to 7, score unseen digits, and 8 and 9, and draw it.
 
-    Takes less than a minute and needs demur[report].
+    Takes less than a minute and needs the extra named report.
     """
     with bad_input_exits():
         require_report()
