@@ -358,3 +358,15 @@ def test_no_warnings_from_zeros_and_infinities(xp) -> None:
             demur.decompose(logits=xp.array(logits), measure=name)
             demur.decompose(xp.array(loops.softmax(logits)), measure=name)
             demur.attribute(logits=xp.array(logits), measure=name)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_error_names_the_callers_own_place_in_a_large_array(dtype) -> None:
+    logits = np.zeros((10, 500, 20), dtype)
+    logits[3, 77, 5] = np.nan
+    with pytest.raises(ValueError, match=r"Got nan at \[3, 77, 5\]"):
+        demur.decompose(logits=logits)
+    probs = np.full((10, 9000, 3), 1 / 3, dtype)
+    probs[2, 8888] *= 1.5
+    with pytest.raises(ValueError, match=r"Got 1.5 at \[2, 8888\]"):
+        demur.decompose(probs)

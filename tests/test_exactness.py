@@ -285,10 +285,10 @@ def test_confident_ensembles_keep_the_exact_ranking(xp, dtype, inputs) -> None:
         actual = xp.numpy(parts.epistemic)
         assert spearmanr(actual, getattr(expected, name)).statistic >= 0.9999, name
         if not xp.single:
-            # Not only the ranking: the values, to the rounding of a float32 result.
-            assert relative_error(actual, getattr(expected, name)) < 1e-6, name
+            # Not only the ranking: the values, to a few roundings of float32.
+            assert relative_error(actual, getattr(expected, name)) < 3e-6, name
             entropy = expected.entropy + (expected.average if name == "reverse" else 0.0)
-            assert relative_error(xp.numpy(parts.aleatoric), entropy) < 1e-6, name
+            assert relative_error(xp.numpy(parts.aleatoric), entropy) < 3e-6, name
 
 
 def test_confident_ensembles_defeat_the_closed_form_in_float32() -> None:

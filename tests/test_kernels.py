@@ -9,6 +9,7 @@ from reference import members
 import demur
 from demur import kernels
 from demur.kernels import arithmetic
+from demur.predictions import gather
 
 
 @njit
@@ -21,6 +22,18 @@ def exponentials(x, like, out):
 def logarithms(x, out):
     for i in range(x.size):
         out[i] = arithmetic.log1p(x[i])
+
+
+@njit
+def single_exponentials(x, out):
+    for i in range(x.size):
+        out[i] = arithmetic.expm1_single(x[i])
+
+
+@njit
+def single_logarithms(x, out):
+    for i in range(x.size):
+        out[i] = arithmetic.log1p_single(x[i])
 
 
 def relative_errors(found, function, x):
@@ -58,9 +71,99 @@ def test_logarithm_of_nothing_is_finite() -> None:
     assert np.isfinite(out).all()
 
 
+@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e-2, 0.3, 3.0, 30.0])
+def test_single_exponential(scale) -> None:
+    x = np.clip(np.random.default_rng(0).normal(size=500) * scale, -80.0, 80.0).astype(np.float32)
+    out = np.empty_like(x)
+    single_exponentials(x, out)
+    assert relative_errors(out.astype(np.float64), mpmath.expm1, x).max() < 3e-7 * max(
+        1.0, np.abs(x).max() / 8
+    )
+    single_exponentials(np.zeros(16, np.float32), out[:16])
+    np.testing.assert_array_equal(out[:16], 0.0)
+
+
+@pytest.mark.parametrize("scale", [1e-12, 1e-4, 0.3, 3.0, 1e6, 1e20])
+def test_single_logarithm(scale) -> None:
+    x = (np.random.default_rng(1).normal(size=500) * scale).astype(np.float32)
+    x = np.where(x > -0.99, x, -x)
+    out = np.empty_like(x)
+    single_logarithms(x, out)
+    assert relative_errors(out.astype(np.float64), mpmath.log1p, x).max() < 3e-7
+
+
+def agreeing(rng, shape, spread, scale, moved) -> np.ndarray:
+    """Members around common logits, each with all of its logits moved, in float32."""
+    common = scale * rng.normal(size=(1, *shape[1:]))
+    own = spread * rng.normal(size=shape) + moved * rng.normal(size=(shape[0], 1, 1))
+    return (common + own).astype(np.float32)
+
+
+@pytest.mark.parametrize("moved", [0.0, 5.0])
+@pytest.mark.parametrize("scale", [0.5, 3.0, 8.0])
+@pytest.mark.parametrize("spread", [3.0, 0.5, 0.1, 1e-2, 1e-4])
+@pytest.mark.parametrize("classes", [2, 10, 300])
+def test_float32_loops_agree_with_float64(classes, spread, scale, moved) -> None:
+    """The same numbers, once as float32 and once as float64, from near agreement to contradiction."""
+    rng = np.random.default_rng(5)
+    logits = agreeing(rng, (30, 36_000 // (30 * classes) + 70, classes), spread, scale, moved)
+    for name in ("pairwise", "average", "reverse"):
+        single = demur.decompose(logits=logits, measure=name)
+        double = demur.decompose(logits=logits.astype(np.float64), measure=name)
+        np.testing.assert_allclose(single.epistemic, double.epistemic, rtol=5e-6)
+        np.testing.assert_allclose(single.aleatoric, double.aleatoric, rtol=5e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 10, 300])
+def test_float32_loops_with_weights(classes) -> None:
+    rng = np.random.default_rng(6)
+    logits = agreeing(rng, (30, 400, classes), 0.3, 2.0, 1.0)
+    for shape in ((30,), (30, 400)):
+        weights = rng.exponential(size=shape) * 10.0 ** rng.integers(-3, 4, size=shape)
+        weights[::7] = 0.0
+        single = demur.decompose(logits=logits, weights=weights)
+        double = demur.decompose(logits=logits.astype(np.float64), weights=weights)
+        np.testing.assert_allclose(single.epistemic, double.epistemic, rtol=5e-6)
+        np.testing.assert_allclose(single.aleatoric, double.aleatoric, rtol=5e-6)
+
+
+@pytest.mark.parametrize("classes", [10, 300])
+def test_inputs_beyond_float32_lanes_are_right_among_others(classes) -> None:
+    """Saturated, excluded, identical and contradicting members of single inputs take the other loop."""
+    rng = np.random.default_rng(7)
+    logits = agreeing(rng, (20, 300, classes), 0.3, 2.0, 0.0)
+    plain = demur.decompose(logits=logits)
+    odd = logits.copy()
+    odd[:, 10] = odd[0, 10]
+    odd[3, 20] *= 100.0
+    odd[5, 30, 1] = -np.inf
+    odd[:10, 40, 0] += 30.0
+    odd[10:, 40, 1] += 30.0
+    found = demur.decompose(logits=odd)
+    exact = demur.decompose(logits=odd.astype(np.float64))
+    assert found.epistemic[10] == 0.0
+    assert found.epistemic[30] == np.inf
+    np.testing.assert_allclose(found.epistemic, exact.epistemic, rtol=5e-6)
+    np.testing.assert_allclose(found.aleatoric, exact.aleatoric, rtol=5e-6)
+    ordinary = np.delete(np.arange(300), [10, 20, 30, 40])
+    # No input's bytes hang on its neighbours.
+    np.testing.assert_array_equal(found.epistemic[ordinary], plain.epistemic[ordinary])
+
+
+@pytest.mark.parametrize("classes", [10, 300])
+def test_float32_lanes_are_used(classes) -> None:
+    """Control: the loops agree to 1e-6 and not to the last digit, so two loops ran."""
+    logits = agreeing(np.random.default_rng(8), (30, 300, classes), 0.5, 2.0, 0.0)
+    single = kernels.summarise(gather(demur.Categorical(logits=logits), None, 0))
+    double = kernels.summarise(gather(demur.Categorical(logits=logits.astype(np.float64)), None, 0))
+    assert (np.abs(single[1] / double[1] - 1) > 1e-12).mean() > 0.9
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("classes", [3, 100])
-def test_one_thread_and_many_give_the_same_bytes(classes, monkeypatch) -> None:
+def test_one_thread_and_many_give_the_same_bytes(classes, dtype, monkeypatch) -> None:
     logits = members.ordinary(20, 400_000 // (20 * classes) + 500, classes)
+    logits = logits.astype(dtype)
     one_by_one = []
     for threads in ("1", "2", "3"):
         monkeypatch.setenv("DEMUR_THREADS", threads)
@@ -76,6 +179,26 @@ def test_without_numba_the_values_are_the_same(monkeypatch) -> None:
     plain = demur.decompose(logits=logits)
     np.testing.assert_allclose(plain.epistemic, compiled.epistemic, rtol=1e-12)
     np.testing.assert_allclose(plain.aleatoric, compiled.aleatoric, rtol=1e-12)
+
+
+@pytest.mark.parametrize("spread", [1.0, 1e-3])
+@pytest.mark.parametrize("shape", [(40, 300, 10), (40, 20, 200)])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_without_numba_float32_is_as_exact(shape, spread, weighted, monkeypatch) -> None:
+    rng = np.random.default_rng(9)
+    logits = agreeing(rng, shape, spread, 2.0, 1.0)
+    weights = rng.exponential(size=shape[:2]) if weighted else None
+    exact = demur.decompose(logits=logits.astype(np.float64), weights=weights)
+    monkeypatch.setattr(kernels, "has_numba", lambda: False)
+    plain = demur.decompose(logits=logits, weights=weights)
+    np.testing.assert_allclose(plain.epistemic, exact.epistemic, rtol=5e-6)
+    np.testing.assert_allclose(plain.aleatoric, exact.aleatoric, rtol=5e-6)
+    odd = logits.copy()
+    odd[3, 5, 1] = np.nan
+    with pytest.raises(ValueError, match=r"logits must be numbers. Got nan at \[3, 5, 1\]"):
+        demur.decompose(logits=odd)
+    odd[3, 5, 1] = -np.inf
+    assert demur.decompose(logits=odd).epistemic[5] == np.inf
 
 
 def test_where_nothing_can_be_written_the_kernel_is_compiled_anew(monkeypatch) -> None:

@@ -116,8 +116,8 @@ def summarised(members: Members, measure: Measure, rule: Rule) -> Decomposition 
     if len(summaries) < len(found):
         return None
     whole = summaries[0] if len(summaries) == 1 else np.concatenate(summaries, axis=1)
-    parts = from_summary(measure, *whole)
-    return Decomposition(parts.aleatoric + parts.epistemic, *parts)
+    aleatoric, epistemic = from_summary(measure, *whole)
+    return Decomposition(aleatoric + epistemic, aleatoric, epistemic)
 
 
 def attribute(
@@ -241,6 +241,13 @@ def joined(results: list[Decomposition]) -> Decomposition:
 
 def finished(result: Decomposition, members: Members, scale: float) -> Decomposition:
     """Return results in the wanted unit and shape, in the library, device and type of the predictions."""
+    source = members.prediction.values
+    if isinstance(source, np.ndarray) and result.stderr is None:  # three arrays at the price of one
+        parts = np.array((result.total, result.aleatoric, result.epistemic))
+        if scale != 1.0:
+            parts *= scale
+        parts = arrays.like(parts.reshape((3, *members.batch)), source, arrays.is_double(source))
+        return Decomposition(parts[0, ...], parts[1, ...], parts[2, ...])
     return result.mapped(lambda part: shaped(part, members, scale))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from demur.rules import Array, Rule, unknown
 from demur.state import Means
@@ -40,6 +40,7 @@ class Measure:
 
     predictor: Any = "each"
     truth: Any = "each"
+    _sides: ClassVar[tuple[str, str]]  # of the instance, but no field
 
     def __post_init__(self) -> None:
         for side in ("predictor", "truth"):
@@ -47,6 +48,8 @@ class Measure:
             if isinstance(value, str) and value not in ("each", "bma"):
                 expected = unknown(side, value, ["each", "bma"])
                 raise ValueError(f"{expected} Or give a model, as an array or Moments.")
+        predictor, truth = (s if isinstance(s, str) else "given" for s in (self.predictor, self.truth))
+        object.__setattr__(self, "_sides", (predictor, truth))
 
     def __repr__(self) -> str:
         sides = (repr(s) if isinstance(s, str) else "given" for s in (self.predictor, self.truth))
@@ -54,8 +57,7 @@ class Measure:
 
     def sides(self) -> tuple[str, str]:
         """Return ``"each"``, ``"bma"`` or ``"given"`` for predictor and truth."""
-        predictor, truth = (s if isinstance(s, str) else "given" for s in (self.predictor, self.truth))
-        return predictor, truth
+        return self._sides
 
 
 class Entry(NamedTuple):

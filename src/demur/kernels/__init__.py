@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.kernels import generic, small
+from demur.kernels import generic, plain_single, small
 from demur.predictions import Members, arrays
 from demur.rules import Rule
 from demur.state import State, joined
@@ -65,17 +65,41 @@ def summarise(members: Members) -> np.ndarray | None:
     None if there is no short way to them.
     """
     if members.size < SMALLEST or not has_numba():
-        return small.summarise(members.logits(), members.weights)
+        return by_arrays(members)
     out = np.empty((3, members.inputs))
 
     def work(entry: Any, arguments: tuple[Any, ...], begin: int, end: int) -> int:
-        return entry.summarise(*arguments, begin, end, out)
+        return in_lanes_of(entry, arguments[0].dtype).summarise(*arguments, begin, end, out)
 
     try:
         run(members, 1, work)
     except Unsuitable:
         return None
     return out
+
+
+def by_arrays(members: Members) -> np.ndarray | None:
+    """Do as ``summarise`` with NumPy: in float32 what may be, in float64 the rest."""
+    if members.size < SMALLEST or members.prediction.kind != "logits":
+        return small.summarise(members.logits(), members.weights)
+    logits = members.kernel_logits()
+    if logits.dtype != np.float32:
+        return small.summarise(members.logits(), members.weights)
+    found, rejected = plain_single.summarise(logits, members.weights)
+    if rejected.size:
+        part = members.only(rejected)
+        exact = small.summarise(part.logits(), part.weights)
+        if exact is None:
+            return None
+        found[:, rejected] = exact
+    return found
+
+
+def in_lanes_of(entry: Any, dtype: np.dtype) -> Any:
+    """Return the loop that takes as many numbers at a time as that type allows."""
+    from demur.kernels import narrow, narrow_single, wide, wide_single
+
+    return {narrow: narrow_single, wide: wide_single}[entry] if dtype == np.float32 else entry
 
 
 def compiled_state(members: Members, rule: Rule, groups: int, ranks: Any) -> State:
@@ -161,15 +185,7 @@ def run(members: Members, groups: int, work: Callable[..., int], ranks: np.ndarr
     logits = members.kernel_logits()
     flat, origin, steps = flattened(logits)
     integer = np.int32 if logits.dtype == np.float32 else np.int64
-    limits = tuple(
-        integer(limit)
-        for limit in (
-            np.iinfo(integer).max,
-            np.array(wide.TAME_LOGIT, logits.dtype).view(integer),
-            np.array(wide.HUGE_LOGIT, logits.dtype).view(integer),
-            np.array(np.inf, logits.dtype).view(integer),
-        )
-    )
+    limits = limits_of(logits.dtype, integer)
     weights = spread_weights(members)
     in_step = ranks is None or bool((ranks == ranks[0]).all())
     same = groups == 1 or (in_step and weights.strides[1] == 0)
@@ -185,6 +201,15 @@ def run(members: Members, groups: int, work: Callable[..., int], ranks: np.ndarr
     bad = [b for b in in_parallel(share, members.inputs, members.size) if b >= 0]
     if bad:
         explain(members, min(bad))
+
+
+@functools.cache
+def limits_of(dtype: np.dtype, integer: Any) -> tuple[Any, ...]:
+    """Return the largest integer, and the bits of what counts as tame, as huge and as infinite."""
+    from demur.kernels import wide
+
+    numbers = (np.array(size, dtype) for size in (wide.TAME_LOGIT, wide.HUGE_LOGIT, np.inf))
+    return integer(np.iinfo(integer).max), *(integer(number.view(integer)) for number in numbers)
 
 
 def in_threads(function: Callable[..., Any], *parts: Sequence[Any]) -> list[Any]:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic, overload
@@ -24,6 +25,20 @@ EXPONENT_BITS = 0x4330000000000000  # the bits of 2**52: an integer below 2**52 
 EXPONENT_BIAS = 2.0**52 + 1023.0
 MANTISSA_MASK = 0x000FFFFFFFFFFFFF
 HALF_SQRT_OFFSET = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2)
+
+# The same in float32, with the minimax coefficients of (exp(r) - 1 - r) / r**2 for |r| <= ln(2) / 2.
+SINGLE_LOG2_E = np.float32(LOG2_E)
+SINGLE_LN_2 = np.float32(LN_2)
+SINGLE_ROUND = np.float32(1.5 * 2.0**23 + 127.0)
+ONE = np.float32(1.0)
+SECOND, THIRD, FOURTH, FIFTH, SIXTH = map(
+    np.float32, (0.5, 0.16666577, 0.041666555, 0.008363173, 0.0013926176)
+)
+
+SINGLE_HALF_SQRT = 0x3F3504F3  # the bits of sqrt(1/2)
+TWO = np.float32(2.0)
+# Minimax coefficients of (log((1 + s) / (1 - s)) / s - 2) / s**2 in s**2.
+LOG_THIRD, LOG_FIFTH, LOG_SEVENTH = map(np.float32, (0.66666685, 0.3998878, 0.2957995))
 
 COMPILED: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
 INLINED: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "fastmath": {"contract"}}
@@ -61,13 +76,46 @@ def exponent_bits(typing_context, bits):
     )
 
 
+IN_ANY_ORDER = ("reassoc", "contract", "nsz")  # for single additions: elsewhere it would undo ROUND
+
+
 @intrinsic
 def add_in_any_order(typing_context, left, right):
-    """Add, and let the compiler reorder this one reduction; elsewhere reordering would undo ROUND."""
-    flags = ("reassoc", "contract", "nsz")
+    """Add, and let the compiler reorder this one reduction."""
     return types.float64(
         types.float64, types.float64
-    ), lambda context, builder, signature, arguments: builder.fadd(arguments[0], arguments[1], flags=flags)
+    ), lambda context, builder, signature, arguments: builder.fadd(*arguments, flags=IN_ANY_ORDER)
+
+
+@intrinsic
+def add_single_in_any_order(typing_context, left, right):
+    """Do as ``add_in_any_order`` in float32."""
+    return types.float32(
+        types.float32, types.float32
+    ), lambda context, builder, signature, arguments: builder.fadd(*arguments, flags=IN_ANY_ORDER)
+
+
+@intrinsic
+def larger_size(typing_context, bits, number):
+    """Return the larger of ``bits`` and the bits of a float32's magnitude; infinity and NaN are largest."""
+
+    def generate(context, builder, signature, arguments):
+        magnitude = ir.Constant(ir.IntType(32), 0x7FFFFFFF)
+        size = builder.and_(builder.bitcast(arguments[1], ir.IntType(32)), magnitude)
+        return builder.select(builder.icmp_signed(">", size, arguments[0]), size, arguments[0])
+
+    return types.int32(types.int32, types.float32), generate
+
+
+@intrinsic
+def power_of_two(typing_context, rounded):
+    """Return 2 to the integer that stands in the low bits of a float32, bias included."""
+
+    def generate(context, builder, signature, arguments):
+        whole = builder.bitcast(arguments[0], ir.IntType(32))
+        return builder.bitcast(builder.shl(whole, ir.Constant(ir.IntType(32), 23)), ir.FloatType())
+
+    return types.float32(types.float32), generate
 
 
 def expm1_fraction(remainder, like):
@@ -125,6 +173,45 @@ def expm1(exponent, like):
 
 
 @njit(**INLINED)
+def expm1_single(exponent):
+    """Return ``exp(exponent) - 1`` in float32, exact relative to itself, for exponents within +-87."""
+    rounded = exponent * SINGLE_LOG2_E + SINGLE_ROUND
+    power = power_of_two(rounded)
+    r = exponent - (rounded - SINGLE_ROUND) * SINGLE_LN_2
+    tail = (((SIXTH * r + FIFTH) * r + FOURTH) * r + THIRD) * r + SECOND
+    return power * (tail * (r * r) + r) + (power - ONE)
+
+
+@intrinsic
+def exponent_single(typing_context, number):
+    """Return n, as float32, of a positive float32 ``2**n m`` with ``m`` in [sqrt(1/2), sqrt(2))."""
+
+    def generate(context, builder, signature, arguments):
+        word = ir.IntType(32)
+        bits = builder.bitcast(arguments[0], word)
+        shifted = builder.sub(bits, ir.Constant(word, SINGLE_HALF_SQRT))
+        whole = builder.ashr(shifted, ir.Constant(word, 23))
+        return builder.sitofp(whole, ir.FloatType())
+
+    return types.float32(types.float32), generate
+
+
+@intrinsic
+def mantissa_minus_one(typing_context, number):
+    """Return the mantissa of ``exponent_single`` less 1."""
+
+    def generate(context, builder, signature, arguments):
+        word = ir.IntType(32)
+        bits = builder.bitcast(arguments[0], word)
+        shifted = builder.sub(bits, ir.Constant(word, SINGLE_HALF_SQRT))
+        fraction = builder.and_(shifted, ir.Constant(word, 0x007FFFFF))
+        mantissa = builder.bitcast(builder.add(fraction, ir.Constant(word, SINGLE_HALF_SQRT)), ir.FloatType())
+        return builder.fsub(mantissa, ir.Constant(ir.FloatType(), 1.0))
+
+    return types.float32(types.float32), generate
+
+
+@njit(**INLINED)
 def exp(exponent):
     """Return ``exp(exponent)``, exact relative to itself, for exponents within +-708."""
     power, remainder = split(exponent)
@@ -161,3 +248,15 @@ def log1p(number):
     # What rounding 1 + number threw away, to first order.
     lost = (number - (plus_one - 1.0)) / positive
     return exponent * LN_2 + (2.0 * s + (s * t) * p + lost)
+
+
+@njit(**INLINED)
+def log1p_single(number):
+    """Return ``log(1 + number)`` in float32, exact relative to itself, for numbers above -1."""
+    plus_one = ONE + number
+    f = mantissa_minus_one(plus_one)
+    s = f / (f + TWO)
+    t = s * s
+    tail = (LOG_SEVENTH * t + LOG_FIFTH) * t + LOG_THIRD
+    lost = (number - (plus_one - ONE)) / plus_one
+    return exponent_single(plus_one) * SINGLE_LN_2 + ((s + s) + ((s * t) * tail + lost))

@@ -18,8 +18,10 @@ def class_terms(
     a, u, au
         Means over members of ``(p - q) / q``, ``log p - log q`` and their product.
     """
-    k = q * au - (q * a) * u
-    # (au + u - a) is the mean of phi over q; what is subtracted is phi of the average prediction.
-    i = q * (au + u - a - ((1.0 + a) * log1p(a) - a))
-    entropy = q * (a - u - au - (1.0 + a) * log_q)
+    more = 1.0 + a
+    both = au + u
+    k = q * (au - a * u)
+    # (both - a) is the mean of phi over q; phi of the average prediction, subtracted, has the same - a.
+    i = q * (both - more * log1p(a))
+    entropy = q * (a - both - more * log_q)
     return k, i, entropy

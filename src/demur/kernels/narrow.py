@@ -26,11 +26,11 @@ LANES = 64
 
 
 @njit(**COMPILED)
-def load(flat, start, input_step, class_step, lanes, z):
+def load(flat, starts, offset, class_step, lanes, z):
     """Copy one member's logits to (classes, LANES); return the sum of their squares."""
     for y in range(z.shape[0]):
         for lane in range(lanes):  # unsigned: no test for negative indices
-            z[y, lane] = flat[np.uintp(start + lane * input_step + y * class_step)]
+            z[y, lane] = flat[np.uintp(starts[lane] + offset + y * class_step)]
         for lane in range(lanes, LANES):
             z[y, lane] = 0.0
     squares = 0.0
@@ -41,17 +41,17 @@ def load(flat, start, input_step, class_step, lanes, z):
 
 
 @njit(**COMPILED)
-def first_reference(flat, start, steps, weights, b, lanes, logits, z):
+def first_reference(flat, starts, steps, weights, inputs, lanes, logits, z):
     """Copy the heaviest member's logits; classes it excludes come from the first member that allows them."""
-    member_step, input_step, class_step = steps
+    member_step, _, class_step = steps
     count = weights.shape[0]
     clean = True
     for lane in range(lanes):
         heaviest = 0
         for member in range(count):
-            if weights[member, b + lane] > weights[heaviest, b + lane]:
+            if weights[member, inputs[lane]] > weights[heaviest, inputs[lane]]:
                 heaviest = member
-        begin = start + heaviest * member_step + lane * input_step
+        begin = starts[lane] + heaviest * member_step
         for y in range(logits.shape[0]):
             logits[y, lane] = flat[begin + y * class_step]
             clean = clean and logits[y, lane] > -np.inf
@@ -64,9 +64,9 @@ def first_reference(flat, start, steps, weights, b, lanes, logits, z):
         for lane in range(LANES):
             top[lane] = max(top[lane], logits[y, lane])
     for member in range(count):
-        load(flat, start + member * member_step, input_step, class_step, lanes, z)
+        load(flat, starts, member * member_step, class_step, lanes, z)
         for lane in range(lanes):
-            if weights[member, b + lane] > 0.0:
+            if weights[member, inputs[lane]] > 0.0:
                 own_top = np.max(z[:, lane])
                 for y in range(logits.shape[0]):
                     if logits[y, lane] == -np.inf and z[y, lane] > -np.inf:
@@ -189,9 +189,11 @@ def add_member(e, d, terms, weight, sums):
 
 
 @njit(**COMPILED)
-def add_members(flat, start, steps, weights, b, lanes, begin, step, tolerance, reference, work, sums, sides):
+def add_members(
+    flat, starts, steps, weights, inputs, lanes, begin, step, tolerance, reference, work, sums, sides
+):
     """Add every ``step``-th member of positive weight to the sums; return the first bad lane, or -1."""
-    member_step, input_step, class_step = steps
+    member_step, _, class_step = steps
     aligned, log_q, q, top = reference
     tame = np.min(aligned) > TAME_REFERENCE
     z, e, d, terms, offset, shift, weight, everywhere = work
@@ -204,19 +206,19 @@ def add_members(flat, start, steps, weights, b, lanes, begin, step, tolerance, r
     rank = 0
     for member in range(weights.shape[0]):
         if step > 1:  # then weights are the same for all inputs
-            if not weights[member, b] > 0.0:
+            if not weights[member, inputs[0]] > 0.0:
                 continue
             rank += 1
             if (rank - 1) % step != begin:
                 continue
-        squares = load(flat, start + member * member_step, input_step, class_step, lanes, z)
+        squares = load(flat, starts, member * member_step, class_step, lanes, z)
         for lane in range(lanes):
             offset[lane] = in_a_row[np.uintp(top[lane] * LANES + lane)]
         if weights.strides[1] == 0:
-            weight[:lanes] = weights[member, b]
+            weight[:lanes] = weights[member, inputs[0]]
         else:
             for lane in range(lanes):
-                weight[lane] = weights[member, b + lane]
+                weight[lane] = weights[member, inputs[lane]]
         if tame and squares < TAME_LOGIT**2:
             compare(z, aligned, q, offset, flat[0], e, d, shift)
         else:
@@ -270,30 +272,38 @@ def workspace(classes):
     return work, np.zeros((3, classes, LANES)), np.zeros((2, classes, LANES)), np.zeros(LANES, np.int64)
 
 
-@cached
-def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
-    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
-    classes = shape[1]
+@njit(**COMPILED)
+def locate(origin, input_step, inputs, starts):
+    """Write where the numbers of each input start."""
+    for lane in range(inputs.shape[0]):
+        starts[lane] = origin + inputs[lane] * input_step
+
+
+@njit(**COMPILED)
+def summarise_inputs(flat, origin, steps, classes, weights, tolerance, chosen, out):
+    """Write entropy, K and I of chosen inputs to ``out``; return the first bad input or -1."""
     work, sums, sides, top = workspace(classes)
     box = (classes, LANES)
     logits, aligned, log_q, q = np.empty(box), np.empty(box), np.empty(box), np.empty(box)
     total, parts, row = np.empty(LANES), np.empty((3, LANES)), np.empty(classes, flat.dtype)
-    for b in range(begin, end, LANES):
-        lanes = min(LANES, end - b)
-        start = origin + b * steps[1]
-        first_reference(flat, start, steps, weights, b, lanes, logits, work[0])
+    starts = np.empty(LANES, np.int64)
+    for b in range(0, chosen.shape[0], LANES):
+        inputs = chosen[b : b + LANES]
+        lanes = inputs.shape[0]
+        locate(origin, steps[1], inputs, starts)
+        first_reference(flat, starts, steps, weights, inputs, lanes, logits, work[0])
         set_reference(logits, aligned, log_q, q, top)
         reference = (aligned, log_q, q, top)
         bad = add_members(
-            flat, start, steps, weights, b, lanes, 0, 1, tolerance, reference, work, sums, sides
+            flat, starts, steps, weights, inputs, lanes, 0, 1, tolerance, reference, work, sums, sides
         )
         if bad >= 0:
-            return b + bad
+            return inputs[bad]
         total[:] = 1.0
         for lane in range(lanes):
             total[lane] = 0.0
             for member in range(weights.shape[0]):
-                total[lane] += weights[member, b + lane]
+                total[lane] += weights[member, inputs[lane]]
         parts[:] = 0.0
         for y in range(classes):
             for lane in range(LANES):
@@ -311,13 +321,18 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
                 if sides[0, y, lane] > 0.0 and sides[1, y, lane] > 0.0:
                     parts[1, lane] = np.inf
             if parts[0, lane] < CANCELLED * parts[1, lane]:
-                begin_lane = start + lane * steps[1]
-                parts[0, lane] = (
-                    add_entropies(flat, begin_lane, steps, weights[:, b + lane], 0, 1, row) / total[lane]
-                )
+                own = weights[:, inputs[lane]]
+                parts[0, lane] = add_entropies(flat, starts[lane], steps, own, 0, 1, row) / total[lane]
             for part in range(3):
-                out[part, b + lane] = parts[part, lane]
+                out[part, inputs[lane]] = parts[part, lane]
     return -1
+
+
+@cached
+def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
+    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
+    inputs = np.arange(begin, end)
+    return summarise_inputs(flat, origin, steps, shape[1], weights, tolerance, inputs, out)
 
 
 @cached
@@ -346,11 +361,13 @@ def accumulate(
     row = np.empty(classes, flat.dtype)
     state_a, state_u, state_au, state_phi, state_excluded, state_allowed = state
     groups = state_a.shape[0]
+    starts = np.empty(LANES, np.int64)
     for b in range(begin, end, LANES):
-        lanes = min(LANES, end - b)
-        start = origin + b * steps[1]
+        inputs = np.arange(b, min(b + LANES, end))
+        lanes = inputs.shape[0]
+        locate(origin, steps[1], inputs, starts)
         if fresh:
-            first_reference(flat, start, steps, weights, b, lanes, logits, work[0])
+            first_reference(flat, starts, steps, weights, inputs, lanes, logits, work[0])
             set_reference(logits, aligned, log_q, q, top)
             for lane in range(lanes):
                 for y in range(classes):
@@ -364,13 +381,14 @@ def accumulate(
         for group in range(groups):
             dealt = (group - ranks[b]) % groups
             bad = add_members(
-                flat, start, steps, weights, b, lanes, dealt, groups, tolerance, reference, work, sums, sides
-            )
+                flat, starts, steps, weights, inputs, lanes, dealt, groups, tolerance, reference, work, sums,
+                sides,
+            )  # fmt: skip
             if bad >= 0:
                 return b + bad
             for lane in range(lanes):
                 entropies[group, b + lane] += add_entropies(
-                    flat, start + lane * steps[1], steps, weights[:, b + lane], dealt, groups, row
+                    flat, starts[lane], steps, weights[:, b + lane], dealt, groups, row
                 )
                 for y in range(classes):
                     a = q[y, lane] * sums[0, y, lane]

@@ -10,6 +10,8 @@ FARTHEST = 600.0  # exponents beyond this take the general way
 FEW = 4096  # numbers up to which one slow call beats three fast ones
 CANCELLED = 1e-3  # of K: an entropy below that is better summed member by member
 
+add = np.add.reduce
+
 
 def expm1(d: np.ndarray, size: np.ndarray) -> np.ndarray:
     """Return ``exp(d) - 1``; NumPy's own is slow, and needed only where ``d`` is small."""
@@ -32,38 +34,37 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | No
     weights
         Shape (members, inputs), or None where all weigh the same.
     """
-    if not np.isfinite(logits).all():
-        return None
-    add = np.add.reduce
-    inputs = np.arange(logits.shape[1])
+    members, inputs, classes = logits.shape
     if weights is None:
         chosen = logits[0]
     else:
-        chosen = logits[np.argmax(weights, axis=0), inputs]
-    top = chosen.argmax(-1)
-    below = chosen - chosen[inputs, top][:, None]
-    q = np.exp(below)
-    q[inputs, top] = 0.0  # its 1 would round away what log1p needs
-    rest = add(q, -1, keepdims=True)
-    q[inputs, top] = 1.0
-    q /= 1.0 + rest
-    log_q = below - np.log1p(rest)
-    d = logits - logits[:, inputs, top][..., None] - below
+        chosen = logits[weights.argmax(0), np.arange(inputs)]
+    top = chosen.argmax(1) + np.arange(0, inputs * classes, classes)  # places in the flattened array
+    with np.errstate(invalid="ignore"):  # infinity less infinity: not for here, as the next test finds
+        d = logits - chosen
+        d -= d.reshape(members, -1).take(top, 1)[..., None]
     size = np.abs(d)
-    if np.maximum.reduce(size, axis=None) > FARTHEST:
+    if not size.max() <= FARTHEST:
         return None
+    log_q = chosen - chosen.take(top)[:, None]
+    q = np.exp(log_q)
+    q.put(top, 0.0)  # its 1 would round away what log1p needs
+    rest = add(q, 1, keepdims=True)
+    q.put(top, 1.0)
+    q /= 1.0 + rest
+    log_q -= np.log1p(rest)
     growth = expm1(d, size)
-    shift = add(q * growth, -1, keepdims=True)
-    terms = np.empty((3, *d.shape))  # a, u and a u
-    np.divide(growth - shift, 1.0 + shift, out=terms[0])
-    np.subtract(d, np.log1p(shift), out=terms[1])
-    np.multiply(terms[0], terms[1], out=terms[2])
+    shift = add(q * growth, 2, keepdims=True)
+    terms = np.empty((3, members, inputs, classes))
+    a, u, au = terms
+    np.divide(growth - shift, 1.0 + shift, a)
+    np.subtract(d, np.log1p(shift), u)
+    np.multiply(a, u, au)
     if weights is None:
-        means = add(terms, 1) / len(d)
+        means = add(terms, 1) / members
     else:
         means = add(terms * (weights / add(weights))[..., None], 1)
-    a, u, au = means
-    k, i, entropy = add(np.array(class_terms(q, a, u, au, log_q, np.log1p)), -1)
+    k, i, entropy = add(class_terms(q, *means, log_q, np.log1p), 2)
     if (entropy < CANCELLED * k).any():
         return None
-    return np.array([entropy, k, i])
+    return np.array((entropy, k, i))

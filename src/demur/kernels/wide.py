@@ -273,42 +273,52 @@ def first_bad(flat, bits, origin, steps, shape, weights, limits, begin, end):
     return -1
 
 
+@njit(**COMPILED)
+def summarise_input(source, start, member_step, members, heaviest, weights, limits, tolerance, scratch, work):
+    """Return entropy, K and I of one input, and whether all its members are predictions for this loop."""
+    logits, aligned, log_q, q = scratch[0], scratch[1], scratch[2], scratch[3]
+    sums, sides = work[3], work[4]
+    first_reference(source, start, member_step, members, heaviest, logits)
+    top = set_reference(logits, aligned, log_q, q)
+    reference = (aligned, log_q, q, top, np.min(aligned) > TAME_REFERENCE)
+    entropy, k, i = 0.0, 0.0, 0.0
+    if not add_members(source, start, member_step, members, weights, limits, tolerance, reference, work):
+        return entropy, k, i, False
+    total = 0.0
+    for member in members:
+        total += weights[member]
+    scale = 1.0 / total
+    for y in range(q.shape[0]):
+        share = q[y] if sides[1, y] > 0.0 else 0.0
+        k_y, i_y, entropy_y = class_terms(
+            share, sums[0, y] * scale, sums[1, y] * scale, sums[2, y] * scale, log_q[y], log1p
+        )
+        k = add_in_any_order(k, k_y)
+        i = add_in_any_order(i, i_y)
+        entropy = add_in_any_order(entropy, entropy_y)
+    for y in range(q.shape[0]):
+        if sides[0, y] > 0.0 and sides[1, y] > 0.0:
+            k = np.inf
+    if entropy < CANCELLED * k:
+        entropy = add_entropies(source, start, member_step, members, weights) * scale
+    return entropy, k, i, True
+
+
 @cached
 def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
     """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
     member_step, input_step, class_step = steps
-    count, classes = shape
-    source, work, scratch = workspace(flat, bits, class_step, classes)
-    logits, aligned, log_q, q = scratch[0], scratch[1], scratch[2], scratch[3]
-    sums, sides = work[3], work[4]
-    found = np.empty(count, np.int64)
+    source, work, scratch = workspace(flat, bits, class_step, shape[1])
+    found = np.empty(shape[0], np.int64)
     for b in range(begin, end):
-        start = origin + b * input_step
         own = weights[:, b]
         members, heaviest = chosen(own, 0, 1, found)
-        first_reference(source, start, member_step, members, heaviest, logits)
-        top = set_reference(logits, aligned, log_q, q)
-        reference = (aligned, log_q, q, top, np.min(aligned) > TAME_REFERENCE)
-        if not add_members(source, start, member_step, members, own, limits, tolerance, reference, work):
+        start = origin + b * input_step
+        entropy, k, i, good = summarise_input(
+            source, start, member_step, members, heaviest, own, limits, tolerance, scratch, work
+        )
+        if not good:
             return b
-        total = 0.0
-        for member in members:
-            total += own[member]
-        entropy, k, i = 0.0, 0.0, 0.0
-        scale = 1.0 / total
-        for y in range(classes):
-            share = q[y] if sides[1, y] > 0.0 else 0.0
-            k_y, i_y, entropy_y = class_terms(
-                share, sums[0, y] * scale, sums[1, y] * scale, sums[2, y] * scale, log_q[y], log1p
-            )
-            k = add_in_any_order(k, k_y)
-            i = add_in_any_order(i, i_y)
-            entropy = add_in_any_order(entropy, entropy_y)
-        for y in range(classes):
-            if sides[0, y] > 0.0 and sides[1, y] > 0.0:
-                k = np.inf
-        if entropy < CANCELLED * k:
-            entropy = add_entropies(source, start, member_step, members, own) * scale
         out[0, b], out[1, b], out[2, b] = entropy, k, i
     return -1
 

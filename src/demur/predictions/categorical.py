@@ -83,31 +83,35 @@ class Categorical:
         values = arrays.to_numpy(self.values)
         return self if values is self.values else self.with_values(values)
 
-    def logits(self, ignored: Array | None = None) -> Array:
+    def logits(self, ignored: Array | None = None, places: np.ndarray | None = None) -> Array:
         """Return checked logits in float64, or in the widest type that the library or device has.
 
         Parameters
         ----------
         ignored
             True for predictions (members, inputs) that have no weight and are not checked.
+        places
+            The numbers under which errors name the inputs; None: their own.
         """
         values = arrays.widened(self.values)
         xp = arrays.namespace(values)
         if not arrays.is_traced(values):
-            self.check(xp, values, ignored)
+            self.check(xp, values, ignored, places)
         if self.kind != "probs":
             return values
         zero = values == 0
         log = xp.log(xp.where(zero, xp.ones_like(values), values))
         return xp.where(zero, xp.full_like(values, -float("inf")), log)
 
-    def kernel_logits(self, ignored: np.ndarray | None = None) -> np.ndarray:
+    def kernel_logits(
+        self, ignored: np.ndarray | None = None, places: np.ndarray | None = None
+    ) -> np.ndarray:
         """Return logits as NumPy float32 or float64; probabilities are checked, the rest by the kernel."""
         values = arrays.to_numpy(self.values)
         if self.kind != "probs":
             return values if arrays.is_floating(values) else values.astype(np.float64)
         values = values.astype(np.float64)
-        self.check(np, values, ignored)
+        self.check(np, values, ignored, places)
         with np.errstate(divide="ignore"):
             return np.log(values, out=values)
 
@@ -116,52 +120,48 @@ class Categorical:
         """How far the probabilities may sum from 1."""
         return TOLERANCE.get(self.precision, TOLERANCE["float64"])
 
-    def check(self, xp: Any, values: Array, ignored: Array | None = None) -> None:
+    def check(
+        self, xp: Any, values: Array, ignored: Array | None = None, places: np.ndarray | None = None
+    ) -> None:
         """Raise the error that says what is wrong with the numbers, if anything is."""
         if xp is np and self.kind == "logits" and np.isfinite(values).all():
             return
+
+        def complain(bad: Array, found: Array, expected: str, advice: str) -> None:
+            if ignored is not None:
+                bad = bad & ~ignored[..., None]
+            if bool(xp.any(bad)):
+                where, value = first_place(bad, found, places)
+                raise ValueError(f"{expected}. Got {value:g}{where}. {advice}")
+
         name = self.kind
-        complain(xp, xp.isnan(values), ignored, values, f"{name} must be numbers", "Find out where it arose.")
+        complain(xp.isnan(values), values, f"{name} must be numbers", "Find out where it arose.")
         if name == "probs":
-            complain(
-                xp, values < 0, ignored, values, "probs must not be negative", "For logits pass logits=."
-            )
+            complain(values < 0, values, "probs must not be negative", "For logits pass logits=.")
             sums = xp.sum(values, axis=-1, keepdims=True)
         else:
-            complain(
-                xp, values == float("inf"), ignored, values, f"{name} must be below infinity",
-                "-inf is an excluded class; +inf has no probability.",
-            )  # fmt: skip
+            infinite = "-inf is an excluded class; +inf has no probability."
+            complain(values == float("inf"), values, f"{name} must be below infinity", infinite)
             top = xp.max(values, axis=-1, keepdims=True)
-            complain(
-                xp, top == -float("inf"), ignored, top, f"{name} must allow at least one class",
-                "All of its classes are -inf.",
-            )  # fmt: skip
+            nothing = "All of its classes are -inf."
+            complain(top == -float("inf"), top, f"{name} must allow at least one class", nothing)
             if name == "logits":
                 return
-            over = top > self.tolerance
-            complain(xp, over, ignored, top, "log_probs must not be above 0", "For logits pass logits=.")
+            complain(top > self.tolerance, top, "log_probs must not be above 0", "For logits pass logits=.")
             sums = xp.sum(xp.exp(values), axis=-1, keepdims=True)
-        complain(
-            xp, xp.abs(sums - 1) > self.tolerance, ignored, sums,
-            f"{name} must sum to 1 within {self.tolerance:g} ({self.precision})",
-            "Normalise them, or pass logits=.",
-        )  # fmt: skip
+        expected = f"{name} must sum to 1 within {self.tolerance:g} ({self.precision})"
+        complain(xp.abs(sums - 1) > self.tolerance, sums, expected, "Normalise them, or pass logits=.")
 
 
-def complain(xp: Any, bad: Array, ignored: Array | None, values: Array, expected: str, advice: str) -> None:
-    """Raise ValueError if any number is bad, with the first place and value."""
-    if ignored is not None:
-        bad = bad & ~ignored[..., None]
-    if not bool(xp.any(bad)):
-        return
-    found = arrays.to_numpy(bad)
-    place = tuple(int(i) for i in np.argwhere(found)[0])
+def first_place(bad: Array, values: Array, places: np.ndarray | None) -> tuple[str, float]:
+    """Return where the first bad number is, in words, and the number."""
+    place = tuple(int(i) for i in np.argwhere(arrays.to_numpy(bad))[0])
     value = float(arrays.to_numpy(values)[place])
+    if places is not None:
+        place = (place[0], int(places[place[1]]), *place[2:])
     if values.shape[-1] == 1:
         place = place[:-1]
-    where = f" at {list(place)}" if place else ""
-    raise ValueError(f"{expected}. Got {value:g}{where}. {advice}")
+    return (f" at {list(place)}" if place else ""), value
 
 
 def is_torch_categorical(value: object) -> bool:

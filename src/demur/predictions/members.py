@@ -21,6 +21,7 @@ class Members:
     prediction: Categorical
     weights: Array | None
     batch: tuple[int, ...]
+    places: np.ndarray | None = None  # which of the caller's inputs these are; None: all of them
 
     @property
     def count(self) -> int:
@@ -48,10 +49,15 @@ class Members:
         return arrays.stays(self.prediction.values)
 
     def part(self, begin: int, end: int) -> Members:
+        """Return the members for the inputs from ``begin`` to ``end``."""
+        return self.only(slice(begin, end))
+
+    def only(self, inputs: slice | np.ndarray) -> Members:
         """Return the members for some of the inputs."""
-        values = self.prediction.values[:, begin:end]
-        weights = None if self.weights is None else self.weights[:, begin:end]
-        return Members(self.prediction.with_values(values), weights, (end - begin,))
+        values = self.prediction.values[:, inputs]
+        weights = None if self.weights is None else self.weights[:, inputs]
+        places = np.arange(self.inputs) if self.places is None else self.places
+        return Members(self.prediction.with_values(values), weights, (values.shape[1],), places[inputs])
 
     def parts(self, size: int) -> Iterator[tuple[int, int]]:
         """Return ranges of inputs with about ``size`` numbers each."""
@@ -67,11 +73,11 @@ class Members:
     def logits(self) -> Array:
         """Return checked logits in float64, in the array's own library if they stay there, else NumPy."""
         here = self.prediction if self.stays else self.prediction.on_host()
-        return here.logits(self.ignored)
+        return here.logits(self.ignored, self.places)
 
     def kernel_logits(self) -> np.ndarray:
         """Return logits as NumPy float32 or float64 for the kernel, which checks them."""
-        return self.prediction.kernel_logits(self.ignored)
+        return self.prediction.kernel_logits(self.ignored, self.places)
 
 
 def gather(prediction: Categorical, weights: Any, axis: int, *, may_be_zero: bool = False) -> Members:
