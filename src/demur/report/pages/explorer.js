@@ -44,8 +44,12 @@ const $ = (id) => document.getElementById(id);
 const state = { family: "beta", values: { beta: [5, 5], uniform: [0.3, 0.7], deltas: [0.1, 0.9, 0.5] } };
 let sentence = 0;
 
+// A number with so many digits, in powers of ten where it would be long.
 function text(value, digits = 7) {
-  return Number.isFinite(value) ? String(Number(value.toPrecision(digits))).replace("-", "−") : "∞";
+  if (!Number.isFinite(value)) return "∞";
+  const size = Math.abs(value), rounded = Number(value.toPrecision(digits));
+  const long = size > 0 && (size < 1e-4 || size >= 10 ** (digits + 1));
+  return (long ? rounded.toExponential() : String(rounded)).replace("e+", "e").replaceAll("-", "−");
 }
 
 function outside(values) {
