@@ -174,6 +174,19 @@ def test_a_mixture_of_dirichlets_is_what_its_draws_tend_to():
             assert error < 0.01 * getattr(whole, part)
 
 
+def test_many_inputs_are_worked_on_in_blocks():
+    from demur.predictions.dirichlet import BLOCK
+
+    alpha = np.random.default_rng(2).gamma(1.0, 3.0, size=(BLOCK // 20, 3, 10))
+    for rule in ("log", "brier"):
+        whole = demur.decompose(demur.Dirichlet(alpha), measure="average", rule=rule)
+        assert whole.total.shape == alpha.shape[:-1]
+        for k in (0, len(alpha) // 2, len(alpha) - 1):
+            one = demur.decompose(demur.Dirichlet(alpha[k]), measure="average", rule=rule)
+            assert whole.epistemic[k].tolist() == one.epistemic.tolist()
+            assert whole.aleatoric[k].tolist() == one.aleatoric.tolist()
+
+
 class TestGiven:
     """A given side: a model, a set of members, their sums, or another distribution."""
 

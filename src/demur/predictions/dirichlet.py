@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from demur.predictions import arrays
 from demur.predictions.arrays import Array
 from demur.predictions.gamma import digamma, gamma_entropy, growth
 from demur.predictions.second_order import Parameters, SecondOrder, Spread, closed_forms, insist, parameters
 from demur.rules import one_hot
+
+BLOCK = 1 << 15  # numbers worked on at a time, so that what lies between stays in the cache
 
 
 class Dirichlet(SecondOrder):
@@ -89,24 +93,35 @@ class Dirichlet(SecondOrder):
     def spread(self, rule: str) -> Spread:
         closed_forms(rule, "Dirichlet")
         xp, alpha = self.given.computed()
-        top = one_hot(xp, xp.argmax(alpha, axis=-1), alpha.shape[-1])
-        others = xp.sum(xp.where(top, xp.zeros_like(alpha), alpha), axis=-1, keepdims=True)
-        whole = xp.max(alpha, axis=-1, keepdims=True) + others
-        rest = xp.where(top, others, whole - alpha)  # what the other classes have, not rounded away
-        mean, remainder = alpha / whole, rest / whole
-        grown = growth(xp, alpha, rest)
-        if rule == "brier":
-            variance = mean * remainder / (whole + 1)
-            return Spread(
-                -grown.log, xp.zeros_like(alpha), 2 * variance, variance, xp.sum(variance * whole, axis=-1)
-            )
+        if xp is not np or alpha.size <= BLOCK:
+            return spread_of(xp, alpha, rule)
+        rows = alpha.reshape(-1, alpha.shape[-1])
+        step = max(1, BLOCK // rows.shape[-1])
+        parts = [spread_of(np, rows[k : k + step], rule) for k in range(0, len(rows), step)]
+        whole = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return Spread(*(each.reshape(*alpha.shape[:-1], *each.shape[1:]) for each in whole))
+
+
+def spread_of(xp: Any, alpha: Array, rule: str) -> Spread:
+    """Return the expectations under Dirichlet distributions with these concentrations, (..., classes)."""
+    top = one_hot(xp, xp.argmax(alpha, axis=-1), alpha.shape[-1])
+    others = xp.sum(xp.where(top, xp.zeros_like(alpha), alpha), axis=-1, keepdims=True)
+    whole = xp.max(alpha, axis=-1, keepdims=True) + others
+    rest = xp.where(top, others, whole - alpha)  # what the other classes have, not rounded away
+    mean, remainder = alpha / whole, rest / whole
+    grown = growth(xp, alpha, rest)
+    if rule == "brier":
+        variance = mean * remainder / (whole + 1)
         return Spread(
-            -grown.log,
-            grown.excess - remainder / alpha,
-            remainder / whole,
-            mean * grown.excess,
-            xp.sum(mean * grown.digamma, axis=-1),
+            -grown.log, xp.zeros_like(alpha), 2 * variance, variance, xp.sum(variance * whole, axis=-1)
         )
+    return Spread(
+        -grown.log,
+        grown.excess - remainder / alpha,
+        remainder / whole,
+        mean * grown.excess,
+        xp.sum(mean * grown.digamma, axis=-1),
+    )
 
 
 class Beta(SecondOrder):

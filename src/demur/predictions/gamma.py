@@ -37,17 +37,37 @@ def growth(xp: Any, a: Array, b: Array) -> Growth:
     far = xp.where(small, a + LARGE, a)
     # psi(x + 1) = psi(x) + 1 / x takes a small argument to a large one by terms of one sign.
     steps = sum(b / (a + k) / (a + k + b) for k in range(1, LARGE + 1))
-    log_far = log_ratio(xp, far, b)
-    tail = sum(c * far**-k * -xp.expm1(-k * log_far) for k, c in SERIES)
+    log_far = xp.log1p(b / far)
+    tail = tail_difference(far, b)
     digamma = log_far - tail + xp.where(small, steps, xp.zeros_like(far))
     log = log_ratio(xp, a, b)
     return Growth(log, digamma, xp.where(small, log - digamma, tail))
 
 
+def tail_difference(z: Array, b: Array) -> Array:
+    """Return ``g(z) - g(z + b)`` from the series, for large ``z``: ``z**-k - (z + b)**-k`` term by term.
+
+    With ``r = z / (z + b)`` it is ``z**-k (1 - r**k)``, and ``1 - r**2j`` is ``1 - r**2`` times a
+    geometric sum.
+    """
+    r, rest = z / (z + b), b / (z + b)
+    square = r * r
+    (_, first), *others = SERIES
+    power, geometric, total = 1 / z, 1, 0
+    inverse_square = power * power
+    result = first * power * rest
+    power = inverse_square
+    for _, coefficient in others:
+        total = total + coefficient * power * geometric
+        power, geometric = power * inverse_square, 1 + square * geometric
+    return result + rest * (1 + r) * total
+
+
 def log_ratio(xp: Any, a: Array, b: Array) -> Array:
-    """Return ``log((a + b) / a)``, whatever their sizes."""
-    near = xp.log1p(xp.minimum(a, b) / a)
-    return xp.where(b > a, xp.log(a + b) - xp.log(a), near)
+    """Return ``log((a + b) / a)``, also where the ratio is no finite number."""
+    far = 1e-100 * b > a
+    near = xp.log1p(b / xp.where(far, b, a))
+    return xp.where(far, xp.log(xp.where(far, b, xp.ones_like(b))) - xp.log(a), near)
 
 
 def gamma_entropy(xp: Any, x: Array) -> Array:
