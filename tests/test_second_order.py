@@ -298,8 +298,29 @@ class TestLibraries:
                 return demur.decompose(mixed, measure=name).total + demur.Dirichlet(x).differential_entropy
 
             assert torch.autograd.gradcheck(total, (alpha,))
+            whole = total(alpha).detach().numpy()
+            np.testing.assert_allclose(whole, total(alpha.detach()).numpy(), rtol=1e-13)
         ends = torch.tensor([0.1, 0.45], dtype=torch.float64, requires_grad=True)
         assert torch.autograd.gradcheck(lambda x: demur.decompose(demur.Uniform(x, 0.5)).total, (ends,))
+        assert torch.autograd.gradcheck(
+            lambda x: demur.decompose(demur.Uniform(torch.tensor(0.01, dtype=x.dtype), x)).total, (ends,)
+        )
+        assert torch.autograd.gradcheck(
+            lambda x: demur.decompose(demur.Deltas(torch.stack([x, 1 - x]))).total, (ends,)
+        )
+
+    def test_gradients_in_one_component_only(self):
+        torch = pytest.importorskip("torch")
+        a = torch.tensor([1.5, 40.0], dtype=torch.float64, requires_grad=True)
+        others = [demur.Beta(torch.tensor([2.0, 3.0], dtype=torch.float64), 1.0)]
+        others += [demur.Deltas(torch.tensor([[0.3, 0.2], [0.8, 0.4]], dtype=torch.float64), [1, 2])]
+        for other in others:
+
+            def total(x, other=other):
+                return demur.decompose(demur.Mixture([other, demur.Beta(x, 2.0)])).total
+
+            assert torch.autograd.gradcheck(total, (a,))
+            np.testing.assert_allclose(total(a).detach(), total(a.detach()), rtol=1e-13)
 
     def test_tracing(self):
         jax = pytest.importorskip("jax")

@@ -80,7 +80,7 @@ def side_means(side: Side, rule: Rule, reference: Array) -> Means | None:
         side = kernels.state_of(moved, rule, 1)
     if arrays.library(side.reference) != arrays.library(reference):
         raise TypeError(
-            f"Expected Moments and predictions of one library. Got {arrays.library(side.reference)} and "
-            f"{arrays.library(reference)}. Feed Moments what you decompose."
+            f"Expected a given side and predictions of one library. Got {arrays.library(side.reference)} and "
+            f"{arrays.library(reference)}. Give both with gradients or both without."
         )
     return side.referred_to(reference).means()

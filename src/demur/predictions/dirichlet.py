@@ -64,6 +64,10 @@ class Dirichlet(SecondOrder):
         return tuple(self.concentration.shape)
 
     @property
+    def stays(self) -> bool:
+        return self.given.stays
+
+    @property
     def mean(self) -> Array:
         """The average prediction, shape (..., classes)."""
         _, alpha = self.given.computed()
@@ -90,9 +94,9 @@ class Dirichlet(SecondOrder):
         jacobian = (alpha.shape[-1] - 1) * digamma(whole)
         return self.returned(xp.sum(gamma_entropy(xp, alpha), axis=-1) - gamma_entropy(xp, whole) - jacobian)
 
-    def spread(self, rule: str) -> Spread:
+    def spread(self, rule: str, stays: bool) -> Spread:
         closed_forms(rule, "Dirichlet")
-        xp, alpha = self.given.computed()
+        xp, alpha = self.given.computed(stays)
         if xp is not np or alpha.size <= BLOCK:
             return spread_of(xp, alpha, rule)
         rows = alpha.reshape(-1, alpha.shape[-1])
@@ -160,6 +164,10 @@ class Beta(SecondOrder):
         return self.dirichlet.shape
 
     @property
+    def stays(self) -> bool:
+        return self.dirichlet.stays
+
+    @property
     def mean(self) -> Array:
         """The average probability of outcome 1, shape (...)."""
         return self.dirichlet.mean[..., 1]
@@ -174,9 +182,9 @@ class Beta(SecondOrder):
         """Entropy of the density in nats, shape (...); it may be negative."""
         return self.dirichlet.differential_entropy
 
-    def spread(self, rule: str) -> Spread:
+    def spread(self, rule: str, stays: bool) -> Spread:
         closed_forms(rule, "Beta")
-        return self.dirichlet.spread(rule)
+        return self.dirichlet.spread(rule, stays)
 
 
 def check_positive(name: str, values: Array) -> None:

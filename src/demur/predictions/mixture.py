@@ -83,6 +83,10 @@ class Mixture(SecondOrder):
         return self.components[0].shape
 
     @property
+    def stays(self) -> bool:
+        return any(each.stays for each in self.components)
+
+    @property
     def mean(self) -> Array:
         """The average: of the probability of outcome 1, or of all class probabilities."""
         parts = zip(self.weights.tolist(), self.components, strict=True)

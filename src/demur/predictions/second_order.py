@@ -52,7 +52,12 @@ class SecondOrder:
         """The average."""
         raise AssertionError("each distribution has its own")
 
-    def spread(self, rule: str) -> Spread:
+    @property
+    def stays(self) -> bool:
+        """Whether to compute in the parameters' own library: gradients, tracing, accelerators."""
+        raise AssertionError("each distribution has its own")
+
+    def spread(self, rule: str, stays: bool) -> Spread:
         """Return the expectations that all measures under a rule are made of."""
         raise AssertionError("each distribution has its own")
 
@@ -68,9 +73,15 @@ class Parameters(NamedTuple):
     source: Array
     values: tuple[Array, ...]
 
-    def computed(self) -> tuple[Any, ...]:
+    @property
+    def stays(self) -> bool:
+        """Whether one of them has gradients, is traced, or lives on an accelerator."""
+        return any(arrays.stays(each) for each in self.values)
+
+    def computed(self, stays: bool | None = None) -> tuple[Any, ...]:
         """Return the namespace to compute in, and the parameters in float64 or the widest type there is."""
-        here = [each if arrays.stays(self.source) else arrays.to_numpy(each) for each in self.values]
+        stays = self.stays if stays is None else stays
+        here = [each if stays else arrays.to_numpy(each) for each in self.values]
         wide = [arrays.widened(each) for each in here]
         return arrays.namespace(wide[0]), *wide
 

@@ -62,6 +62,10 @@ class Uniform(SecondOrder):
         return (*self.lo.shape, 2)
 
     @property
+    def stays(self) -> bool:
+        return self.given.stays
+
+    @property
     def mean(self) -> Array:
         """The average probability of outcome 1, shape (...)."""
         _, lo, hi = self.given.computed()
@@ -73,9 +77,9 @@ class Uniform(SecondOrder):
         xp, lo, hi = self.given.computed()
         return self.returned(xp.log(hi - lo))
 
-    def spread(self, rule: str) -> Spread:
+    def spread(self, rule: str, stays: bool) -> Spread:
         closed_forms(rule, "Uniform")
-        xp, lo, hi = self.given.computed()
+        xp, lo, hi = self.given.computed(stays)
         low, high = xp.stack([1 - hi, lo], axis=-1), xp.stack([1 - lo, hi], axis=-1)
         width = (hi - lo)[..., None]
         mean = (low + high) / 2
@@ -157,6 +161,10 @@ class Deltas(SecondOrder):
         return (*self.points.shape[1:], 2)
 
     @property
+    def stays(self) -> bool:
+        return self.given.stays
+
+    @property
     def mean(self) -> Array:
         """The average probability of outcome 1, shape (...)."""
         xp, points = self.given.computed()
@@ -172,9 +180,9 @@ class Deltas(SecondOrder):
         xp, points = self.given.computed()
         return self.returned(xp.full_like(points[0], -float("inf")))
 
-    def members(self) -> Members:
+    def members(self, stays: bool | None = None) -> Members:
         """Return the points as members that predict two classes."""
-        xp, points = self.given.computed()
+        xp, points = self.given.computed(stays)
         zero, one = points <= 0, points >= 1
         log_one = xp.where(zero, -float("inf"), xp.log(xp.where(zero, xp.ones_like(points), points)))
         log_zero = xp.where(one, -float("inf"), xp.log1p(-xp.where(one, xp.zeros_like(points), points)))
