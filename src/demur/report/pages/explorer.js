@@ -115,7 +115,7 @@ function update(typedIn = null) {
   const family = FAMILIES[state.family], values = state.values[state.family];
   family.parameters.forEach((parameter, index) => {
     const range = $(`${parameter.name}-range`), number = $(parameter.name), value = values[index];
-    if (number !== typedIn) number.value = Number.isFinite(value) ? value : "";
+    if (number !== typedIn) number.value = !Number.isFinite(value) ? "" : value < 1e8 ? value : value.toExponential();
     if (Number.isFinite(value)) range.value = toSlider(parameter, value);
     range.setAttribute("aria-valuetext", text(value, 4));
   });
