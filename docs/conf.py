@@ -3,6 +3,8 @@
 import tomllib
 from pathlib import Path
 
+from demur.report import explorer
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
@@ -10,6 +12,9 @@ project = PROJECT["name"]
 author = "the demur authors"
 project_copyright = author
 version = release = PROJECT["version"]
+
+# The explorer is written anew with the pages, so that it is always that of this version.
+explorer.write(Path(__file__).parent / "_static" / "explorer.html")
 
 extensions = [
     "myst_parser",

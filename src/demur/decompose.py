@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from demur import kernels
+from demur import distributions, kernels
 from demur.given import Side, given_sides, part_of, referred
 from demur.jackknife import Estimates, check_enough, unbiased_terms
 from demur.measures import (
@@ -14,6 +14,7 @@ from demur.measures import (
     Given,
     Measure,
     check_base,
+    check_separable,
     divergence_terms,
     from_summary,
     is_summary,
@@ -21,7 +22,7 @@ from demur.measures import (
     resolve,
     sides_of,
 )  # fmt: skip
-from demur.predictions import Categorical, Members, arrays, gather
+from demur.predictions import Categorical, Members, arrays, gather, second_order
 from demur.rules import Array, Rule, resolve_rule
 from demur.state import Means
 
@@ -57,7 +58,9 @@ def decompose(
     ----------
     probs, logits, log_probs
         Exactly one of them: predictions of members, shape (members, ..., classes). Arrays of NumPy, PyTorch
-        or JAX, a ``Categorical`` or a ``torch.distributions.Categorical``.
+        or JAX, a ``Categorical`` or a ``torch.distributions.Categorical``. In their place a distribution over
+        predictions, which has no members to list: ``Dirichlet``, ``Beta``, ``Uniform``, ``Deltas``,
+        ``Mixture``, or the first three of ``torch.distributions``; then only measure, rule and base apply.
     measure
         ``"pairwise"`` (epistemic part K), ``"average"`` (the usual one: entropy of the average, mutual
         information I), ``"reverse"`` (M), or a ``Measure``.
@@ -90,6 +93,10 @@ def decompose(
     >>> demur.decompose(p, measure="average").epistemic
     array([0.36806421])
     """
+    distribution = None if isinstance(probs, np.ndarray) else second_order(probs)
+    if distribution is not None:
+        distributions.refuse(distribution, logits, log_probs, weights, unbiased, stderr, groups, axis)
+        return distributions.decompose(distribution, measure, rule, base)
     members, chosen, loss, sides = prepare(probs, logits, log_probs, measure, rule, weights, groups, axis)
     scale = check_base(base, loss)
     result = None
@@ -151,12 +158,12 @@ def attribute(
     >>> demur.attribute(p).round(3)
     array([[0.052, 0.052, 0.   ]])
     """
+    distribution = None if isinstance(probs, np.ndarray) else second_order(probs)
+    if distribution is not None:
+        distributions.refuse(distribution, logits, log_probs, weights, unbiased, False, groups, axis)
+        return distributions.attribute(distribution, measure, rule, base)
     members, chosen, loss, sides = prepare(probs, logits, log_probs, measure, rule, weights, groups, axis)
-    if not loss.separable:
-        raise ValueError(
-            "attribute needs a rule whose divergence is a sum over classes, 'log' or 'brier'. "
-            f"Got {loss.name!r}."
-        )
+    check_separable(loss)
     scale = check_base(base, loss)
 
     dealt = group_count(members, chosen, groups, unbiased=unbiased, stderr=False)

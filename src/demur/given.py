@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from demur import kernels
+from demur import described, kernels
 from demur.measures import Given, Measure
-from demur.predictions import Categorical, Members, arrays, gather
+from demur.predictions import Categorical, Members, arrays, gather, second_order
 from demur.rules import Array, Rule
 from demur.state import Means, State
 
@@ -23,6 +23,10 @@ def given_sides(measure: Measure, rule: Rule, batch: tuple[int, ...], classes: i
 
 def given_side(name: str, value: Any, rule: Rule, batch: tuple[int, ...], classes: int) -> Side:
     """Return one given side."""
+    distribution = second_order(value)
+    if distribution is not None:
+        check_shape(name, distribution.shape, (*batch, classes))
+        return described.state_of(distribution, rule)
     state = getattr(value, "state", None)
     if isinstance(state, State):
         if state.rule is not rule:
@@ -76,7 +80,7 @@ def side_means(side: Side, rule: Rule, reference: Array) -> Means | None:
         side = kernels.state_of(moved, rule, 1)
     if arrays.library(side.reference) != arrays.library(reference):
         raise TypeError(
-            f"Expected Moments and predictions of one library. Got {arrays.library(side.reference)} and "
-            f"{arrays.library(reference)}. Feed Moments what you decompose."
+            f"Expected a given side and predictions of one library. Got {arrays.library(side.reference)} and "
+            f"{arrays.library(reference)}. Give both with gradients or both without."
         )
     return side.referred_to(reference).means()

@@ -100,6 +100,15 @@ def check_base(base: float | None, rule: Rule) -> float:
     return 1 / math.log(base)
 
 
+def check_separable(rule: Rule) -> None:
+    """Raise unless a rule's divergence has a share for each class."""
+    if not rule.separable:
+        raise ValueError(
+            "attribute needs a rule whose divergence is a sum over classes, 'log' or 'brier'. "
+            f"Got {rule.name!r}."
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Decomposition:
     """Total, aleatoric and epistemic uncertainty of each input; total = aleatoric + epistemic.

@@ -71,15 +71,10 @@ def require_report() -> None:
 def prepare(out: Path, *, force: bool) -> list[Path]:
     """Make the directory; return where the members' predictions go."""
     from demur.cli.digits import MEMBERS
+    from demur.stores import make_directory
 
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out}: expected a directory, got a file: choose another name")
-    if out.is_dir() and any(out.iterdir()) and not force:
-        raise ValueError(
-            f"{out}: expected an empty or new directory, got one with files in it: "
-            "choose another name or add --force"
-        )
-    (out / "members").mkdir(parents=True, exist_ok=True)
+    make_directory(out, force=force)
+    (out / "members").mkdir(exist_ok=True)
     return [out / "members" / f"member_{index}.npy" for index in range(MEMBERS)]
 
 

@@ -90,6 +90,13 @@ def type_name(array: Array) -> str:
     return array.dtype.type.__name__
 
 
+def described(array: Array) -> str:
+    """Return a single number as text, and the shape of more."""
+    if array.shape or is_traced(array):
+        return f"shape={tuple(array.shape)}"
+    return repr(to_numpy(array).item())
+
+
 def to_numpy(array: Array) -> np.ndarray:
     """Return the numbers as a NumPy array, without a copy where the type allows; halves become float32."""
     if library(array) == "torch":
@@ -150,5 +157,10 @@ def matching(array: Array, target: Array) -> Array:
             f"Expected arrays of one library. Got {library(array)} and {kind}. Convert one of them."
         )
     if kind == "torch":
-        return sys.modules["torch"].from_numpy(np.ascontiguousarray(array)).to(target.device)
+        return (
+            sys.modules["torch"]
+            .from_numpy(np.ascontiguousarray(array))
+            .reshape(array.shape)
+            .to(target.device)
+        )
     return sys.modules["jax"].numpy.asarray(array)

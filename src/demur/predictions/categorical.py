@@ -127,41 +127,43 @@ class Categorical:
         if xp is np and self.kind == "logits" and np.isfinite(values).all():
             return
 
-        def complain(bad: Array, found: Array, expected: str, advice: str) -> None:
-            if ignored is not None:
-                bad = bad & ~ignored[..., None]
-            if bool(xp.any(bad)):
-                where, value = first_place(bad, found, places)
-                raise ValueError(f"{expected}. Got {value:g}{where}. {advice}")
+        def refuse(bad: Array, found: Array, expected: str, advice: str) -> None:
+            bad = bad if ignored is None else bad & ~ignored[..., None]
+            complain(xp, bad, found, expected, advice, places)
 
         name = self.kind
-        complain(xp.isnan(values), values, f"{name} must be numbers", "Find out where it arose.")
+        refuse(xp.isnan(values), values, f"{name} must be numbers", "Find out where it arose.")
         if name == "probs":
-            complain(values < 0, values, "probs must not be negative", "For logits pass logits=.")
+            refuse(values < 0, values, "probs must not be negative", "For logits pass logits=.")
             sums = xp.sum(values, axis=-1, keepdims=True)
         else:
             infinite = "-inf is an excluded class; +inf has no probability."
-            complain(values == float("inf"), values, f"{name} must be below infinity", infinite)
+            refuse(values == float("inf"), values, f"{name} must be below infinity", infinite)
             top = xp.max(values, axis=-1, keepdims=True)
             nothing = "All of its classes are -inf."
-            complain(top == -float("inf"), top, f"{name} must allow at least one class", nothing)
+            refuse(top == -float("inf"), top, f"{name} must allow at least one class", nothing)
             if name == "logits":
                 return
-            complain(top > self.tolerance, top, "log_probs must not be above 0", "For logits pass logits=.")
+            refuse(top > self.tolerance, top, "log_probs must not be above 0", "For logits pass logits=.")
             sums = xp.sum(xp.exp(values), axis=-1, keepdims=True)
         expected = f"{name} must sum to 1 within {self.tolerance:g} ({self.precision})"
-        complain(xp.abs(sums - 1) > self.tolerance, sums, expected, "Normalise them, or pass logits=.")
+        refuse(xp.abs(sums - 1) > self.tolerance, sums, expected, "Normalise them, or pass logits=.")
 
 
-def first_place(bad: Array, values: Array, places: np.ndarray | None) -> tuple[str, float]:
-    """Return where the first bad number is, in words, and the number."""
+def complain(
+    xp: Any, bad: Array, values: Array, expected: str, advice: str, places: np.ndarray | None = None
+) -> None:
+    """Raise ValueError if any number is bad, with the first place and value."""
+    if not bool(xp.any(bad)):
+        return
     place = tuple(int(i) for i in np.argwhere(arrays.to_numpy(bad))[0])
     value = float(arrays.to_numpy(values)[place])
     if places is not None:
         place = (place[0], int(places[place[1]]), *place[2:])
     if values.shape[-1] == 1:
         place = place[:-1]
-    return (f" at {list(place)}" if place else ""), value
+    where = f" at {list(place)}" if place else ""
+    raise ValueError(f"{expected}. Got {value:g}{where}. {advice}")
 
 
 def is_torch_categorical(value: object) -> bool:

@@ -9,7 +9,7 @@ Files are mapped, never loaded whole, and no code in them is ever run.
 """
 
 from demur.stores.arrays import StoreError
-from demur.stores.output import check_output, json_columns, json_number, write_columns
+from demur.stores.output import check_output, json_columns, json_number, make_directory, write_columns
 from demur.stores.predictions import Predictions, open_predictions
 from demur.stores.scoring import ScoreTable, score_predictions
 from demur.stores.weights import read_weights
@@ -21,6 +21,7 @@ __all__ = [
     "check_output",
     "json_columns",
     "json_number",
+    "make_directory",
     "open_predictions",
     "read_weights",
     "score_predictions",

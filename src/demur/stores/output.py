@@ -46,6 +46,18 @@ def check_output(path: Path, *, force: bool = False) -> None:
             ) from error
 
 
+def make_directory(path: Path, *, force: bool = False) -> None:
+    """Make a directory for results; raise a `StoreError` if it has files in it, unless `force`."""
+    if path.exists() and not path.is_dir():
+        raise StoreError(f"{path}: expected a directory, got a file: choose another name")
+    if path.is_dir() and any(path.iterdir()) and not force:
+        raise StoreError(
+            f"{path}: expected an empty or new directory, got one with files in it: "
+            "choose another name or add --force"
+        )
+    path.mkdir(parents=True, exist_ok=True)
+
+
 def write_columns(
     path: Path,
     columns: Mapping[str, np.ndarray],

@@ -1,0 +1,68 @@
+"""`demur reproduce`: studies that others can repeat, each one command."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from demur.cli.printing import bad_input_exits, new_table, number, print_table
+
+if TYPE_CHECKING:
+    from demur.report.posteriors import Panel
+
+app = typer.Typer(help="Run a study again, from nothing to its tables and figures.")
+
+
+@app.callback()
+def _studies() -> None:
+    pass  # with it, a study is named even while there is one only
+
+
+@app.command()
+def bernoulli(
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write everything.")],
+    force: Annotated[
+        bool, typer.Option("--force", help="Write into a directory that has files in it.")
+    ] = False,
+) -> None:
+    """Compare three measures on posteriors over the parameter of a coin.
+
+    Writes two tables (.csv), two figures (.pdf, .png) and a page to try others on (explorer.html).
+    Takes a few seconds and needs the extra named report.
+    """
+    with bad_input_exits():
+        from demur.experiments.bernoulli import run
+
+        found = run(out, force=force)
+    print_panels("Uncertainty in nats", found.study)
+    print_panels("One under the current measure (average), not under the others", found.twins)
+    print()
+    for path in found.files:
+        print(path)
+
+
+def print_panels(title: str, panels: Sequence[Panel]) -> None:
+    """Print the figures of posteriors, a section for each."""
+    table = new_table("posterior", "measure", "total", "aleatoric", "epistemic", texts=2)
+    for panel in panels:
+        for index, (measure, parts) in enumerate(panel.parts.items()):
+            last = index == len(panel.parts) - 1
+            name = "" if index else panel.name
+            table.add_row(name, measure, *(sign(value) for value in parts), end_section=last)
+    print_table(title, table)
+
+
+def sign(value: float) -> str:
+    """Write a number, infinity by its sign wherever the terminal has one."""
+    text = number(value)
+    if text != "inf":
+        return text
+    try:
+        "∞".encode(sys.stdout.encoding or "ascii")
+    except UnicodeEncodeError:
+        return text
+    return "∞"

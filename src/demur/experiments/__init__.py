@@ -1,0 +1,1 @@
+"""Studies that others can repeat, one a module: what ``demur reproduce`` runs."""

@@ -1,0 +1,1 @@
+"""Figures and pages: they draw what others computed, and compute nothing."""
