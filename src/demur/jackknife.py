@@ -7,7 +7,7 @@ Meijer and van der Leeden, 1999).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from demur import kernels
 from demur.measures import (
@@ -33,24 +33,26 @@ class Estimates:
     def __init__(self, state: State) -> None:
         self.state = state
         self.whole = state.means()
-        self._summaries: list[tuple[Array, Array, Array]] | None = None
+        self._summaries: tuple[Array, Array, Array] | None = None
 
     def parts(self, measure: Measure, given: Given) -> Parts:
         """Return the parts of a measure over all members."""
         return evaluate(measure, self.whole, given)
 
-    def replicates(self, measure: Measure, given: Given) -> list[Parts]:
-        """Return the parts of a measure without each group in turn."""
+    def replicates(self, measure: Measure, given: Given) -> Parts:
+        """Return the parts of a measure without each group in turn, (groups, inputs)."""
         if not is_summary(measure):
-            return [evaluate(measure, means, given) for means in self.state.leaving_one_out()]
+            return Parts(*self.stacked(lambda means: evaluate(measure, means, given)))
         if self._summaries is None:
             short = kernels.leave_out(self.state)
-            self._summaries = (
-                [summary_of(means) for means in self.state.leaving_one_out()]
-                if short is None
-                else [(entropy, k, i) for entropy, k, i in short]
-            )
-        return [from_summary(measure, *summary) for summary in self._summaries]
+            entropy, k, i = self.stacked(summary_of) if short is None else short.swapaxes(0, 1)
+            self._summaries = entropy, k, i
+        return from_summary(measure, *self._summaries)
+
+    def stacked(self, figures: Callable[[Means], Sequence[Array]]) -> list[Array]:
+        """Return figures of averages without each group in turn, each of them (groups, inputs)."""
+        found = [figures(means) for means in self.state.leaving_one_out()]
+        return [self.state.xp.stack(figure) for figure in zip(*found, strict=True)]
 
     def decompose(self, measure: Measure, given: Given, *, unbiased: bool, stderr: bool) -> Decomposition:
         """Return the decomposition, corrected for bias and with standard errors where asked for."""
@@ -58,49 +60,45 @@ class Estimates:
         if unbiased or stderr:
             check_enough(state, measure, unbiased=unbiased, stderr=stderr)
         parts = self.parts(measure, given)
-        replicates = []
+        replicates = None
         if stderr or (unbiased and needs_groups(measure)):
             replicates = self.replicates(measure, given)
         errors = None
-        if stderr:
+        if stderr and replicates is not None:
             errors = self.errors(measure, parts, replicates, unbiased)
         if unbiased:
             parts = self.without_bias(measure, given, parts, replicates)
         return Decomposition(parts.aleatoric + parts.epistemic, *parts, errors)
 
-    def errors(
-        self, measure: Measure, parts: Parts, replicates: list[Parts], unbiased: bool
-    ) -> Decomposition:
+    def errors(self, measure: Measure, parts: Parts, replicates: Parts, unbiased: bool) -> Decomposition:
         """Return the standard errors of the three parts."""
         state = self.state
         if unbiased and measure.sides() == ("each", "each"):
             # The U-statistic without a group is a U-statistic of fewer members.
             parts = Parts(parts.aleatoric, parts.epistemic / meeting_others(state))
-            replicates = [
-                Parts(r.aleatoric, r.epistemic / meeting_others(state, g)) for g, r in enumerate(replicates)
-            ]
-        figures = zip(totalled(parts), *(totalled(r) for r in replicates), strict=True)
-        return Decomposition(*(standard_error(state, value, rest) for value, *rest in figures))
+            replicates = Parts(replicates.aleatoric, replicates.epistemic / meeting_others_but_one(state))
+        figures = zip(totalled(parts), totalled(replicates), strict=True)
+        return Decomposition(*(standard_error(state, value, rest) for value, rest in figures))
 
-    def without_bias(self, measure: Measure, given: Given, parts: Parts, replicates: list[Parts]) -> Parts:
+    def without_bias(self, measure: Measure, given: Given, parts: Parts, replicates: Parts | None) -> Parts:
         """Return the parts without the bias of few members."""
         state, sides = self.state, measure.sides()
         aleatoric, epistemic = parts
+        if sides == ("each", "each"):
+            return Parts(aleatoric, epistemic / meeting_others(state))
+        if replicates is None:
+            return parts
         if sides[0] == "bma":
-            aleatoric = jackknifed(state, aleatoric, [r.aleatoric for r in replicates])
+            aleatoric = jackknifed(state, aleatoric, replicates.aleatoric)
         if sides == ("bma", "each"):
             average = resolve("average")
             mutual = jackknifed(
-                state,
-                self.parts(average, given).epistemic,
-                [r.epistemic for r in self.replicates(average, given)],
+                state, self.parts(average, given).epistemic, self.replicates(average, given).epistemic
             )
             pairwise = self.parts(resolve("pairwise"), given).epistemic
             epistemic = pairwise / meeting_others(state) - mutual
-        elif sides == ("each", "each"):
-            epistemic = epistemic / meeting_others(state)
         elif needs_groups(measure) and sides != ("bma", "bma"):
-            epistemic = jackknifed(state, epistemic, [r.epistemic for r in replicates])
+            epistemic = jackknifed(state, epistemic, replicates.epistemic)
         return Parts(aleatoric, epistemic)
 
 
@@ -118,7 +116,8 @@ def unbiased_terms(state: State, measure: Measure, value: Value) -> Array:
     if sides == ("each", "each"):
         return whole / meeting_others(state)
     if needs_groups(measure) and sides != ("bma", "bma"):
-        return jackknifed(state, whole, [value(measure, means) for means in state.leaving_one_out()])
+        rest = state.xp.stack([value(measure, means) for means in state.leaving_one_out()])
+        return jackknifed(state, whole, rest)
     return whole
 
 
@@ -130,15 +129,17 @@ def summary_of(means: Means) -> tuple[Array, Array, Array]:
     return pairwise.aleatoric, pairwise.epistemic, average.epistemic
 
 
-def meeting_others(state: State, without: int | None = None) -> Array:
+def meeting_others(state: State) -> Array:
     """Return the share of pairs that are of two different members, ``1 - sum w**2 / (sum w)**2``."""
-    xp, weight, squared = state.xp, state.total("weight"), state.total("squared_weight")
-    share = 1 - squared / weight**2
-    if without is None:
-        return share
-    rest = weight - state.weight[without]
-    of_rest = 1 - (squared - state.squared_weight[without]) / rest**2
-    return xp.where(of_rest > 1e-9, of_rest, share)  # one member left: none of its pairs count
+    return 1 - state.total("squared_weight") / state.total("weight") ** 2
+
+
+def meeting_others_but_one(state: State) -> Array:
+    """Return the share of such pairs without each group in turn, (groups, inputs)."""
+    rest = state.total("weight") - state.weight
+    share = 1 - (state.total("squared_weight") - state.squared_weight) / rest**2
+    whole = state.xp.zeros_like(share) + meeting_others(state)
+    return state.xp.where(share > 1e-9, share, whole)  # one member left: none of its pairs count
 
 
 def totalled(parts: Parts) -> tuple[Array, Array, Array]:
@@ -146,31 +147,30 @@ def totalled(parts: Parts) -> tuple[Array, Array, Array]:
     return parts.aleatoric + parts.epistemic, parts.aleatoric, parts.epistemic
 
 
-def jackknifed(state: State, value: Array, replicates: list[Array]) -> Array:
-    """Return ``G value - sum_g (1 - w_g / w) value_(-g)`` over groups that have members."""
-    xp, total = state.xp, state.total("weight")
-    corrected = xp.zeros_like(value)
-    for weight, replicate in zip(state.weight, replicates, strict=True):
-        term = value - (1 - weight / total) * replicate
-        corrected = corrected + xp.where(weight > 0, term, xp.zeros_like(term))
-    return corrected
+def jackknifed(state: State, value: Array, replicates: Array) -> Array:
+    """Return ``G value - sum_g (1 - w_g / w) value_(-g)`` over groups that have members.
+
+    ``replicates`` are (groups, inputs), or (groups, classes, inputs).
+    """
+    xp = state.xp
+    weight = xp.reshape(state.weight, (state.groups, *(1,) * (replicates.ndim - 2), -1))
+    terms = value - (1 - weight / state.total("weight")) * replicates
+    return xp.sum(xp.where(weight > 0, terms, xp.zeros_like(terms)), axis=0)
 
 
-def standard_error(state: State, value: Array, replicates: list[Array]) -> Array:
+def standard_error(state: State, value: Array, replicates: Array) -> Array:
     """Return the root of the mean of ``(pseudo_g - mean)**2 / (h_g - 1)``; NaN where not finite."""
-    xp, total = state.xp, state.total("weight")
+    xp, total, weight = state.xp, state.total("weight"), state.weight
     finite = xp.isfinite(value)
     value = xp.where(finite, value, xp.zeros_like(value))
-    pseudo, share, groups = [], [], xp.zeros_like(total)
-    for weight, replicate in zip(state.weight, replicates, strict=True):
-        used = weight > 0
-        h = total / xp.where(used, weight, total / 2)
-        replicate = xp.where(finite & xp.isfinite(replicate), replicate, value)
-        pseudo.append(xp.where(used, value + (h - 1) * (value - replicate), xp.zeros_like(value)))
-        share.append(xp.where(used, 1 / (h - 1), xp.zeros_like(h)))
-        groups = groups + xp.astype(used, total.dtype)
-    mean = sum(pseudo) / groups
-    variance = sum(s * (p - mean) ** 2 for p, s in zip(pseudo, share, strict=True)) / groups
+    used = weight > 0
+    h = total / xp.where(used, weight, xp.zeros_like(weight) + total / 2)
+    replicates = xp.where(finite & xp.isfinite(replicates), replicates, xp.zeros_like(replicates) + value)
+    pseudo = value + (h - 1) * (value - replicates)
+    nothing = xp.zeros_like(pseudo)
+    groups = xp.sum(xp.astype(used, total.dtype), axis=0)
+    mean = xp.sum(xp.where(used, pseudo, nothing), axis=0) / groups
+    variance = xp.sum(xp.where(used, (pseudo - mean) ** 2 / (h - 1), nothing), axis=0) / groups
     return xp.where(finite, xp.sqrt(variance), xp.full_like(variance, float("nan")))
 
 
