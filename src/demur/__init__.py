@@ -10,6 +10,7 @@ total, aleatoric and epistemic uncertainty under a chosen measure (``measures``,
 (array([0.69437063]), array([0.65200574]), array([0.04236489]))
 """
 
+from demur.credal import Credal, credal
 from demur.decompose import attribute, decompose
 from demur.measures import Decomposition, Measure
 from demur.moments import Moments
@@ -20,10 +21,12 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Categorical",
+    "Credal",
     "Decomposition",
     "Measure",
     "Moments",
     "attribute",
+    "credal",
     "decompose",
     "label_variance",
     "margin",

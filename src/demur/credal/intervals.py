@@ -1,0 +1,53 @@
+"""Intervals of probabilities, class by class, from the lowest to the highest that a member gives.
+
+Their set is all distributions within them. The highest entropy is exact, by water filling; the lowest comes
+with a bound, from the search in ``knapsack``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from demur import kernels
+
+FEW = 2048  # intervals below which the search is not worth compiling
+
+
+def highest_entropy_point(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Return the distribution of highest entropy within intervals, (inputs, classes).
+
+    It is as level as the intervals allow: one level for all classes, cut off at the ends of each interval,
+    with the sum 1.
+    """
+    ends = np.concatenate([low, high], axis=1)
+    order = np.argsort(ends, axis=1)
+    levels = np.take_along_axis(ends, order, axis=1)
+    # Between two ends the sum rises by the classes whose interval holds the level.
+    rising = np.cumsum(np.where(order < low.shape[1], 1, -1), axis=1)[:, :-1]
+    rise = np.cumsum(rising * np.diff(levels, axis=1), axis=1)
+    missing = 1.0 - np.sum(low, axis=1, keepdims=True)
+    k = np.minimum(np.sum(rise < missing, axis=1, keepdims=True), rise.shape[1] - 1)
+    below, above = (np.take_along_axis(levels, at, axis=1) for at in (k, k + 1))
+    free = (low <= below) & (high >= above) & (low < high)
+    fixed = np.where(free, 0.0, np.where(high <= below, high, low))
+    count = np.sum(free, axis=1, keepdims=True)
+    level = (1.0 - np.sum(fixed, axis=1, keepdims=True)) / np.maximum(count, 1)
+    return np.where(free, np.clip(level, low, high), fixed)
+
+
+def lowest_entropy_point(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return a distribution of low entropy within intervals, and how far below it the lowest may be."""
+    from scipy.special import entr
+
+    from demur.credal import knapsack
+
+    gains = entr(high) - entr(low)
+    width = high - low
+    wide = width > 0
+    slopes = np.where(wide, gains / np.where(wide, width, 1.0), np.inf)
+    order = np.argsort(slopes, axis=1, kind="stable")
+    points = np.empty_like(low)
+    plain = low.size < FEW or not kernels.has_numba()
+    search = knapsack.search if plain else knapsack.compiled()
+    gaps = search(low, high, gains, order, np.sum(wide, axis=1), points)
+    return points, gaps
