@@ -9,8 +9,8 @@ import demur
 
 SOURCE = Path(demur.__file__).parent
 ORDER = [
-    "progress", "rules", "predictions", "state", "measures", "kernels", "jackknife", "given", "moments", "decompose",
-    "credal", "scores", "stores", "cli",
+    "progress", "rules", "predictions", "state", "measures", "kernels", "jackknife", "given", "moments",
+    "decompose", "credal", "scores", "stores", "cli",
 ]  # fmt: skip
 
 

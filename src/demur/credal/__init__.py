@@ -117,6 +117,8 @@ def credal(
         raise TypeError("credal computes with NumPy. Got an array that JAX traces. Call it outside of jit.")
     if set not in SETS:
         raise ValueError(unknown("set", set, list(SETS)))
+    if not isinstance(progress, bool) and not callable(progress):
+        raise ValueError(f"progress must be True, False or a function. Got {progress!r}.")
     scale = check_base(base, resolve_rule("log"))
     ends = np.empty((3, members.inputs))
     length = np.empty(members.inputs) if members.classes == 2 else None

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 NODES = 5_000  # an input for which the search takes more ends with a bound instead
-CLOSE = 1e-9  # nats: the bound need not come closer
+CLOSE = 1e-9  # nats, times the probability that the low ends leave: the bound need not come closer
 
 
 @functools.cache
@@ -101,25 +101,28 @@ def write_corner(node, filled, f, tree, intervals, budget, corner):
     """Write the shares above the low ends at a corner: decisions, then the order, the rest to ``f``."""
     parents, classes, ends = tree
     _, width, _ = intervals
-    corner[:] = 0.0
-    corner[:filled] = width[:filled]
+    for k in range(corner.shape[0]):
+        corner[k] = width[k] if k < filled else 0.0
     while node > 0:
         k = classes[node]
         corner[k] = width[k] if ends[node] == 1 else 0.0
         node = parents[node]
     corner[f] = 0.0
-    corner[f] = budget - np.sum(corner)
+    for k in range(corner.shape[0]):
+        budget -= corner[k]
+    corner[f] = budget
 
 
 def branch_and_bound(intervals, budget, tree, work, corner):
     """Write the corner of lowest entropy found, and return how far below it the lowest may still be."""
     parents, classes, ends = tree
+    close = CLOSE * budget
     bound, f, best, filled = relax(0, tree, intervals, budget, work, np.inf)
     write_corner(0, filled, f, tree, intervals, budget, corner)
     floor = np.inf  # the lowest bound of what was left aside
     nodes = 0
     heap = [(bound, 0, f)]
-    while len(heap) > 0 and heap[0][0] < best - CLOSE and nodes + 2 < parents.shape[0]:
+    while len(heap) > 0 and heap[0][0] < best - close and nodes + 2 < parents.shape[0]:
         above, parent, k = heapq.heappop(heap)
         for end in range(2):
             nodes += 1
@@ -129,7 +132,7 @@ def branch_and_bound(intervals, budget, tree, work, corner):
             if filled >= 0:
                 best = value
                 write_corner(nodes, filled, f, tree, intervals, budget, corner)
-            if bound < best - CLOSE:
+            if bound < best - close:
                 heapq.heappush(heap, (bound, nodes, f))
             else:
                 floor = min(floor, bound)
@@ -138,27 +141,26 @@ def branch_and_bound(intervals, budget, tree, work, corner):
     return max(0.0, best - floor)
 
 
-def search(low, high, gains, order, counts, points):
-    """Write points of low entropy within intervals (inputs, classes); return how much lower it may get.
+def search(low, width, gain, counts, budgets, corners):
+    """Write corners of low entropy, as shares above the low ends; return how much lower it may get.
 
-    ``order`` lists the classes by the slope of their chords, the first ``counts`` of them with a width.
+    Parameters
+    ----------
+    low, width, gain
+        Low ends, widths, and what the entropy gains from low to high end, (inputs, classes); each input's
+        classes in the order of the slopes of their chords.
+    counts
+        How many classes have a width; they come first.
+    budgets
+        What is to be shared out.
     """
     gaps = np.zeros(low.shape[0])
     size = low.shape[1]
     tree = (np.zeros(NODES, np.int64), np.zeros(NODES, np.int64), np.zeros(NODES, np.int64))
+    work = (np.zeros(size, np.bool_), np.zeros(size + 1), np.zeros(size + 1))
     for b in range(low.shape[0]):
-        points[b] = low[b]
         count = counts[b]
-        if count == 0:
-            continue
-        chosen = order[b, :count]
-        own_low = low[b][chosen]
-        width = high[b][chosen] - own_low
-        # Members sum to 1 but for rounding, and so may the ends of intervals that hardly have a width.
-        budget = min(max(0.0, 1.0 - np.sum(low[b])), np.cumsum(width)[-1])
-        work = (np.zeros(count, np.bool_), np.zeros(count + 1), np.zeros(count + 1))
-        corner = np.zeros(size)[:count]
-        gaps[b] = branch_and_bound((own_low, width, gains[b][chosen]), budget, tree, work, corner)
-        for k in range(count):
-            points[b, chosen[k]] += corner[k]
+        if count > 0:
+            intervals = (low[b, :count], width[b, :count], gain[b, :count])
+            gaps[b] = branch_and_bound(intervals, budgets[b], tree, work, corners[b, :count])
     return gaps
