@@ -61,9 +61,7 @@ def main() -> None:
     shape = (SHAPE[0], 200, SHAPE[2]) if arguments.quick else SHAPE
     arguments.out.mkdir(parents=True, exist_ok=True)
     print(f"{shape} members, inputs, classes; {kernels.threads()} threads")
-    print(
-        f"{'set':>10} {'noise':>6} {'seconds':>8} {'cpu':>8} {'load':>6} {'largest gap':>12} {'above 1e-6':>11}"
-    )
+    print(f"{'set':>10} {'noise':>6} {'seconds':>8} {'cpu':>8} {'load':>6} {'largest gap':>12} {'> 1e-6':>7}")
     rows = []
     for noise in NOISES:
         logits = logits_of(shape, noise)
@@ -71,7 +69,7 @@ def main() -> None:
             rows.append(row := one(which, logits, noise))
             print(
                 f"{which:>10} {noise:6.1f} {row['seconds']:8.1f} {row['cpu_seconds']:8.1f} "
-                f"{row['load_before']:6.2f} {row['gap_max']:12.1e} {row['not_closed']:11d}"
+                f"{row['load_before']:6.2f} {row['gap_max']:12.1e} {row['not_closed']:7d}"
             )
     (arguments.out / "credal.json").write_text(json.dumps(rows, indent=2))
     print(f"Saved {arguments.out / 'credal.json'}.")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from demur import kernels
-from demur.credal.hull import highest_entropy_weights
+from demur.credal.hull import highest_entropy_weights, mixed
 from demur.credal.intervals import highest_entropy_point, lowest_entropy_point
 from demur.decompose import shaped
 from demur.measures import check_base
@@ -135,10 +135,7 @@ def credal(
                     length[where] = interval_length(p)
                 count(end - begin)
 
-        if set == "hull":
-            share((0, members.inputs))  # its matrix products have the threads of the linear algebra library
-        else:
-            kernels.in_parallel(share, members.inputs, members.size)
+        kernels.in_parallel(share, members.inputs, members.size)
 
     upper, lower, gap = ends
     parts = (shaped(part, members, scale) for part in (upper, lower, upper - lower, gap))
@@ -149,7 +146,7 @@ def hull_ends(p: np.ndarray) -> Ends:
     """Return the ends of the entropy in the convex hull of members (inputs, members, classes)."""
     own = entropy(p)
     weights, gap = highest_entropy_weights(p, own.min(axis=1))
-    mixture = np.matmul(weights[:, None], p)[:, 0]
+    mixture = mixed(weights, p)
     # What all members agree on is theirs to the last digit: identical ones have a difference of exactly 0.
     mixture = np.where(p.min(axis=1) == p.max(axis=1), p[:, 0], mixture)
     return Ends(np.maximum(entropy(mixture), own.max(axis=1)), own.min(axis=1), gap)

@@ -16,10 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from demur import kernels
+
 GAP = 1e-6  # nats, and the same relative to the difference between the members' entropies and the highest
 ROUNDING = 1e-13  # gaps of numbers of order one cannot be told from 0 below this
 STEPS = 60  # ten are usual
 BACK_OFF = 0.995  # how far to go towards the boundary
+THREADED = 1 << 18  # products from which OpenBLAS starts threads
 
 
 class Mixtures(NamedTuple):
@@ -72,9 +75,28 @@ def highest_entropy_weights(p: np.ndarray, spread: np.ndarray) -> tuple[np.ndarr
 def mixtures_of(p: np.ndarray, weights: np.ndarray) -> Mixtures:
     """Mix the members, and charge each of them for the mixture."""
     weights = weights / weights.sum(axis=1, keepdims=True)
-    q = np.matmul(weights[:, None], p)[:, 0]
+    q = mixed(weights, p)
     log_q = np.log(np.where(q > 0, q, 1.0))  # nobody allows a class at 0, and it costs nothing
-    return Mixtures(weights, q, -np.matmul(p, log_q[..., None])[..., 0])
+    return Mixtures(weights, q, -charged(p, log_q))
+
+
+def mixed(weights: np.ndarray, p: np.ndarray) -> np.ndarray:
+    """Return the sums of members by weight, (inputs, classes); like `gram`, without threads of a library."""
+    return np.einsum("bi,biy->by", weights, p)
+
+
+def charged(p: np.ndarray, losses: np.ndarray) -> np.ndarray:
+    """Return what each member expects to lose, (inputs, members), for losses (inputs, classes)."""
+    return np.einsum("biy,by->bi", p, losses)
+
+
+def squared(rows: np.ndarray) -> np.ndarray:
+    """Return ``rows @ rows'`` for each input."""
+    if rows.shape[1] * rows.shape[1] * rows.shape[2] < THREADED or not kernels.has_numba():
+        return np.matmul(rows, rows.swapaxes(1, 2))
+    from demur.credal.gram import gram
+
+    return gram(rows)
 
 
 def step(
@@ -124,18 +146,18 @@ def newton_solver(
     raised = 1.0 + 16 * np.finfo(float).eps
     if p.shape[1] <= p.shape[2]:
         half = p / np.sqrt(np.where(q > 0, q, np.inf))[:, None]
-        matrix = np.matmul(half, half.swapaxes(1, 2))
+        matrix = squared(half)
         places = np.arange(p.shape[1])
         matrix[:, places, places] = matrix[:, places, places] * raised + diagonal
         return lambda b: np.linalg.solve(matrix, b[..., None])[..., 0]
     half = p / np.sqrt(diagonal)[..., None]
-    matrix = np.matmul(half.swapaxes(1, 2), half)
+    matrix = squared(half.swapaxes(1, 2))
     places = np.arange(p.shape[2])
     matrix[:, places, places] = matrix[:, places, places] * raised + np.where(q > 0, q, 1.0)
 
     def by_classes(b: np.ndarray) -> np.ndarray:
         scaled = b / diagonal
-        inner = np.linalg.solve(matrix, np.matmul(scaled[:, None], p).swapaxes(1, 2))
-        return scaled - np.matmul(p, inner)[..., 0] / diagonal
+        inner = np.linalg.solve(matrix, mixed(scaled, p)[..., None])[..., 0]
+        return scaled - charged(p, inner) / diagonal
 
     return by_classes
