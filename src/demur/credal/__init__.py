@@ -138,8 +138,13 @@ def credal(
         kernels.in_parallel(share, members.inputs, members.size)
 
     upper, lower, gap = ends
-    parts = (shaped(part, members, scale) for part in (upper, lower, upper - lower, gap))
-    return Credal(*parts, None if length is None else shaped(length, members, 1.0))
+    return Credal(
+        shaped(upper, members, scale),
+        shaped(lower, members, scale),
+        shaped(upper - lower, members, scale),
+        shaped(gap, members, scale),
+        None if length is None else shaped(length, members, 1.0),
+    )
 
 
 def hull_ends(p: np.ndarray) -> Ends:

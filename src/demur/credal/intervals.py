@@ -44,14 +44,14 @@ def lowest_entropy_point(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray,
     width, gain = high - low, entr(high) - entr(low)
     wide = width > 0
     order = np.argsort(np.where(wide, gain / np.where(wide, width, 1.0), np.inf), axis=1)
-    ordered = [np.take_along_axis(part, order, axis=1) for part in (low, width, gain)]
+    lows, widths, gains = (np.take_along_axis(part, order, axis=1) for part in (low, width, gain))
     # Members sum to 1 but for rounding, and so may the ends of intervals that hardly have a width.
     missing = np.maximum(0.0, 1.0 - np.sum(low, axis=1))
-    budgets = np.minimum(missing, np.cumsum(ordered[1], axis=1)[:, -1])
+    budgets = np.minimum(missing, np.cumsum(widths, axis=1)[:, -1])
     plain = low.size < FEW or not kernels.has_numba()
     search = knapsack.search if plain else knapsack.compiled()
     corners = np.zeros_like(low)
-    gaps = search(*ordered, np.sum(wide, axis=1), budgets, corners)
+    gaps = search(lows, widths, gains, np.sum(wide, axis=1), budgets, corners)
     shares = np.empty_like(low)
     np.put_along_axis(shares, order, corners, axis=1)
     return low + shares, gaps
