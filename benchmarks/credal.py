@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import time
 from pathlib import Path
@@ -38,10 +37,10 @@ def logits_of(shape: tuple[int, int, int], noise: float) -> np.ndarray:
 def alike() -> dict[str, Any]:
     """Search where it is hard: members from a Dirichlet distribution that is the same for all classes."""
     members = np.random.default_rng(0).dirichlet(np.full(ALIKE[2], 0.5), ALIKE[:2])
-    return one("intervals", np.log(members), math.nan)
+    return one("intervals", np.log(members), None)
 
 
-def one(which: str, logits: np.ndarray, noise: float) -> dict[str, Any]:
+def one(which: str, logits: np.ndarray, noise: float | None) -> dict[str, Any]:
     """Time one set, and read off how tight its certificate is."""
     demur.credal(logits=logits[:, :48], set=which)  # compiles
     load, begin, cpu = os.getloadavg()[0], time.perf_counter(), time.process_time()
@@ -69,7 +68,7 @@ def main() -> None:
     arguments = parser.parse_args()
     shape = (SHAPE[0], 200, SHAPE[2]) if arguments.quick else SHAPE
     arguments.out.mkdir(parents=True, exist_ok=True)
-    print(f"{kernels.threads()} threads; noise nan: all classes alike")
+    print(f"{kernels.threads()} threads; noise None: all classes alike")
     titles = ("set", 10), ("size", 18), ("noise", 6), ("seconds", 8), ("cpu", 8), ("load", 6), ("gap", 8)
     print(" ".join(f"{title:>{width}}" for title, width in titles) + "  > 1e-6")
     rows = []
@@ -77,7 +76,7 @@ def main() -> None:
     def keep(row: dict[str, Any]) -> None:
         rows.append(row)
         print(
-            f"{row['set']:>10} {row['shape']!s:>18} {row['noise']:6.1f} {row['seconds']:8.1f} "
+            f"{row['set']:>10} {row['shape']!s:>18} {row['noise']!s:>6} {row['seconds']:8.1f} "
             f"{row['cpu_seconds']:8.1f} {row['load_before']:6.2f} {row['gap_max']:8.1e} "
             f"{row['not_closed']:7d}",
             flush=True,

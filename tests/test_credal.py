@@ -86,6 +86,24 @@ def test_both_forms_of_the_newton_equations_agree() -> None:
         np.testing.assert_allclose(np.einsum("bnm,bm->bn", matrix, x), b, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("rows", [1, 4, 5, 6, 7, 50])
+def test_products_of_a_matrix_with_itself(rows) -> None:
+    from demur.credal.gram import gram
+
+    a = np.random.default_rng(rows).normal(size=(3, rows, 33))
+    np.testing.assert_allclose(gram(a), np.matmul(a, a.swapaxes(1, 2)), rtol=1e-12, atol=1e-13)
+
+
+def test_many_members_and_classes_take_the_compiled_products(monkeypatch) -> None:
+    logits = members.ordinary(50, 4, 300)
+    assert 50 * 50 * 300 >= hull.THREADED
+    compiled = demur.credal(logits=logits)
+    monkeypatch.setattr(kernels, "has_numba", lambda: False)
+    plain = demur.credal(logits=logits)
+    assert (compiled.gap <= 1e-6).all() and (plain.gap <= 1e-6).all()
+    np.testing.assert_allclose(compiled.upper, plain.upper, atol=1e-9)
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_intervals_against_all_corners_and_the_halved_level(shape) -> None:
     for name, p in kinds(*shape).items():

@@ -37,7 +37,7 @@ THEMES = {
 MEMBERS = np.array([[0.7, 0.2, 0.1], [0.2, 0.7, 0.1], [0.3, 0.3, 0.4]])  # those of the page's examples
 CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])  # where a certain prediction is drawn
 
-POSTERIOR = (1.5, 3.0)  # Beta, of the probability of a Bernoulli outcome
+POSTERIOR = (1.5, 3)  # Beta, of the probability of a Bernoulli outcome
 GIVEN = {"predictor": 0.2, "truth": 0.6}  # the posterior's mode, and a model that stands off it
 SIDES = ("given", "bma", "each")
 FORMULAS = {
@@ -68,7 +68,7 @@ def relation(theme: Theme) -> Figure:
         ("pairwise", "K: expected pairwise divergence", r"$\mathrm{KL}(p_i \Vert p_j)$", theme.epistemic,
          pairs),
     ]  # fmt: skip
-    figure = Figure(figsize=(9.0, 3.5))
+    figure = Figure(figsize=(8.2, 3.2))
     for column, (measure, title, divergence, colour, arrows) in enumerate(panels):
         axes = figure.add_axes((0.005 + 0.345 * column, 0.0, 0.3, 1.0))
         axes.set(xlim=(-0.12, 1.12), ylim=(-0.32, 1.13), aspect="equal")
@@ -118,7 +118,7 @@ def draw_predictions(
         axes.plot(*place, "o", color=theme.ink, ms=8, mec="none")
         label(f"$p_{index + 1}$", place, offset, theme.ink, 12)
     for name, corner, offset in zip("123", CORNERS, ((0, -9), (0, -9), (26, -2)), strict=True):
-        label(f"class {name}", corner, offset, theme.aleatoric, 9)
+        label(f"class {name}", corner, offset, theme.ink, 9)
 
 
 def beta_members(count: int = 2000) -> tuple[np.ndarray, np.ndarray]:
@@ -154,48 +154,55 @@ def table(theme: Theme) -> Figure:
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-    figure = Figure(figsize=(9.0, 8.2))
+    figure = Figure(figsize=(8.2, 7.7))
     outer = figure.add_gridspec(3, 3, left=0.135, right=0.985, top=0.9, bottom=0.105, hspace=0.2, wspace=0.08)
     found = cells()
     widest = max(float(cell.total) for cell in found.values())
-    for i, predictor in enumerate(SIDES):
-        for j, truth in enumerate(SIDES):
-            name = f"{'ABC'[i]}{j + 1}"
-            above, below = outer[i, j].subgridspec(2, 1, height_ratios=(3, 1), hspace=0.28).subplots()
-            draw_side(above, predictor, GIVEN["predictor"], theme.predictor, 1.0)
-            draw_side(above, truth, GIVEN["truth"], theme.truth, -1.0)
-            above.axhline(0, color=theme.ink, lw=0.8)
-            above.set(xlim=(-0.02, 1.02), ylim=(-1.08, 1.08), yticks=[])
-            above.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-            above.tick_params(colors=theme.ink, length=2.5, labelsize=8, pad=1.5)
-            above.spines[:].set_color(theme.faint)
-            above.patch.set_visible(False)
-            above.text(0.975, 0.93, f"{name}  {FORMULAS[name]}", transform=above.transAxes, ha="right",
-                       va="top", color=theme.ink, fontsize=10)  # fmt: skip
-            draw_bar(below, found[name], LETTERS.get(name, ""), widest, theme)
-    for index, (row, column) in enumerate(
-        zip(("A: given q", "B: average", "C: each\nmember"), ("1: given q'", "2: average", "3: each member"),
-            strict=True)
-    ):  # fmt: skip
+    for name in found:
+        above, below = outer["ABC".index(name[0]), int(name[1]) - 1].subgridspec(
+            2, 1, height_ratios=(3, 1), hspace=0.28
+        ).subplots()  # fmt: skip
+        draw_cell(above, name, theme)
+        draw_bar(below, found[name], LETTERS.get(name, ""), widest, theme)
+    rows = ("A: given q", "B: average", "C: each\nmember")
+    columns = ("1: given q'", "2: average", "3: each member")
+    for index, (row, column) in enumerate(zip(rows, columns, strict=True)):
         box = outer[index, index].get_position(figure)
-        figure.text(0.125, (box.y0 + box.y1) / 2 + 0.03, row, ha="right", va="center", fontsize=11,
-                    color=theme.predictor)  # fmt: skip
-        figure.text((box.x0 + box.x1) / 2, 0.912, column, ha="center", va="bottom", fontsize=11,
-                    color=theme.truth)  # fmt: skip
-    figure.text(0.125, 0.912, "predictor \\ truth", ha="right", va="bottom", color=theme.ink, fontsize=9)
+        middle = (box.y0 + box.y1) / 2 + 0.03
+        figure.text(0.125, middle, row, ha="right", va="center", fontsize=11, color=theme.predictor)
+        figure.text((box.x0 + box.x1) / 2, 0.912, column, ha="center", fontsize=11, color=theme.truth)
+    figure.text(0.125, 0.912, "predictor \\ truth", ha="right", color=theme.ink, fontsize=9)
+    below = "probability of the outcome under the model, from 0 to 1"
+    figure.text(0.56, 0.052, below, ha="center", color=theme.ink, fontsize=9.5)
+    title = f"Posterior Beta{POSTERIOR}, given q = {GIVEN['predictor']} and q' = {GIVEN['truth']}"
+    figure.text(0.56, 0.962, title, ha="center", color=theme.ink, fontsize=11.5)
     handles = [
         Patch(color=theme.predictor, label="predictor: draws the outcome (up)"),
         Patch(color=theme.truth, label="truth: is charged for it (down)"),
         Patch(color=theme.aleatoric, label="aleatoric (nats)"),
         Patch(color=theme.epistemic, label="epistemic (nats)"),
     ]
-    figure.legend(handles=handles, loc="lower center", ncols=4, frameon=False, labelcolor=theme.ink,
-                  fontsize=9.5, bbox_to_anchor=(0.5, 0.0), handlelength=1.2, columnspacing=1.4)  # fmt: skip
-    figure.text(0.56, 0.052, "probability of the outcome under the model, from 0 to 1", ha="center",
-                color=theme.ink, fontsize=9.5)  # fmt: skip
-    figure.text(0.56, 0.962, "Posterior Beta(1.5, 3), given q = 0.2 and q' = 0.6", ha="center",
-                color=theme.ink, fontsize=11.5)  # fmt: skip
+    figure.legend(
+        handles=handles, loc="lower center", ncols=4, frameon=False, labelcolor=theme.ink, fontsize=9.5,
+        handlelength=1.2, columnspacing=1.4,
+    )  # fmt: skip
     return figure
+
+
+def draw_cell(axes: Axes, name: str, theme: Theme) -> None:
+    """Draw the predictor of a cell above the line and its truth below it."""
+    draw_side(axes, SIDES["ABC".index(name[0])], GIVEN["predictor"], theme.predictor, 1.0)
+    draw_side(axes, SIDES[int(name[1]) - 1], GIVEN["truth"], theme.truth, -1.0)
+    axes.axhline(0, color=theme.ink, lw=0.8)
+    axes.set(xlim=(-0.02, 1.02), ylim=(-1.08, 1.08), yticks=[])
+    axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
+    axes.tick_params(colors=theme.ink, length=2.5, labelsize=8, pad=1.5)
+    axes.spines[:].set_color(theme.faint)
+    axes.patch.set_visible(False)
+    axes.text(
+        0.975, 0.93, f"{name}  {FORMULAS[name]}", transform=axes.transAxes, ha="right", va="top",
+        color=theme.ink, fontsize=10,
+    )  # fmt: skip
 
 
 def draw_side(axes: Axes, which: str, given: float, colour: str, up: float) -> None:
