@@ -35,7 +35,7 @@ def highest_in_hull(members: np.ndarray) -> float:
         bounds=[(0.0, 1.0)] * count,
         constraints={"type": "eq", "fun": lambda w: w.sum() - 1.0, "jac": lambda w: np.ones(count)},
         method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 1000},
+        options={"ftol": 1e-14, "maxiter": 200},
     )
     weights = np.clip(found.x, 0.0, None)
     return entropy(weights / weights.sum() @ members)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -12,15 +13,17 @@ import numpy as np
 
 from demur import kernels
 from demur.credal.hull import highest_entropy_weights, mixed
-from demur.credal.intervals import highest_entropy_point, lowest_entropy_point
+from demur.credal.intervals import Search, highest_entropy_point, lowest_entropy_point, search_for
 from demur.decompose import shaped
 from demur.measures import check_base
 from demur.predictions import Categorical, Members, arrays, gather
 from demur.progress import progress_bar
 from demur.rules import Array, resolve_rule, softmax, unknown
 
-NUMBERS = 1 << 19  # probabilities worked on at a time
+NUMBERS = 1 << 18  # probabilities worked on at a time
 SHOWN = 1 << 26  # probabilities from which a bar on the terminal is worth its lines
+
+SETS = ("hull", "intervals")
 
 Progress = Callable[[int], object]
 
@@ -120,17 +123,21 @@ def credal(
     if not isinstance(progress, bool) and not callable(progress):
         raise ValueError(f"progress must be True, False or a function. Got {progress!r}.")
     scale = check_base(base, resolve_rule("log"))
+    ends_of = hull_ends
+    if set == "intervals":
+        ends_of = functools.partial(interval_ends, search_for(members.inputs * members.classes))
     ends = np.empty((3, members.inputs))
     length = np.empty(members.inputs) if members.classes == 2 else None
 
+    here = Members(members.prediction.on_host(), None, members.batch)
     with counter(members, progress) as count:
 
         def share(bounds: tuple[int, int]) -> None:
-            part = members.part(*bounds)
+            part = here.part(*bounds)
             for begin, end in part.parts(NUMBERS):
                 p = probabilities(part.part(begin, end))
                 where = slice(bounds[0] + begin, bounds[0] + end)
-                ends[:, where] = SETS[set](p)
+                ends[:, where] = ends_of(p)
                 if length is not None:
                     length[where] = interval_length(p)
                 count(end - begin)
@@ -157,14 +164,13 @@ def hull_ends(p: np.ndarray) -> Ends:
     return Ends(np.maximum(entropy(mixture), own.max(axis=1)), own.min(axis=1), gap)
 
 
-def interval_ends(p: np.ndarray) -> Ends:
+def interval_ends(search: Search, p: np.ndarray) -> Ends:
     """Return the ends of the entropy within the intervals of members (inputs, members, classes)."""
     low, high = p.min(axis=1), p.max(axis=1)
-    point, gap = lowest_entropy_point(low, high)
-    return Ends(entropy(highest_entropy_point(low, high)), entropy(point), gap)
-
-
-SETS: dict[str, Callable[[np.ndarray], Ends]] = {"hull": hull_ends, "intervals": interval_ends}
+    point, gap = lowest_entropy_point(low, high, search)
+    level, corner = entropy(highest_entropy_point(low, high)), entropy(point)
+    # Both are of the set, and where nearly all of it is settled rounding may put them the other way round.
+    return Ends(np.maximum(level, corner), np.minimum(level, corner), gap)
 
 
 def entropy(p: np.ndarray) -> np.ndarray:
@@ -181,10 +187,10 @@ def interval_length(p: np.ndarray) -> np.ndarray:
 
 def probabilities(members: Members) -> np.ndarray:
     """Return checked probabilities in float64, (inputs, members, classes)."""
-    prediction = members.prediction.on_host()
-    values = arrays.widened(prediction.values)
-    prediction.check(np, values)
-    p = values / values.sum(axis=-1, keepdims=True) if prediction.kind == "probs" else softmax(np, values)
+    values = arrays.widened(members.prediction.values)
+    members.prediction.check(np, values)
+    known = members.prediction.kind == "probs"
+    p = values / values.sum(axis=-1, keepdims=True) if known else softmax(np, values)
     return np.ascontiguousarray(p.swapaxes(0, 1))
 
 

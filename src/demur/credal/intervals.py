@@ -6,11 +6,15 @@ with a bound, from the search in ``knapsack``.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from demur import kernels
 
 FEW = 2048  # intervals below which the search is not worth compiling
+
+Search = Callable[..., np.ndarray]
 
 
 def highest_entropy_point(low: np.ndarray, high: np.ndarray) -> np.ndarray:
@@ -35,11 +39,18 @@ def highest_entropy_point(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return np.where(free, np.clip(level, low, high), fixed)
 
 
-def lowest_entropy_point(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def search_for(intervals: int) -> Search:
+    """Return the search of ``knapsack``, compiled if there are intervals enough."""
+    from demur.credal import knapsack
+
+    return knapsack.search if intervals < FEW or not kernels.has_numba() else knapsack.compiled()
+
+
+def lowest_entropy_point(
+    low: np.ndarray, high: np.ndarray, search: Search
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Return a distribution of low entropy within intervals, and how far below it the lowest may be."""
     from scipy.special import entr
-
-    from demur.credal import knapsack
 
     width, gain = high - low, entr(high) - entr(low)
     wide = width > 0
@@ -48,8 +59,6 @@ def lowest_entropy_point(low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray,
     # Members sum to 1 but for rounding, and so may the ends of intervals that hardly have a width.
     missing = np.maximum(0.0, 1.0 - np.sum(low, axis=1))
     budgets = np.minimum(missing, np.cumsum(widths, axis=1)[:, -1])
-    plain = low.size < FEW or not kernels.has_numba()
-    search = knapsack.search if plain else knapsack.compiled()
     corners = np.zeros_like(low)
     gaps = search(lows, widths, gains, np.sum(wide, axis=1), budgets, corners)
     shares = np.empty_like(low)

@@ -110,7 +110,7 @@ def write_corner(node, filled, f, tree, intervals, budget, corner):
     corner[f] = 0.0
     for k in range(corner.shape[0]):
         budget -= corner[k]
-    corner[f] = budget
+    corner[f] = min(max(0.0, budget), width[f])  # summed in another order, it may be off by a rounding
 
 
 def branch_and_bound(intervals, budget, tree, work, corner):
