@@ -3,12 +3,14 @@
 The entropy is concave, so that it is lowest at a corner: every class at an end of its interval but at most
 one, which takes what is left of 1. Which classes are high is a knapsack. With the chord between the ends of
 its interval in place of each class's term, it is a linear programme whose value is a lower bound; filling
-the classes in the order of the chords' slopes solves it. All classes but one are then at an end, and the
-search branches on that one, ``f``, in three:
+the classes in the order of the chords' slopes, until the budget of probability is spent, solves it. The
+search decides one class ``f`` after the other, the one of the lowest slope first, in three:
 
 - ``f`` at its low end and ``f`` at its high end: two smaller problems;
 - ``f`` takes what is left. The chords of the others are convex in their share and the term of ``f`` concave,
   so that their sum is lowest where the others are all at an end: one pass over the order of the slopes.
+
+Once less is left than the next class could take, chords end at what is left, and hardly any choice remains.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-NODES = 5_000  # an input for which the search takes more ends with a bound instead
+NODES = 1_000  # an input whose search takes more has to do with the bound that is reached by then
 CLOSE = 1e-9  # nats, times the probability that the low ends leave: the bound need not come closer
 
 
@@ -31,7 +33,7 @@ def compiled() -> Any:
 
     from demur.kernels.arithmetic import cached
 
-    for function in (relax, entropy_term, write_corner, branch_and_bound):
+    for function in (relax, fill, rest_to, steepest_share, entropy_term, write_corner, branch_and_bound):
         register_jitable(function)
     return cached(search)
 
@@ -39,13 +41,12 @@ def compiled() -> Any:
 def relax(node, tree, intervals, budget, work, best):
     """Bound what the classes above their low ends add to the entropy, at one node of the tree of decisions.
 
-    Returns the bound (infinite if no corner is left), the class to branch on, and the best corner seen: what
-    it adds, and how many classes of the order are filled (-1: no better one) while that class takes the rest.
+    Returns the bound (infinite if no corner is left), the class to decide next, and the best corner seen:
+    what it adds, how many classes of the order are filled (-1: no better one) and which takes the rest.
     """
     parents, classes, ends = tree
-    low, width, gain = intervals
+    _, width, gain = intervals
     decided, taken, added = work
-    count = low.shape[0]
     start = 0.0
     above = node
     while above > 0:
@@ -55,41 +56,89 @@ def relax(node, tree, intervals, budget, work, best):
             budget -= width[k]
             start += gain[k]
         above = parents[above]
-    bound, f, filled = np.inf, -1, -1
-    taken[0] = added[0] = 0.0
-    for k in range(count):  # in the order of the slopes, up to the class that does not fit any more
-        taken[k + 1], added[k + 1] = taken[k], added[k]
-        if decided[k]:
-            continue
-        if budget <= taken[k] + width[k]:
-            f = k
-            break
-        taken[k + 1] += width[k]
-        added[k + 1] += gain[k]
-    if budget >= 0.0 and f >= 0:
-        bound = start + added[f] + gain[f] * ((budget - taken[f]) / width[f])
-        own = entropy_term(low[f])
-        total, worth, k = taken[f], added[f], f
-        while budget >= total:  # from what was filled on, to more of the others
-            value = start + worth + entropy_term(low[f] + (budget - total)) - own
-            if value < best:
-                best, filled = value, k
-            k = k + 2 if k == f else k + 1  # `f` itself is not among the others
-            if k > count:
-                break
-            if not decided[k - 1]:
-                total += width[k - 1]
-                worth += gain[k - 1]
-        k = f - 1
-        while k >= 0 and budget - taken[k] <= width[f]:  # and to fewer of them
-            value = start + added[k] + entropy_term(low[f] + (budget - taken[k])) - own
-            if value < best:
-                best, filled = value, k
-            k -= 1
+    bound, f, filled, taker = np.inf, -1, -1, -1
+    first, last = fill(intervals, budget, work)
+    if budget >= 0.0 and last >= 0:
+        f = first
+        bound = start + added[last] + gain[last] * ((budget - taken[last]) / width[last])
+        if first == last and budget > 0.0:
+            f, slope = steepest_share(first, intervals, budget, decided)
+            bound = max(bound, start + slope * budget)
+        for one in (f, last):  # to decide `f`; and the corner at which the relaxation is solved
+            value, where = rest_to(one, last, intervals, budget, work, best - start)
+            if where >= 0:
+                best, filled, taker = start + value, where, one
     while node > 0:
         decided[classes[node]] = False
         node = parents[node]
-    return bound, f, best, filled
+    return bound, f, best, filled, taker
+
+
+def fill(intervals, budget, work):
+    """Fill undecided classes in the order of the slopes; return the first, and the one that does not fit.
+
+    ``taken`` and ``added`` are the sums of widths and gains before each class, up to that one.
+    """
+    _, width, gain = intervals
+    decided, taken, added = work
+    first = -1
+    taken[0] = added[0] = 0.0
+    for k in range(width.shape[0]):
+        taken[k + 1], added[k + 1] = taken[k], added[k]
+        if decided[k]:
+            continue
+        first = k if first < 0 else first
+        if budget <= taken[k] + width[k]:
+            return first, k
+        taken[k + 1] += width[k]
+        added[k + 1] += gain[k]
+    return first, -1
+
+
+def rest_to(f, last, intervals, budget, work, best):
+    """Let ``f`` take what the others, filled in their order, leave; return the least that adds, and where."""
+    low, width, gain = intervals
+    decided, taken, added = work
+    filled = -1
+    own = entropy_term(low[f])
+    total, worth = taken[last], added[last]
+    if f < last:
+        total -= width[f]
+        worth -= gain[f]
+    k = last
+    while budget >= total:
+        rest = budget - total
+        if rest <= width[f]:
+            value = worth + entropy_term(low[f] + rest) - own
+            if value < best:
+                best, filled = value, k
+        if k == width.shape[0]:
+            break
+        if k != f and not decided[k]:
+            total += width[k]
+            worth += gain[k]
+        k += 1
+    return best, filled
+
+
+def steepest_share(first, intervals, budget, decided):
+    """Return the class whose entropy gains least for its share of a budget that fills none, and its slope.
+
+    No class can take more than the budget, so that chords end there and are steeper than those of whole
+    intervals: the search is over where those alone are too steep.
+    """
+    low, width, gain = intervals
+    best, least = first, np.inf
+    for k in range(first, low.shape[0]):
+        if decided[k]:
+            continue
+        if gain[k] >= least * width[k]:
+            break
+        share = min(width[k], budget)
+        slope = (entropy_term(low[k] + share) - entropy_term(low[k])) / share
+        if slope < least:
+            best, least = k, slope
+    return best, least
 
 
 def entropy_term(p):
@@ -117,8 +166,8 @@ def branch_and_bound(intervals, budget, tree, work, corner):
     """Write the corner of lowest entropy found, and return how far below it the lowest may still be."""
     parents, classes, ends = tree
     close = CLOSE * budget
-    bound, f, best, filled = relax(0, tree, intervals, budget, work, np.inf)
-    write_corner(0, filled, f, tree, intervals, budget, corner)
+    bound, f, best, filled, taker = relax(0, tree, intervals, budget, work, np.inf)
+    write_corner(0, filled, taker, tree, intervals, budget, corner)
     floor = np.inf  # the lowest bound of what was left aside
     nodes = 0
     heap = [(bound, 0, f)]
@@ -127,11 +176,11 @@ def branch_and_bound(intervals, budget, tree, work, corner):
         for end in range(2):
             nodes += 1
             parents[nodes], classes[nodes], ends[nodes] = parent, k, end
-            bound, f, value, filled = relax(nodes, tree, intervals, budget, work, best)
+            bound, f, value, filled, taker = relax(nodes, tree, intervals, budget, work, best)
             bound = max(bound, above)
             if filled >= 0:
                 best = value
-                write_corner(nodes, filled, f, tree, intervals, budget, corner)
+                write_corner(nodes, filled, taker, tree, intervals, budget, corner)
             if bound < best - close:
                 heapq.heappush(heap, (bound, nodes, f))
             else:
