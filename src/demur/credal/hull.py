@@ -18,7 +18,7 @@ import numpy as np
 
 from demur import kernels
 
-GAP = 1e-6  # nats, and the same relative to the difference between the members' entropies and the highest
+GAP = 1e-6  # nats, and relative to the difference between highest and lowest entropy
 ROUNDING = 1e-13  # gaps of numbers of order one cannot be told from 0 below this
 STEPS = 60  # ten are usual
 BACK_OFF = 0.995  # how far to go towards the boundary
@@ -39,14 +39,14 @@ class Mixtures(NamedTuple):
         return np.sum(self.weights * above, axis=1)
 
 
-def highest_entropy_weights(p: np.ndarray, spread: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def highest_entropy_weights(p: np.ndarray, lowest: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return weights (inputs, members) of the mixture of highest entropy, and its duality gap (inputs,).
 
     Parameters
     ----------
     p
         Members' probabilities, (inputs, members, classes).
-    spread
+    lowest
         Lowest entropy of a member, (inputs,): the gap shall be small beside the distance from it.
     """
     inputs, members, _ = p.shape
@@ -57,7 +57,7 @@ def highest_entropy_weights(p: np.ndarray, spread: np.ndarray) -> tuple[np.ndarr
     slack = nu[:, None] - mixtures.cost
     open_ = np.arange(inputs)
     for _ in range(STEPS):
-        height = np.sum(mixtures.weights * mixtures.cost, axis=1) - spread[open_]
+        height = np.sum(mixtures.weights * mixtures.cost, axis=1) - lowest[open_]
         going = mixtures.gap > np.clip(GAP * height, ROUNDING, GAP)
         if not going.all():
             open_, p, slack, nu = open_[going], p[going], slack[going], nu[going]
