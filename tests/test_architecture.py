@@ -9,8 +9,8 @@ import demur
 
 SOURCE = Path(demur.__file__).parent
 ORDER = [
-    "rules", "predictions", "state", "measures", "kernels", "jackknife", "described", "given", "moments",
-    "distributions", "decompose", "scores", "stores", "report", "experiments", "cli",
+    "progress", "rules", "predictions", "state", "measures", "kernels", "jackknife", "described", "given",
+    "moments", "distributions", "decompose", "credal", "scores", "stores", "report", "experiments", "cli",
 ]  # fmt: skip
 
 

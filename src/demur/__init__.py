@@ -10,6 +10,7 @@ total, aleatoric and epistemic uncertainty under a chosen measure (``measures``,
 (array([0.69437063]), array([0.65200574]), array([0.04236489]))
 """
 
+from demur.credal import Credal, credal
 from demur.decompose import attribute, decompose
 from demur.measures import Decomposition, Measure
 from demur.moments import Moments
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Beta",
     "Categorical",
+    "Credal",
     "Decomposition",
     "Deltas",
     "Dirichlet",
@@ -29,6 +31,7 @@ __all__ = [
     "Moments",
     "Uniform",
     "attribute",
+    "credal",
     "decompose",
     "label_variance",
     "margin",

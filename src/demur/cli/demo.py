@@ -13,8 +13,8 @@ from demur.cli.printing import (
     number,
     print_table,
     print_top,
-    progress_bar,
 )
+from demur.progress import progress_bar
 
 if TYPE_CHECKING:
     import numpy as np

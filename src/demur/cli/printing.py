@@ -1,10 +1,10 @@
-"""What the commands print: complaints, progress, tables."""
+"""What the commands print: complaints, tables."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -33,27 +33,6 @@ def bad_input_exits() -> Iterator[None]:
     else:
         return
     raise typer.Exit(2)
-
-
-@contextlib.contextmanager
-def progress_bar(total: int, unit: str) -> Iterator[Callable[[int], object]]:
-    """Show on a terminal how many of `total` are done; in a pipe show nothing."""
-    if not sys.stderr.isatty():
-        yield lambda done: None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = (TextColumn(unit), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(unit, total=total)
-        yield lambda done: progress.update(task, completed=done)
 
 
 def new_table(*headings: str, texts: int = 0) -> Table:

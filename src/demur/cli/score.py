@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from demur.cli.printing import bad_input_exits, print_summary, print_top, progress_bar
+from demur.cli.printing import bad_input_exits, print_summary, print_top
+from demur.progress import progress_bar
 
 if TYPE_CHECKING:
     from demur.stores import ScoreTable

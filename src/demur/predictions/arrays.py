@@ -100,7 +100,7 @@ def described(array: Array) -> str:
 def to_numpy(array: Array) -> np.ndarray:
     """Return the numbers as a NumPy array, without a copy where the type allows; halves become float32."""
     if library(array) == "torch":
-        array = array.detach()
+        array = array.detach().cpu()
         if type_name(array) in ("bfloat16", "float16"):
             array = array.float()
         return array.numpy()

@@ -1,0 +1,210 @@
+"""Credal sets: the highest and the lowest entropy that the members leave possible."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from demur import kernels
+from demur.credal.hull import highest_entropy_weights, mixed
+from demur.credal.intervals import Search, highest_entropy_point, lowest_entropy_point, search_for
+from demur.decompose import shaped
+from demur.measures import check_base
+from demur.predictions import Categorical, Members, arrays, gather
+from demur.progress import progress_bar
+from demur.rules import Array, resolve_rule, softmax, unknown
+
+NUMBERS = 1 << 18  # probabilities worked on at a time
+SHOWN = 1 << 26  # probabilities from which a bar on the terminal is worth its lines
+
+SETS = ("hull", "intervals")
+
+Progress = Callable[[int], object]
+
+
+@dataclass(frozen=True, eq=False)
+class Credal:
+    """Upper and lower entropy of the credal set of each input.
+
+    Attributes
+    ----------
+    upper, lower
+        Highest and lowest entropy found in the set, in nats unless a base was given. Shaped like the batch.
+    difference
+        ``upper - lower``: how much of the uncertainty is for want of knowledge. 0 for identical members.
+    gap
+        What the search may have missed, certified: the true difference is between ``difference`` and
+        ``difference + gap``. In the hull the upper entropy may be higher by that much, within intervals the
+        lower entropy may be lower; the other end is exact.
+    length
+        For two classes, the length of the interval of probabilities; None for more, where the members have no
+        volume that would mean as much.
+    """
+
+    upper: Array
+    lower: Array
+    difference: Array
+    gap: Array
+    length: Array | None
+
+    def to_dict(self) -> dict[str, Array]:
+        """Return the parts by name, without a length that is None."""
+        parts = {name: getattr(self, name) for name in ("upper", "lower", "difference", "gap", "length")}
+        return {name: part for name, part in parts.items() if part is not None}
+
+
+class Ends(NamedTuple):
+    """Both ends of the entropy of each input, and what the search for one of them may have missed."""
+
+    upper: np.ndarray
+    lower: np.ndarray
+    gap: np.ndarray
+
+
+def credal(
+    probs: Any = None,
+    /,
+    *,
+    logits: Any = None,
+    log_probs: Any = None,
+    set: str = "hull",
+    base: float | None = None,
+    axis: int = 0,
+    progress: bool | Progress = True,
+) -> Credal:
+    r"""Return the highest and the lowest entropy in the credal set that the members span.
+
+    A credal set holds every distribution that is taken for possible, none for more probable than another.
+    Of members :math:`p_i` it is their convex hull, :math:`\{\sum_i w_i p_i\}`, or all distributions between
+    the lowest and the highest probability that a member gives to each class. The upper entropy stands for
+    the total, the lower one for the aleatoric, their difference for the epistemic uncertainty (Abellán,
+    Klir and Moral, 2006).
+
+    Parameters
+    ----------
+    probs, logits, log_probs
+        Exactly one of them: predictions of members, shape (members, ..., classes), as for ``decompose``.
+        Members have no weights here. Arrays of PyTorch and JAX are computed with NumPy, without gradients.
+    set
+        ``"hull"``: lower entropy exact, upper entropy by concave maximisation with a duality gap.
+        ``"intervals"``: upper entropy exact, lower entropy by branch and bound with a bound.
+    base
+        None for nats, 2 for bits.
+    axis
+        Where the members are; classes are last.
+    progress
+        True: a bar on a terminal where there is much to do, and nothing in a pipe. Or a function, which is
+        called with the number of inputs done.
+
+    Returns
+    -------
+    Credal
+        Each part is shaped like the batch, in the library of the predictions. All are finite.
+
+    Examples
+    --------
+    Two members that contradict each other allow everything between them:
+
+    >>> c = demur.credal(np.array([[[0.9, 0.1]], [[0.2, 0.8]]]), base=2)
+    >>> c.upper.round(4), c.lower.round(4), c.length
+    (array([1.]), array([0.469]), array([0.7]))
+    """
+    members = gather(Categorical(probs, logits=logits, log_probs=log_probs), None, axis)
+    if arrays.is_traced(members.prediction.values):
+        raise TypeError("credal computes with NumPy. Got an array that JAX traces. Call it outside of jit.")
+    if set not in SETS:
+        raise ValueError(unknown("set", set, list(SETS)))
+    if not isinstance(progress, bool) and not callable(progress):
+        raise ValueError(f"progress must be True, False or a function. Got {progress!r}.")
+    scale = check_base(base, resolve_rule("log"))
+    ends_of = hull_ends
+    if set == "intervals":
+        ends_of = functools.partial(interval_ends, search_for(members.inputs * members.classes))
+    ends = np.empty((3, members.inputs))
+    length = np.empty(members.inputs) if members.classes == 2 else None
+
+    here = Members(members.prediction.on_host(), None, members.batch)
+    with counter(members, progress) as count:
+
+        def share(bounds: tuple[int, int]) -> None:
+            part = here.part(*bounds)
+            for begin, end in part.parts(NUMBERS):
+                p = probabilities(part.part(begin, end))
+                where = slice(bounds[0] + begin, bounds[0] + end)
+                ends[:, where] = ends_of(p)
+                if length is not None:
+                    length[where] = interval_length(p)
+                count(end - begin)
+
+        kernels.in_parallel(share, members.inputs, members.size)
+
+    upper, lower, gap = ends
+    return Credal(
+        shaped(upper, members, scale),
+        shaped(lower, members, scale),
+        shaped(upper - lower, members, scale),
+        shaped(gap, members, scale),
+        None if length is None else shaped(length, members, 1.0),
+    )
+
+
+def hull_ends(p: np.ndarray) -> Ends:
+    """Return the ends of the entropy in the convex hull of members (inputs, members, classes)."""
+    own = entropy(p)
+    weights, gap = highest_entropy_weights(p, own.min(axis=1))
+    mixture = mixed(weights, p)
+    # What all members agree on is theirs to the last digit: identical ones have a difference of exactly 0.
+    mixture = np.where(p.min(axis=1) == p.max(axis=1), p[:, 0], mixture)
+    return Ends(np.maximum(entropy(mixture), own.max(axis=1)), own.min(axis=1), gap)
+
+
+def interval_ends(search: Search, p: np.ndarray) -> Ends:
+    """Return the ends of the entropy within the intervals of members (inputs, members, classes)."""
+    low, high = p.min(axis=1), p.max(axis=1)
+    point, gap = lowest_entropy_point(low, high, search)
+    level, corner = entropy(highest_entropy_point(low, high)), entropy(point)
+    # Both are of the set, and where nearly all of it is settled rounding may put them the other way round.
+    return Ends(np.maximum(level, corner), np.minimum(level, corner), gap)
+
+
+def entropy(p: np.ndarray) -> np.ndarray:
+    """Return the entropy of probabilities, over the last axis."""
+    with np.errstate(divide="ignore"):
+        return resolve_rule("log").entropy(np, np.log(p))
+
+
+def interval_length(p: np.ndarray) -> np.ndarray:
+    """Return by how much the probability of two classes varies: of the rarer one, which has more digits."""
+    low, high = p.min(axis=1), p.max(axis=1)
+    return np.where(high[:, 0] < high[:, 1], high[:, 0] - low[:, 0], high[:, 1] - low[:, 1])
+
+
+def probabilities(members: Members) -> np.ndarray:
+    """Return checked probabilities in float64, (inputs, members, classes)."""
+    values = arrays.widened(members.prediction.values)
+    members.prediction.check(np, values, None, members.places)
+    known = members.prediction.kind == "probs"
+    p = values / values.sum(axis=-1, keepdims=True) if known else softmax(np, values)
+    return np.ascontiguousarray(p.swapaxes(0, 1))
+
+
+@contextlib.contextmanager
+def counter(members: Members, progress: bool | Progress) -> Iterator[Progress]:
+    """Give a function that threads call with how many inputs more are done."""
+    shown = progress_bar(members.inputs, "inputs") if progress is True and members.size >= SHOWN else None
+    with shown or contextlib.nullcontext(progress if callable(progress) else lambda done: None) as report:
+        lock, done = threading.Lock(), 0
+
+        def count(more: int) -> None:
+            nonlocal done
+            with lock:
+                done += more
+                report(done)
+
+        yield count

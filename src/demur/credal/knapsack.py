@@ -1,0 +1,215 @@
+"""The lowest entropy within intervals of probabilities, by branch and bound.
+
+The entropy is concave, so that it is lowest at a corner: every class at an end of its interval but at most
+one, which takes what is left of 1. Which classes are high is a knapsack. With the chord between the ends of
+its interval in place of each class's term, it is a linear programme whose value is a lower bound; filling
+the classes in the order of the chords' slopes, until the budget of probability is spent, solves it. The
+search decides one class ``f`` after the other, the one of the lowest slope first, in three:
+
+- ``f`` at its low end and ``f`` at its high end: two smaller problems;
+- ``f`` takes what is left. The chords of the others are convex in their share and the term of ``f`` concave,
+  so that their sum is lowest where the others are all at an end: one pass over the order of the slopes.
+
+Once less is left than the next class could take, chords end at what is left, and hardly any choice remains.
+"""
+
+from __future__ import annotations
+
+import functools
+import heapq
+import math
+from typing import Any
+
+import numpy as np
+
+NODES = 1_000  # an input whose search takes more has to do with the bound that is reached by then
+CLOSE = 1e-9  # nats, times the probability that the low ends leave: the bound need not come closer
+
+
+@functools.cache
+def compiled() -> Any:
+    """Return ``search`` compiled; the functions here stay plain, for few numbers and without numba."""
+    from numba.extending import register_jitable
+
+    from demur.kernels.arithmetic import cached
+
+    for function in (relax, fill, rest_to, steepest_share, entropy_term, write_corner, branch_and_bound):
+        register_jitable(function)
+    return cached(search)
+
+
+def relax(node, tree, intervals, budget, work, best):
+    """Bound what the classes above their low ends add to the entropy, at one node of the tree of decisions.
+
+    Returns the bound (infinite if no corner is left), the class to decide next, and the best corner seen:
+    what it adds, how many classes of the order are filled (-1: no better one) and which takes the rest.
+    """
+    parents, classes, ends = tree
+    _, width, gain = intervals
+    decided, taken, added = work
+    start = 0.0
+    above = node
+    while above > 0:
+        k = classes[above]
+        decided[k] = True
+        if ends[above] == 1:
+            budget -= width[k]
+            start += gain[k]
+        above = parents[above]
+    bound, f, filled, taker = np.inf, -1, -1, -1
+    first, last = fill(intervals, budget, work)
+    if budget >= 0.0 and last >= 0:
+        f = first
+        bound = start + added[last] + gain[last] * ((budget - taken[last]) / width[last])
+        if first == last and budget > 0.0:
+            f, slope = steepest_share(first, intervals, budget, decided)
+            bound = max(bound, start + slope * budget)
+        for one in (f, last):  # to decide `f`; and the corner at which the relaxation is solved
+            value, where = rest_to(one, last, intervals, budget, work, best - start)
+            if where >= 0:
+                best, filled, taker = start + value, where, one
+    while node > 0:
+        decided[classes[node]] = False
+        node = parents[node]
+    return bound, f, best, filled, taker
+
+
+def fill(intervals, budget, work):
+    """Fill undecided classes in the order of the slopes; return the first, and the one that does not fit.
+
+    ``taken`` and ``added`` are the sums of widths and gains before each class, up to that one.
+    """
+    _, width, gain = intervals
+    decided, taken, added = work
+    first = -1
+    taken[0] = added[0] = 0.0
+    for k in range(width.shape[0]):
+        taken[k + 1], added[k + 1] = taken[k], added[k]
+        if decided[k]:
+            continue
+        first = k if first < 0 else first
+        if budget <= taken[k] + width[k]:
+            return first, k
+        taken[k + 1] += width[k]
+        added[k + 1] += gain[k]
+    return first, -1
+
+
+def rest_to(f, last, intervals, budget, work, best):
+    """Let ``f`` take what the others, filled in their order, leave; return the least that adds, and where."""
+    low, width, gain = intervals
+    decided, taken, added = work
+    filled = -1
+    own = entropy_term(low[f])
+    total, worth = taken[last], added[last]
+    if f < last:
+        total -= width[f]
+        worth -= gain[f]
+    k = last
+    while budget >= total:
+        rest = budget - total
+        if rest <= width[f]:
+            value = worth + entropy_term(low[f] + rest) - own
+            if value < best:
+                best, filled = value, k
+        if k == width.shape[0]:
+            break
+        if k != f and not decided[k]:
+            total += width[k]
+            worth += gain[k]
+        k += 1
+    return best, filled
+
+
+def steepest_share(first, intervals, budget, decided):
+    """Return the class whose entropy gains least for its share of a budget that fills none, and its slope.
+
+    No class can take more than the budget, so that chords end there and are steeper than those of whole
+    intervals: the search is over where those alone are too steep.
+    """
+    low, width, gain = intervals
+    best, least = first, np.inf
+    for k in range(first, low.shape[0]):
+        if decided[k]:
+            continue
+        if gain[k] >= least * width[k]:
+            break
+        share = min(width[k], budget)
+        slope = (entropy_term(low[k] + share) - entropy_term(low[k])) / share
+        if slope < least:
+            best, least = k, slope
+    return best, least
+
+
+def entropy_term(p):
+    """Return ``-p log p``, 0 at 0."""
+    return -p * math.log(p) if p > 0.0 else 0.0
+
+
+def write_corner(node, filled, f, tree, intervals, budget, corner):
+    """Write the shares above the low ends at a corner: decisions, then the order, the rest to ``f``."""
+    parents, classes, ends = tree
+    _, width, _ = intervals
+    for k in range(corner.shape[0]):
+        corner[k] = width[k] if k < filled else 0.0
+    while node > 0:
+        k = classes[node]
+        corner[k] = width[k] if ends[node] == 1 else 0.0
+        node = parents[node]
+    corner[f] = 0.0
+    for k in range(corner.shape[0]):
+        budget -= corner[k]
+    corner[f] = min(max(0.0, budget), width[f])  # summed in another order, it may be off by a rounding
+
+
+def branch_and_bound(intervals, budget, tree, work, corner):
+    """Write the corner of lowest entropy found, and return how far below it the lowest may still be."""
+    parents, classes, ends = tree
+    close = CLOSE * budget
+    bound, f, best, filled, taker = relax(0, tree, intervals, budget, work, np.inf)
+    write_corner(0, filled, taker, tree, intervals, budget, corner)
+    floor = np.inf  # the lowest bound of what was left aside
+    nodes = 0
+    heap = [(bound, 0, f)]
+    while len(heap) > 0 and heap[0][0] < best - close and nodes + 2 < parents.shape[0]:
+        above, parent, k = heapq.heappop(heap)
+        for end in range(2):
+            nodes += 1
+            parents[nodes], classes[nodes], ends[nodes] = parent, k, end
+            bound, f, value, filled, taker = relax(nodes, tree, intervals, budget, work, best)
+            bound = max(bound, above)
+            if filled >= 0:
+                best = value
+                write_corner(nodes, filled, taker, tree, intervals, budget, corner)
+            if bound < best - close:
+                heapq.heappush(heap, (bound, nodes, f))
+            else:
+                floor = min(floor, bound)
+    if len(heap) > 0:
+        floor = min(floor, heap[0][0])
+    return max(0.0, best - floor)
+
+
+def search(low, width, gain, counts, budgets, corners):
+    """Write corners of low entropy, as shares above the low ends; return how much lower it may get.
+
+    Parameters
+    ----------
+    low, width, gain
+        Low ends, widths, and what the entropy gains from low to high end, (inputs, classes); each input's
+        classes in the order of the slopes of their chords.
+    counts
+        How many classes have a width; they come first.
+    budgets
+        What is to be shared out.
+    """
+    gaps = np.zeros(low.shape[0])
+    size = low.shape[1]
+    tree = (np.zeros(NODES, np.int64), np.zeros(NODES, np.int64), np.zeros(NODES, np.int64))
+    work = (np.zeros(size, np.bool_), np.zeros(size + 1), np.zeros(size + 1))
+    for b in range(low.shape[0]):
+        count = counts[b]
+        if count > 0:
+            intervals = (low[b, :count], width[b, :count], gain[b, :count])
+            gaps[b] = branch_and_bound(intervals, budgets[b], tree, work, corners[b, :count])
+    return gaps
