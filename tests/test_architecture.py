@@ -9,8 +9,8 @@ import demur
 
 SOURCE = Path(demur.__file__).parent
 ORDER = [
-    "rules", "predictions", "state", "measures", "kernels", "jackknife", "given", "moments", "decompose",
-    "scores", "stores", "cli",
+    "rules", "families", "predictions", "state", "measures", "kernels", "jackknife", "given", "moments",
+    "decompose", "scores", "stores", "cli",
 ]  # fmt: skip
 
 

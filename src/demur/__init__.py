@@ -13,16 +13,32 @@ total, aleatoric and epistemic uncertainty under a chosen measure (``measures``,
 from demur.decompose import attribute, decompose
 from demur.measures import Decomposition, Measure
 from demur.moments import Moments
-from demur.predictions import Categorical
+from demur.predictions import (
+    Bernoulli,
+    Categorical,
+    Exponential,
+    Gamma,
+    Gaussian,
+    MultiLabel,
+    MultivariateGaussian,
+    Poisson,
+)
 from demur.scores import label_variance, margin, max_probability, softmax_variance, variation_ratio
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Bernoulli",
     "Categorical",
     "Decomposition",
+    "Exponential",
+    "Gamma",
+    "Gaussian",
     "Measure",
     "Moments",
+    "MultiLabel",
+    "MultivariateGaussian",
+    "Poisson",
     "attribute",
     "decompose",
     "label_variance",

@@ -21,7 +21,7 @@ from demur.measures import (
     resolve,
     sides_of,
 )  # fmt: skip
-from demur.predictions import Categorical, Members, arrays, gather
+from demur.predictions import Categorical, Members, arrays, gather, predicted, rule_for
 from demur.rules import Array, Rule, resolve_rule
 from demur.state import Means
 
@@ -174,7 +174,7 @@ def attribute(
             terms = unbiased_terms(state, chosen, by_class)
         else:
             terms = by_class(chosen, state.means())
-        return state.xp.moveaxis(terms, 0, -1)
+        return loss.by_outcome(state.xp, state.xp.moveaxis(terms, 0, -1))
 
     found = kernels.in_threads(one, *zip(*pieces(members, loss, dealt, sides), strict=True))
     return shaped(found[0] if len(found) == 1 else np.concatenate(found), members, scale)
@@ -184,8 +184,11 @@ def prepare(
     probs: Any, logits: Any, log_probs: Any, measure: Any, rule: Any, weights: Any, groups: Any, axis: int
 ) -> tuple[Members, Measure, Rule, list[Side]]:  # fmt: skip
     """Check the arguments that all functions here share."""
-    members = gather(Categorical(probs, logits=logits, log_probs=log_probs), weights, axis)
-    chosen, loss = resolve(measure), resolve_rule(rule)
+    prediction = predicted(probs, logits, log_probs)
+    if type(prediction) is not Categorical:
+        axis = prediction.members_axis(axis)  # pyright: ignore[reportAttributeAccessIssue]
+    members = gather(prediction, weights, axis)
+    chosen, loss = resolve(measure), rule_for(prediction, resolve_rule(rule))
     if groups is not None and (not isinstance(groups, int) or groups < 2):
         raise ValueError(f"groups must be None or an integer of at least 2. Got {groups!r}.")
     sides = given_sides(chosen, loss, members.batch, members.classes)

@@ -41,7 +41,7 @@ class Estimates:
 
     def replicates(self, measure: Measure, given: Given) -> list[Parts]:
         """Return the parts of a measure without each group in turn."""
-        if not is_summary(measure):
+        if not is_summary(measure) or not self.state.rule.mixes:
             return [evaluate(measure, means, given) for means in self.state.leaving_one_out()]
         if self._summaries is None:
             short = kernels.leave_out(self.state)
