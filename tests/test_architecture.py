@@ -10,7 +10,7 @@ import demur
 SOURCE = Path(demur.__file__).parent
 ORDER = [
     "rules", "families", "predictions", "state", "measures", "kernels", "jackknife", "given", "moments",
-    "decompose", "scores", "stores", "cli",
+    "mixtures", "averaged", "bounds", "decompose", "regression", "scores", "stores", "cli",
 ]  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from demur.predictions import (
     MultivariateGaussian,
     Poisson,
 )
+from demur.regression import information, information_bounds, variance
 from demur.scores import label_variance, margin, max_probability, softmax_variance, variation_ratio
 
 __version__ = "0.1.0"
@@ -41,9 +42,12 @@ __all__ = [
     "Poisson",
     "attribute",
     "decompose",
+    "information",
+    "information_bounds",
     "label_variance",
     "margin",
     "max_probability",
     "softmax_variance",
+    "variance",
     "variation_ratio",
 ]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from demur import kernels
+from demur.averaged import AveragedEstimates, needs_all
 from demur.given import Side, given_sides, part_of, referred
 from demur.jackknife import Estimates, check_enough, unbiased_terms
 from demur.measures import (
@@ -57,7 +58,10 @@ def decompose(
     ----------
     probs, logits, log_probs
         Exactly one of them: predictions of members, shape (members, ..., classes). Arrays of NumPy, PyTorch
-        or JAX, a ``Categorical`` or a ``torch.distributions.Categorical``.
+        or JAX. In place of ``probs`` also a ``Categorical``, ``Bernoulli``, ``MultiLabel``, ``Gaussian``,
+        ``MultivariateGaussian``, ``Poisson``, ``Exponential`` or ``Gamma``, or such an object of
+        ``torch.distributions``. The average of numbers that are predicted is integrated for ``Gaussian``,
+        and an error for the other families.
     measure
         ``"pairwise"`` (epistemic part K), ``"average"`` (the usual one: entropy of the average, mutual
         information I), ``"reverse"`` (M), or a ``Measure``.
@@ -74,13 +78,14 @@ def decompose(
     base
         None for nats, 2 for bits; only with ``rule="log"``.
     axis
-        Where the members are; classes are last.
+        Where the members are; classes, labels or coordinates are last.
 
     Returns
     -------
     Decomposition
         Each part is shaped like the batch. Identical members have an epistemic part of exactly 0. A member
-        that excludes a class (probability 0) that another allows makes K and M infinite.
+        that excludes a class (probability 0) that another allows makes K and M infinite. Entropies of
+        predicted numbers are differential ones, which may be negative.
 
     Examples
     --------
@@ -97,11 +102,13 @@ def decompose(
         result = summarised(members, chosen, loss)
     if result is None:
         dealt = group_count(members, chosen, groups, unbiased=unbiased, stderr=stderr)
+        whole = needs_all(chosen, loss)
 
         def one(part: Members, own: list[Side]) -> Decomposition:
             state = kernels.state_of(part, loss, dealt)
             given = referred(own, loss, state.reference)
-            return Estimates(state).decompose(chosen, given, unbiased=unbiased, stderr=stderr)
+            estimates = AveragedEstimates(state, part, own) if whole else Estimates(state)
+            return estimates.decompose(chosen, given, unbiased=unbiased, stderr=stderr)
 
         result = joined(kernels.in_threads(one, *zip(*pieces(members, loss, dealt, sides), strict=True)))
     return finished(result, members, scale)

@@ -32,8 +32,8 @@ class FullGaussian(Family):
         logs = xp.log(diagonal(lower)) + xp.log(scale)
         return xp.sum(logs + math.log(2 * math.pi * math.e) / 2, axis=-1)
 
-    def terms(self, xp: Any, logits: Array, reference: Array) -> Terms:
-        (mean, covariance), (centre, unit) = split(logits), split(reference)
+    def relative(self, xp: Any, p: Array, q: Array) -> Terms:
+        (mean, covariance), (centre, unit) = split(p), split(q)
         scale, lower = factored(xp, unit)
         own_scale, own_lower = factored(xp, covariance)
         inverse = xp.linalg.inv(lower)

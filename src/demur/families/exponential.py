@@ -31,9 +31,9 @@ class Poisson(Family):
             tail = (tail + numerator / denominator) * inverse
         return xp.where(large, (math.log(2 * math.pi * math.e) - xp.log(inverse)) / 2 - tail, terms)
 
-    def terms(self, xp: Any, logits: Array, reference: Array) -> Terms:
-        u = log_ratio(xp, logits, reference)
-        return Terms(logits - reference, u, reference * surplus(xp, logits, reference))
+    def relative(self, xp: Any, p: Array, q: Array) -> Terms:
+        u = log_ratio(xp, p, q)
+        return Terms(p - q, u, q * surplus(xp, p, q))
 
     def average(self, xp: Any, a: Array, reference: Array) -> Array:
         return (reference + a)[..., 0]
@@ -62,9 +62,9 @@ class Exponential(Family):
     def entropy(self, xp: Any, logits: Array) -> Array:
         return 1 - xp.log(logits[..., 0])
 
-    def terms(self, xp: Any, logits: Array, reference: Array) -> Terms:
-        slower = reference - logits
-        return Terms(slower / logits / reference, slower, excess(xp, reference, logits))
+    def relative(self, xp: Any, p: Array, q: Array) -> Terms:
+        slower = q - p
+        return Terms(slower / p / q, slower, excess(xp, q, p))
 
     def average(self, xp: Any, a: Array, reference: Array) -> Array:
         return (1 / reference + a)[..., 0]
@@ -87,8 +87,8 @@ class Gamma(Family):
         shape, rate = logits[..., 0], logits[..., 1]
         return stirling.gamma_entropy(xp, shape) - xp.log(rate)
 
-    def terms(self, xp: Any, logits: Array, reference: Array) -> Terms:
-        (shape, rate), (shape_q, rate_q) = both(logits), both(reference)
+    def relative(self, xp: Any, p: Array, q: Array) -> Terms:
+        (shape, rate), (shape_q, rate_q) = both(p), both(q)
         faster = log_ratio(xp, rate, rate_q)
         a_first = stirling.digamma_difference(xp, shape, shape_q) - faster
         # shape / rate - shape_q / rate_q, each difference taken where it arises.

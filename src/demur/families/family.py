@@ -42,6 +42,24 @@ class Family(Rule):
         """Return the member of the family halfway between two, in natural parameters."""
         raise AssertionError("each family has its own")
 
+    def tightened(self, xp: Any, upper: Array, parameters: Array, shares: Array) -> Array:
+        """Return the lower of an upper bound of mutual information and one that the family knows of."""
+        return upper
+
+    def relative(self, xp: Any, p: Array, q: Array) -> Terms:
+        """Return the terms of predictions relative to others, by their parameters."""
+        raise AssertionError("each family has its own")
+
+    def terms(self, xp: Any, logits: Array, reference: Array) -> Terms:
+        found = self.relative(xp, logits, reference)
+        known = not type(found.phi).__name__.endswith("Tracer")
+        if known and not all(bool(xp.all(xp.isfinite(part))) for part in found[:3]):
+            raise ValueError(
+                f"{self.name} predictions must have divergences below 1e300. Got members that are farther "
+                "apart. Leave such members out."
+            )
+        return found
+
     def reference(self, xp: Any, logits: Array) -> Array:
         return logits
 

@@ -34,8 +34,8 @@ class Gaussian(Family):
         _, variance = split(logits)
         return xp.sum(xp.log(variance) + math.log(2 * math.pi * math.e), axis=-1) / 2
 
-    def terms(self, xp: Any, logits: Array, reference: Array) -> Terms:
-        (mean, variance), (centre, unit) = split(logits), split(reference)
+    def relative(self, xp: Any, p: Array, q: Array) -> Terms:
+        (mean, variance), (centre, unit) = split(p), split(q)
         t = (mean - centre) / xp.sqrt(unit)
         wider, ratio = (variance - unit) / unit, variance / unit
         a = xp.concat([t, wider + t * t], axis=-1)
@@ -64,6 +64,21 @@ class Gaussian(Family):
         share = variance / (variance + unlike)
         middle = variance - (variance - unlike) * share
         return xp.concat([mean + (other - mean) * share, middle], axis=-1)
+
+    def tightened(self, xp: Any, upper: Array, parameters: Array, shares: Array) -> Array:
+        """No distribution of a coordinate's variance has more entropy than a Gaussian.
+
+        ``log Var - E log v`` is the sum of ``log(1 + Var[mean] / v)`` at the mean variance ``v`` and of what
+        the variances cost beside it, neither negative.
+        """
+        mean, variance = split(parameters)
+        shares = shares[..., None]
+        away = mean - mean[:1]
+        away = away - xp.sum(shares * away, axis=0)
+        usual = variance[0] + xp.sum(shares * (variance - variance[:1]), axis=0)
+        of_means = xp.log1p(xp.sum(shares * away * away, axis=0) / usual)
+        of_spreads = xp.sum(shares * excess(xp, variance, usual[None, ...]), axis=0)
+        return xp.minimum(upper, xp.sum(of_means + of_spreads, axis=-1) / 2)
 
 
 def split(array: Array) -> tuple[Array, Array]:
