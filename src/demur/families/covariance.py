@@ -14,9 +14,9 @@ from demur.rules import Array, Terms
 class FullGaussian(Family):
     """Parameters are the mean, then the rows of the covariance matrix.
 
-    The statistics are ``z`` and ``z z'`` with ``z`` the outcome in the reference's own coordinates, in which
-    it is a standard Gaussian. Factors are of correlation matrices, so that coordinates in units that differ
-    by orders of magnitude cost no digits.
+    The statistics are ``z`` and ``z z'`` with ``z`` the outcome less the reference's mean, each coordinate in
+    units of the reference's scale. Coordinates are not mixed: where scales differ by orders of magnitude,
+    between members or coordinates, small ones would drown in large ones.
     """
 
     def event(self, parameters: int) -> tuple[int, ...]:
@@ -36,42 +36,41 @@ class FullGaussian(Family):
         (mean, covariance), (centre, unit) = split(p), split(q)
         scale, lower = factored(xp, unit)
         own_scale, own_lower = factored(xp, covariance)
-        inverse = xp.linalg.inv(lower)
-        t = inverse @ ((mean - centre) / scale)[..., None]
-        wider = inverse @ ((covariance - unit) / outer(scale)) @ transposed(inverse)
-        # The precision in the reference's coordinates, from factors: exact for any ratio of scales.
-        root = xp.linalg.inv(own_lower) @ ((scale / own_scale)[..., None] * lower)
-        precision = transposed(root) @ root
-        second = symmetric(precision @ wider) / 2
+        inverse, own_inverse = xp.linalg.inv(lower), xp.linalg.inv(own_lower)
+        t = ((mean - centre) / scale)[..., None]
+        wider = (covariance - unit) / outer(scale)
+        standard = transposed(inverse) @ inverse  # the precisions of both
+        precision = transposed(own_inverse) @ own_inverse * outer(scale / own_scale)
+        white = inverse @ wider @ transposed(inverse)
+        near = xp.max(xp.abs(white), axis=(-2, -1)) < 0.5 / white.shape[-1]
+        # Their difference, by what the covariances differ where that is little.
+        change = xp.where(near[..., None, None], precision @ wider @ standard, standard - precision)
         a = joined(xp, t[..., 0], wider + t @ transposed(t))
-        u = joined(xp, (precision @ t)[..., 0], second)
+        u = joined(xp, (precision @ t)[..., 0], symmetric(change) / 2)
         logs = xp.log(diagonal(own_lower) / diagonal(lower)) + xp.log(own_scale / scale)
-        phi = volume_excess(xp, wider, 2 * xp.sum(logs, axis=-1)) + xp.sum(t * t, axis=(-2, -1))
-        return Terms(a, u, phi[..., None] / 2)
+        values = xp.linalg.eigvalsh(xp.where(near[..., None, None], symmetric(white), 0 * white))
+        close = xp.sum(values - xp.log1p(values), axis=-1)
+        volume = xp.where(near, close, xp.sum(diagonal(white) - 2 * logs, axis=-1))
+        away = xp.sum((inverse @ t) ** 2, axis=(-2, -1))
+        return Terms(a, u, (volume + away)[..., None] / 2)
 
     def carried(
         self, xp: Any, a: Array, u: Array, source: Array, reference: Array
     ) -> tuple[Array, Array]:  # fmt: skip
-        """Change coordinates from ``z`` to ``S z + d``."""
+        """Change coordinates from ``z`` to ``s z + d``, each by itself."""
         (mean, covariance), (centre, unit) = split(source), split(reference)
-        scale, lower = factored(xp, covariance)
-        new_scale, new_lower = factored(xp, unit)
-        inverse, new_inverse = xp.linalg.inv(lower), xp.linalg.inv(new_lower)
-        ratio = (scale / new_scale)[..., None]
-        forth, back = new_inverse @ (ratio * lower), inverse @ (new_lower / ratio)
-        d = new_inverse @ ((mean - centre) / new_scale)[..., None]
+        new = xp.sqrt(diagonal(unit))
+        s, d = xp.sqrt(diagonal(covariance)) / new, (mean - centre) / new
         (a_first, a_second), (u_first, u_second) = split(a), split(u)
-        moved = forth @ a_first[..., None]
-        cross = moved @ transposed(d)
-        second = transposed(back) @ u_second @ back
-        first = transposed(back) @ u_first[..., None] - 2 * second @ d
-        a_second = forth @ a_second @ transposed(forth) + cross + transposed(cross)
-        return joined(xp, moved[..., 0], a_second), joined(xp, first[..., 0], second)
+        a_first, u_second = s * a_first, u_second / outer(s)
+        cross = a_first[..., :, None] * d[..., None, :]
+        a = joined(xp, a_first, a_second * outer(s) + cross + transposed(cross))
+        turned = 2 * (u_second @ d[..., None])[..., 0]
+        return a, joined(xp, u_first / s - turned, u_second)
 
     def average(self, xp: Any, a: Array, reference: Array) -> Array:
         mean, covariance = split(reference)
-        scale, lower = factored(xp, covariance)
-        return mean + scale * (lower @ split(a)[0][..., None])[..., 0]
+        return mean + xp.sqrt(diagonal(covariance)) * split(a)[0]
 
     def halfway(self, xp: Any, p: Array, q: Array) -> Array:
         (mean, covariance), (other, unlike) = split(p), split(q)
@@ -79,14 +78,6 @@ class FullGaussian(Family):
         middle = covariance - symmetric(share @ (covariance - unlike))
         moved = (share @ (other - mean)[..., None])[..., 0]
         return joined(xp, mean + moved, middle)
-
-
-def volume_excess(xp: Any, wider: Array, log_ratio: Array) -> Array:
-    """Return ``tr(W) - log det(1 + W)``, from the eigenvalues of ``W`` where it is small."""
-    direct = xp.sum(diagonal(wider), axis=-1) - log_ratio
-    near = xp.max(xp.abs(wider), axis=(-2, -1)) < 0.5 / wider.shape[-1]
-    values = xp.linalg.eigvalsh(xp.where(near[..., None, None], symmetric(wider), 0 * wider))
-    return xp.where(near, xp.sum(values - xp.log1p(values), axis=-1), direct)
 
 
 def factored(xp: Any, covariance: Array) -> tuple[Array, Array]:

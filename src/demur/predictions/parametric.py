@@ -30,7 +30,8 @@ class Parametric:
     def fill(self, family: str, **parameters: Any) -> None:
         """Check shapes and types, and put the parameters on one axis."""
         given = {name: real_array(name, value) for name, value in parameters.items()}
-        first, shape = next((n, tuple(a.shape)) for n, a in given.items() if a.ndim or len(given) == 1)
+        first = max(given, key=lambda name: given[name].ndim)
+        shape = tuple(given[first].shape)
         for name, array in given.items():
             if array.ndim and tuple(array.shape) != shape:
                 raise ValueError(
@@ -217,7 +218,7 @@ def of_one_kind(parts: list[Array]) -> tuple[Any, list[Array]]:
     """Return arrays in the library and on the device of the first that is not NumPy's, and in one type."""
     libraries = [arrays.library(part) for part in parts]
     leader = next((p for p, name in zip(parts, libraries, strict=True) if name != "numpy"), parts[0])
-    parts = [arrays.matching(part, leader) for part in parts]
+    parts = [arrays.matching(part, leader).reshape(tuple(part.shape)) for part in parts]
     xp = arrays.namespace(leader)
     # Plain numbers follow the type of the arrays beside them.
     typed = [p for p in parts if p.ndim and arrays.is_floating(p)] or parts
