@@ -11,13 +11,8 @@ from demur.jackknife import Estimates
 from demur.measures import Given, Measure, Parts, evaluate, from_summary, resolve
 from demur.mixtures import Integral, divergence_from_average
 from demur.predictions import Members
-from demur.rules import Array, Rule
+from demur.rules import Array
 from demur.state import Means, State
-
-
-def needs_all(measure: Measure, rule: Rule) -> bool:
-    """Tell whether sums over members do not do, but the members themselves do."""
-    return rule.name == "Gaussian" and "bma" in measure.sides()
 
 
 class AveragedEstimates(Estimates):

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from demur import kernels
-from demur.averaged import AveragedEstimates, needs_all
 from demur.given import Side, given_sides, part_of, referred
 from demur.jackknife import Estimates, check_enough, unbiased_terms
 from demur.measures import (
@@ -24,7 +23,7 @@ from demur.measures import (
 )  # fmt: skip
 from demur.predictions import Categorical, Members, arrays, gather, predicted, rule_for
 from demur.rules import Array, Rule, resolve_rule
-from demur.state import Means
+from demur.state import Means, State
 
 SUMS = 1 << 22  # numbers of sums over members held at a time
 NUMBERS = 1 << 16  # logits worked on at a time by plain array functions, which keep them in the cache
@@ -102,16 +101,23 @@ def decompose(
         result = summarised(members, chosen, loss)
     if result is None:
         dealt = group_count(members, chosen, groups, unbiased=unbiased, stderr=stderr)
-        whole = needs_all(chosen, loss)
+        whole = loss.integrates and needs_groups(chosen)
 
         def one(part: Members, own: list[Side]) -> Decomposition:
             state = kernels.state_of(part, loss, dealt)
             given = referred(own, loss, state.reference)
-            estimates = AveragedEstimates(state, part, own) if whole else Estimates(state)
+            estimates = averaged(state, part, own) if whole else Estimates(state)
             return estimates.decompose(chosen, given, unbiased=unbiased, stderr=stderr)
 
         result = joined(kernels.in_threads(one, *zip(*pieces(members, loss, dealt, sides), strict=True)))
     return finished(result, members, scale)
+
+
+def averaged(state: State, members: Members, sides: list[Side]) -> Estimates:
+    """Return figures in which the average takes part, of members whose sums do not tell it."""
+    from demur.averaged import AveragedEstimates
+
+    return AveragedEstimates(state, members, sides)
 
 
 def summarised(members: Members, measure: Measure, rule: Rule) -> Decomposition | None:

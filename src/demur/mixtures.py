@@ -14,7 +14,7 @@ digits wherever it is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,7 +61,7 @@ class Panels(NamedTuple):
     low: np.ndarray
     high: np.ndarray
 
-    def where(self, chosen: np.ndarray) -> Panels:
+    def where(self, chosen: Any) -> Panels:
         """Return some of the panels."""
         return Panels(*(part[chosen] for part in self))
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from demur.averaged import integrated
-from demur.bounds import bounds_of
 from demur.decompose import NUMBERS, prepare, shaped
 from demur.families import Family
 from demur.measures import Decomposition, check_base
@@ -55,6 +53,8 @@ def information(
             f"information integrates Gaussian predictions of a number. Got {family.name} ones. "
             "demur.information_bounds takes all families."
         )
+    from demur.averaged import integrated
+
     found = integrated(members.part(*bounds) for bounds in members.parts(NUMBERS))
     return Information(*(shaped(part, members, scale) for part in found))
 
@@ -86,6 +86,8 @@ def information_bounds(
     (array([0.219]), array([0.566]))
     """
     members, family, scale = numbers_only("information_bounds", prediction, weights, base, axis)
+    from demur.bounds import bounds_of
+
     parameters = members.logits()
     found = bounds_of(arrays.namespace(parameters), parameters, members.weights, family)
     return Bounds(*(shaped(part, members, scale) for part in found))

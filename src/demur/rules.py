@@ -37,6 +37,7 @@ class Rule:
 
     nats: ClassVar[bool] = False  # a logarithm, which has a base
     mixes: ClassVar[bool] = True  # the average of predictions follows from the means of the terms
+    integrates: ClassVar[bool] = False  # it takes all members at once instead
 
     def score(self, xp: Any, p: Array) -> Array:
         """Return minus the loss, up to a constant common to the classes."""

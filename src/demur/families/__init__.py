@@ -6,7 +6,7 @@ A contract test walks ``FAMILIES``: whatever is put there must keep every promis
 from demur.families.covariance import FullGaussian
 from demur.families.exponential import Exponential, Gamma, Poisson
 from demur.families.family import Family
-from demur.families.gaussian import Gaussian
+from demur.families.gaussian import DiagonalGaussian, Gaussian
 from demur.families.labels import Labels
 from demur.rules import Rule, resolve_rule
 
@@ -14,8 +14,8 @@ FAMILIES: dict[str, Family | Labels] = {
     family.name: family
     for family in (
         Gaussian("Gaussian", separable=False),
-        Gaussian("diagonal Gaussian", separable=False, joint=True),
-        FullGaussian("full Gaussian", separable=False, joint=True),
+        DiagonalGaussian("diagonal Gaussian", separable=False),
+        FullGaussian("full Gaussian", separable=False),
         Labels("multi-label", separable=True),
         Poisson("Poisson", separable=False),
         Exponential("exponential", separable=False),

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from demur.families.family import Family
 from demur.rules import Array, Terms
 
 
-@dataclass(frozen=True)
 class FullGaussian(Family):
     """Parameters are the mean, then the rows of the covariance matrix.
 
@@ -18,6 +16,8 @@ class FullGaussian(Family):
     units of the reference's scale. Coordinates are not mixed: where scales differ by orders of magnitude,
     between members or coordinates, small ones would drown in large ones.
     """
+
+    joint: ClassVar[bool] = True
 
     def event(self, parameters: int) -> tuple[int, ...]:
         return (dimension(parameters),)

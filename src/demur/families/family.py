@@ -12,20 +12,18 @@ reference.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from demur.rules import Array, Rule, Terms
 
 
-@dataclass(frozen=True)
 class Family(Rule):
     """A family of distributions; subclasses say what its parameters mean."""
 
-    joint: bool = False  # an outcome is a vector: the last axis of what the user gives
-
     nats: ClassVar[bool] = True
     mixes: ClassVar[bool] = False
+    joint: ClassVar[bool] = False  # an outcome is a vector: the last axis of what the user gives
+    advice: ClassVar[str] = "demur.information_bounds gives bounds of I from all members at once."
 
     def event(self, parameters: int) -> tuple[int, ...]:
         """Return the shape of an outcome, from the number of parameters."""
@@ -75,11 +73,6 @@ class Family(Rule):
             f"The average of {self.name} predictions is not {self.name}, so that sums over members do not "
             f"give a measure that has 'bma' in it. {self.advice} Or take measure='pairwise'."
         )
-
-    @property
-    def advice(self) -> str:
-        """What to do instead, where the average is asked for."""
-        return "demur.information_bounds gives bounds of I from all members at once."
 
 
 def log_ratio(xp: Any, p: Array, q: Array, change: Array | None = None) -> Array:

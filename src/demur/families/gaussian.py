@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from demur.families.family import Family, excess
 from demur.rules import Array, Terms
 
 
-@dataclass(frozen=True)
-class Gaussian(Family):
+class DiagonalGaussian(Family):
     """Parameters are the means, then the variances, of each coordinate.
 
     The statistics are ``z`` and ``z**2`` with ``z`` the outcome less the reference's mean in units of its
     scale: means of 1e6 that differ by 1e-3 lose nothing.
     """
 
-    def event(self, parameters: int) -> tuple[int, ...]:
-        return (parameters // 2,) if self.joint else ()
+    joint: ClassVar[bool] = True
 
-    @property
-    def advice(self) -> str:
-        if self.joint:
-            return super().advice
-        return "Give demur.decompose all members at once, and no Moments: it integrates."
+    def event(self, parameters: int) -> tuple[int, ...]:
+        return (parameters // 2,)
 
     def outcome(self, xp: Any, parameters: Array) -> tuple[Array, Array]:
         return split(parameters)
@@ -56,8 +50,7 @@ class Gaussian(Family):
 
     def average(self, xp: Any, a: Array, reference: Array) -> Array:
         mean, variance = split(reference)
-        middle = mean + xp.sqrt(variance) * split(a)[0]
-        return middle if self.joint else middle[..., 0]
+        return mean + xp.sqrt(variance) * split(a)[0]
 
     def halfway(self, xp: Any, p: Array, q: Array) -> Array:
         (mean, variance), (other, unlike) = split(p), split(q)
@@ -79,6 +72,20 @@ class Gaussian(Family):
         of_means = xp.log1p(xp.sum(shares * away * away, axis=0) / usual)
         of_spreads = xp.sum(shares * excess(xp, variance, usual[None, ...]), axis=0)
         return xp.minimum(upper, xp.sum(of_means + of_spreads, axis=-1) / 2)
+
+
+class Gaussian(DiagonalGaussian):
+    """One coordinate, which is a number and no vector."""
+
+    joint: ClassVar[bool] = False
+    integrates: ClassVar[bool] = True
+    advice: ClassVar[str] = "Give demur.decompose all members at once, and no Moments: it integrates."
+
+    def event(self, parameters: int) -> tuple[int, ...]:
+        return ()
+
+    def average(self, xp: Any, a: Array, reference: Array) -> Array:
+        return super().average(xp, a, reference)[..., 0]
 
 
 def split(array: Array) -> tuple[Array, Array]:

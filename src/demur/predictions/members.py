@@ -19,7 +19,7 @@ from demur.predictions.parametric import Parametric
 class Members:
     """Checked shapes: predictions (members, inputs, classes), weights (members, inputs) or None."""
 
-    prediction: Categorical | Parametric
+    prediction: Any  # Categorical or Parametric
     weights: Array | None
     batch: tuple[int, ...]
 
