@@ -21,7 +21,7 @@ def bounds_of(
         # Sums of share (exp(-distance) - 1): small where members nearly agree, and exactly 0 at 0.
         far = far + shares[j] * xp.expm1(-family.terms(xp, parameters, other).phi[..., 0])
         near = near + shares[j] * xp.expm1(-bhattacharyya(xp, family, parameters, other))
-    lower, upper = (-xp.sum(shares * xp.log1p(sums), axis=0) for sums in (near, far))
+    lower, upper = (0 - xp.sum(shares * xp.log1p(sums), axis=0) for sums in (near, far))
     return lower, family.tightened(xp, upper, parameters, shares)
 
 
