@@ -10,6 +10,7 @@ from reference.families import Mixture
 from scipy import stats
 
 import demur
+from demur import mixtures
 from demur.mixtures import divergence_from_average
 
 PARTS = loops.PARTS
@@ -258,6 +259,52 @@ def test_information_of_members_that_nearly_agree(difference) -> None:
     k, i, m = (demur.decompose(demur.Gaussian(mean, variance), measure=n).epistemic for n in loops.NAMES)
     np.testing.assert_allclose(i, k / 2, rtol=max(10 * difference, 1e-6))
     np.testing.assert_allclose(m, k / 2, rtol=max(10 * difference, 1e-6))
+
+
+@pytest.mark.parametrize("apart", [0.1, 3.0, 100.0])
+def test_the_stated_error_holds_over_many_mixtures(monkeypatch, apart) -> None:
+    """Ten members whose scales differ up to a thousandfold, against panels a third as wide."""
+    rng = np.random.default_rng([0, int(apart * 10)])
+    gaussian = demur.Gaussian(
+        apart * rng.normal(size=(10, 200)), scale=10 ** rng.uniform(-1.5, 1.5, size=(10, 200))
+    )
+    weights = rng.exponential(size=(10, 200))
+    found = demur.information(gaussian, weights=weights)
+    monkeypatch.setattr(mixtures, "WIDEST", 1.0)
+    monkeypatch.setattr(mixtures, "TOLERANCE", 1e-13)
+    monkeypatch.setattr(mixtures, "REACH", 11.0)
+    finer = demur.information(gaussian, weights=weights)
+    off = np.abs(found.value - finer.value)
+    assert (off <= found.error + finer.error).all()
+    assert (found.error <= 1e-9 * found.value).all()
+    assert (off <= 1e-12 * found.value).all()
+    lower, upper = demur.information_bounds(gaussian, weights=weights)
+    rounded = 1 + 1e-14  # far apart both bounds are I itself
+    assert (lower <= rounded * found.value).all() and (found.value <= rounded * upper).all()
+
+
+def test_control_fixed_points_miss_a_spike() -> None:
+    """Gauss-Hermite with 64 points a member, the usual way, is what the panels are there to beat."""
+    mean, variance = np.array([[0.0], [0.37]]), np.array([[1.0], [1e-6]])
+    nodes, weights = np.polynomial.hermite_e.hermegauss(64)
+    y = mean + np.sqrt(variance) * nodes
+    logs = -0.5 * (y[..., None] - mean[:, 0]) ** 2 / variance[:, 0] - 0.5 * np.log(variance[:, 0])
+    away = logs[np.arange(2), :, np.arange(2)] - np.log(np.exp(logs).mean(axis=-1))
+    usual = np.mean(away @ weights) / np.sqrt(2 * np.pi)
+    with mpmath.workdps(20):
+        wanted = float(Mixture(mean[:, 0], variance[:, 0]).information())
+    assert abs(usual - wanted) > 1e-4
+    found = demur.information(demur.Gaussian(mean, variance)).value[0]
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_control_sums_about_zero_lose_everything() -> None:
+    mean, variance = 1e6 + 1e-3 * members(8, 1)[0], np.full((8, 1), 1e-6)
+    first, second = mean / variance, -0.5 / variance
+    about_zero = np.mean(mean * first, 0) - mean.mean(0) * first.mean(0)
+    about_zero += np.mean((variance + mean**2) * second, 0) - (variance + mean**2).mean(0) * second.mean(0)
+    wanted = pairs("Gaussian", np.stack([mean, variance], -1))["epistemic"]
+    assert (np.abs(about_zero / wanted - 1) > 1e-6).all()
 
 
 def test_units_and_origin_do_not_matter() -> None:

@@ -14,15 +14,23 @@ def bounds_of(
     """Return lower and upper bound, (inputs,), from parameters (members, inputs, ...)."""
     weights = xp.ones_like(parameters[..., 0]) if weights is None else weights
     shares = weights / xp.sum(weights, axis=0)
-    near = xp.zeros_like(shares)
-    far = xp.zeros_like(shares)
+    sums = [xp.zeros_like(shares) for _ in range(4)]
     for j in range(parameters.shape[0]):
         other = parameters[j : j + 1]
-        # Sums of share (exp(-distance) - 1): small where members nearly agree, and exactly 0 at 0.
-        far = far + shares[j] * xp.expm1(-family.terms(xp, parameters, other).phi[..., 0])
-        near = near + shares[j] * xp.expm1(-bhattacharyya(xp, family, parameters, other))
-    lower, upper = (0 - xp.sum(shares * xp.log1p(sums), axis=0) for sums in (near, far))
+        for place, distance in (
+            (0, bhattacharyya(xp, family, parameters, other)),
+            (2, family.terms(xp, parameters, other).phi[..., 0]),
+        ):
+            sums[place] = sums[place] + shares[j] * xp.exp(-distance)
+            sums[place + 1] = sums[place + 1] + shares[j] * xp.expm1(-distance)
+    lower, upper = (0 - xp.sum(shares * log_of(xp, *sums[k : k + 2]), axis=0) for k in (0, 2))
     return lower, family.tightened(xp, upper, parameters, shares)
+
+
+def log_of(xp: Any, number: Array, less_one: Array) -> Array:
+    """Return the logarithm of a number that is also known less 1: exact near 1, and near 0."""
+    near = less_one > -0.5
+    return xp.where(near, xp.log1p(xp.where(near, less_one, 0 * less_one)), xp.log(number))
 
 
 def bhattacharyya(xp: Any, family: Family, p: Array, q: Array) -> Array:

@@ -156,7 +156,7 @@ def attribute(
     Returns
     -------
     array
-        Shape (..., classes); sums over classes to the epistemic part.
+        Shape (..., classes), or (..., labels) for a ``MultiLabel``; sums over them to the epistemic part.
 
     Examples
     --------

@@ -227,10 +227,11 @@ def applied(
         points = (some.low + half)[:, None] + half[:, None] * POINTS
         own_mean, own_scale = mean[:, some.owner].T, scale[:, some.owner].T
         offset = own_mean - np.take_along_axis(own_mean, some.anchor[:, None], 1)
-        z = (points[..., None] - offset[:, None, :]) / own_scale[:, None, :]
         # Densities are in units of the anchor's scale: those of 1e-200 are as good as any.
         unit = np.take_along_axis(own_scale, some.anchor[:, None], 1)
-        logs = -0.5 * z * z - np.log(own_scale / unit)[:, None, :]
+        with np.errstate(over="ignore"):  # so far away that there is nothing
+            z = (points[..., None] - offset[:, None, :]) / own_scale[:, None, :]
+            logs = -0.5 * z * z - np.log(own_scale / unit)[:, None, :]
         values = integrand(some.owner, logs)
         length = half / (unit[:, 0] * np.sqrt(2 * np.pi))
         kronrod, gauss = (values @ WEIGHTS).T * length

@@ -56,7 +56,7 @@ class Moments:
         self._like: Array = np.empty(0)
 
     def __repr__(self) -> str:
-        size = "empty" if self.state is None else f"{self.count} members, {self.shape}"
+        size = "empty" if self.state is None else f"{self.count} members, {self.rule.shown(self.shape)}"
         return f"Moments({size}, rule={self.rule.name!r}, groups={self.groups})"
 
     @property

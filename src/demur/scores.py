@@ -179,6 +179,6 @@ def over_pieces(
     prediction = predicted(probs, logits, log_probs)
     if isinstance(prediction, Parametric):
         raise ValueError(f"This score needs predictions of classes. Got {prediction!r}.")
-    members, _, loss, _ = prepare(probs, logits, log_probs, "pairwise", rule, weights, None, axis)
+    members, _, loss, _ = prepare(prediction, None, None, "pairwise", rule, weights, None, axis)
     found = [split(kernels.state_of(part, loss, 1).means()) for part, _ in pieces(members, loss, 1, [])]
     return finished(joined(found), members, 1.0)
