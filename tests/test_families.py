@@ -278,6 +278,19 @@ def test_zero_weights_are_no_operations_whatever_they_weigh_nothing_for(xp, name
 
 
 @every_family
+def test_an_input_that_a_chunk_has_no_weight_for(name) -> None:
+    parameters, weights = drawn(name, 5, 3), weighted(5, 3)
+    weights[:2, 0] = weights[2:, 1] = 0.0
+    spoiled = parameters.copy()
+    spoiled[:2, 0] = spoiled[2:, 1] = np.nan
+    moments = demur.Moments().update(made(name, spoiled[:2]), weights=weights[:2])
+    with pytest.raises(ValueError, match="positive weight for each input"):
+        moments.decompose()
+    moments.update(made(name, spoiled[2:]), weights=weights[2:])
+    close(moments.decompose(), expected(name, parameters, weights))
+
+
+@every_family
 def test_save_and_load_go_on_as_if_nothing_had_happened(name, tmp_path) -> None:
     parameters = drawn(name, 6, 3)
     moments = demur.Moments(groups=2).update(made(name, parameters[:4]))
@@ -400,6 +413,7 @@ def test_shapes_and_arguments_that_do_not_fit() -> None:
         (lambda: demur.decompose(demur.Gaussian(mean, 1.0), weights=np.ones(3)), "weights must have shape"),
         (lambda: demur.Moments().update(demur.Gaussian(np.zeros((2, 3, 4)), 1.0)), r"Got shape \(2, 3, 4\)"),
         (lambda: demur.decompose(demur.Gaussian(np.array([[0.0], [1e200]]), 1.0)), "below 1e300"),
+        (lambda: demur.decompose(demur.Gaussian(mean, scale=1e-200)), "scale must have a square.*1e-200"),
     ]  # fmt: skip
     for attempt, words in cases:
         with pytest.raises(ValueError, match=words), np.errstate(over="ignore", invalid="ignore"):

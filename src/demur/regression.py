@@ -75,8 +75,8 @@ def information_bounds(
     Returns
     -------
     Bounds
-        ``lower`` and ``upper``, in nats, up to rounding; both 0 for identical members, both the entropy of the
-        weights for members that are far apart.
+        ``lower`` and ``upper``, in nats, certain up to rounding; both 0 for identical members, both the
+        entropy of the weights for members that are far apart.
 
     Examples
     --------

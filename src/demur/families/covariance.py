@@ -109,6 +109,12 @@ def diagonal(matrix: Array) -> Array:
     return matrix.reshape((*matrix.shape[:-2], d * d))[..., :: d + 1]
 
 
+def identity(xp: Any, like: Array) -> Array:
+    """Return identity matrices, as many as there are."""
+    ones = xp.ones_like(like)
+    return xp.tril(ones) * xp.triu(ones)
+
+
 def outer(vector: Array) -> Array:
     """Return all products of two entries."""
     return vector[..., :, None] * vector[..., None, :]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from demur.families.covariance import diagonal, identity, joined, outer, split, transposed
 from demur.predictions.arrays import Array
 from demur.predictions.categorical import complain
 from demur.predictions.parametric import Parametric, check_finite, of_one_kind, real_array
+from demur.rules import epsilon
 
 
 class Independent(Parametric):
@@ -20,6 +22,16 @@ class Independent(Parametric):
             return values
         half = values.shape[-1] // 2
         return xp.concat([values[..., :half], values[..., half:] ** 2], axis=-1)
+
+    def check(self, xp: Any, values: Array, ignored: Array | None = None) -> None:
+        super().check(xp, values, ignored)
+        if self.names[-1] == "scale":
+            scale = values[..., values.shape[-1] // 2 :]
+            square = self.standard(xp, values)[..., values.shape[-1] // 2 :]
+            complain(
+                xp, ~((square > 0) & xp.isfinite(square)), ignored, scale,
+                "scale must have a square that is a positive number", "Change the unit of the outcome.",
+            )  # fmt: skip
 
 
 class Gaussian(Independent):
@@ -103,39 +115,34 @@ class MultivariateGaussian(Independent):
     def anything(self, xp: Any, like: Array) -> Array:
         if self.names[-1] != "covariance":
             return xp.ones_like(like)
-        (d,) = self.rule.shown(self.shape)[-1:]
-        one = xp.arange(like.shape[-1])
-        on_diagonal = (one >= d) & ((one - d) % (d + 1) == 0)
-        return xp.zeros_like(like) + xp.astype(on_diagonal, like.dtype)
+        mean, covariance = split(like)
+        return joined(xp, xp.zeros_like(mean), identity(xp, covariance))
 
     def check(self, xp: Any, values: Array, ignored: Array | None = None) -> None:
         if self.names[-1] != "covariance":
             super().check(xp, values, ignored)
             return
-        d = self.rule.shown(self.shape)[-1]
-        check_finite(xp, "mean", values[..., :d], ignored)
-        check_finite(xp, "covariance", values[..., d:], ignored)
-        matrix = values[..., d:].reshape((*values.shape[:-1], d, d))
+        mean, matrix = split(values)
+        check_finite(xp, "mean", mean, ignored)
+        check_finite(xp, "covariance", values[..., mean.shape[-1] :], ignored)
         if ignored is not None:
-            one = xp.astype(xp.arange(d)[:, None] == xp.arange(d)[None, :], values.dtype)
-            matrix = xp.where(ignored[..., None, None], one, matrix)
-        across = matrix.swapaxes(-1, -2)
+            matrix = xp.where(ignored[..., None, None], identity(xp, matrix), matrix)
         size = xp.max(xp.abs(matrix), axis=(-2, -1))
         rounding = 8 * (1e-2 if "16" in self.precision else 1.2e-7 if "32" in self.precision else 2.3e-16)
-        skewed = xp.max(xp.abs(matrix - across), axis=(-2, -1)) > rounding * size
+        skewed = xp.max(xp.abs(matrix - transposed(matrix)), axis=(-2, -1)) > rounding * size
         complain(
             xp, skewed[..., None], None, size[..., None], "covariance must be symmetric",
             "That is its largest entry; take the mean with its transpose.",
         )  # fmt: skip
-        scale = matrix.reshape((*matrix.shape[:-2], d * d))[..., :: d + 1]
+        scale = diagonal(matrix)
         complain(
             xp, ~(scale > 0), None, scale, "covariance must have a diagonal above 0",
             "A distribution without spread has no density.",
         )  # fmt: skip
         unit = xp.sqrt(scale)
-        lowest = xp.linalg.eigvalsh(matrix / (unit[..., :, None] * unit[..., None, :]))[..., :1]
+        lowest = xp.linalg.eigvalsh(matrix / outer(unit))[..., :1]
         complain(
-            xp, ~(lowest > d * float(xp.finfo(values.dtype).eps)), None, lowest,
+            xp, ~(lowest > mean.shape[-1] * epsilon(xp, values)), None, lowest,
             "covariance must be positive definite",
             "That is the lowest eigenvalue of its correlations. Drop coordinates that others determine.",
         )  # fmt: skip

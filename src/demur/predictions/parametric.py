@@ -11,7 +11,7 @@ from demur.families import FAMILIES
 from demur.predictions import arrays
 from demur.predictions.arrays import Array
 from demur.predictions.categorical import complain
-from demur.rules import Rule
+from demur.rules import Rule, one_hot
 
 
 class Parametric:
@@ -87,8 +87,7 @@ class Parametric:
         if ignored is None:
             return values
         first = xp.argmin(xp.astype(ignored, xp.int32), axis=0)
-        places = xp.reshape(xp.arange(values.shape[0], dtype=first.dtype), (-1, 1))
-        chosen = ((places == first[None, :]) & ~ignored)[..., None]
+        chosen = (xp.moveaxis(one_hot(xp, first, values.shape[0]), -1, 0) & ~ignored)[..., None]
         some = xp.sum(xp.where(chosen, values, xp.zeros_like(values)), axis=0)
         some = xp.where(xp.all(ignored, axis=0)[..., None], self.anything(xp, some), some)
         return xp.where(ignored[..., None], some[None, ...], values)
