@@ -8,12 +8,16 @@ from demur.families import Family
 from demur.rules import Array
 
 
-def bounds_of(
-    xp: Any, parameters: Array, weights: Array | None, family: Family
-) -> tuple[Array, Array]:  # fmt: skip
-    """Return lower and upper bound, (inputs,), from parameters (members, inputs, ...)."""
-    weights = xp.ones_like(parameters[..., 0]) if weights is None else weights
-    shares = weights / xp.sum(weights, axis=0)
+def bounds_of(xp: Any, parameters: Array, shares: Array, family: Family) -> tuple[Array, Array]:
+    """Return lower and upper bound, (inputs,).
+
+    Parameters
+    ----------
+    parameters
+        Shape (members, inputs, ...).
+    shares
+        Weights, shape (members, inputs), that sum to 1.
+    """
     sums = [xp.zeros_like(shares) for _ in range(4)]
     for j in range(parameters.shape[0]):
         other = parameters[j : j + 1]

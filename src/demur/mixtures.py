@@ -18,6 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from demur.families.family import near_one
+
 REACH = 9.0  # standard deviations; what lies beyond is 2e-19 of a member, and 1e-14 of its z**4
 WIDEST = 3.0  # standard deviations of the finest member that a panel may be wide
 TOLERANCE = 1e-9  # of the result, for the sum of all estimated errors; the true ones are a thousandth
@@ -129,11 +131,10 @@ def divergence_density(log_q: np.ndarray, log_p: np.ndarray) -> np.ndarray:
     p = np.exp(log_p)
     growth = np.expm1(np.minimum(d, FARTHEST))
     density = p * ((1 + growth) * d - growth)
-    near, far = np.abs(d) < 1e-2, d > FARTHEST
+    near, far = np.abs(growth) < 0.01, d > FARTHEST
     if near.any():
-        t = d[near]
-        series = t * t * (1 / 2 + t * (1 / 3 + t * (1 / 8 + t * (1 / 30 + t * (1 / 144 + t / 840)))))
-        density[near] = np.broadcast_to(p, d.shape)[near] * series
+        g = growth[near]
+        density[near] = np.broadcast_to(p, d.shape)[near] * (g * g - (1 + g) * near_one(np, g)[1])
     if far.any():
         density[far] = np.exp(log_q[far]) * (d[far] - 1) + np.broadcast_to(p, d.shape)[far]
     return density

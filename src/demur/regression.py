@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from demur.decompose import NUMBERS, prepare, shaped
 from demur.families import Family
+from demur.families.family import variance_over
 from demur.measures import Decomposition, check_base
 from demur.predictions import Members, arrays
 from demur.rules import Array
@@ -89,7 +90,8 @@ def information_bounds(
     from demur.bounds import bounds_of
 
     parameters = members.logits()
-    found = bounds_of(arrays.namespace(parameters), parameters, members.weights, family)
+    xp = arrays.namespace(parameters)
+    found = bounds_of(xp, parameters, shares_of(xp, parameters, members.weights), family)
     return Bounds(*(shaped(part, members, scale) for part in found))
 
 
@@ -116,9 +118,7 @@ def variance(prediction: Any, /, *, weights: Any = None, axis: int = 0) -> Decom
     xp = arrays.namespace(parameters)
     mean, spread = family.outcome(xp, parameters)
     shares = shares_of(xp, parameters, members.weights)[..., None]
-    away = mean - mean[:1]
-    away = away - xp.sum(shares * away, axis=0)
-    aleatoric, epistemic = xp.sum(shares * spread, axis=0), xp.sum(shares * away * away, axis=0)
+    aleatoric, epistemic = xp.sum(shares * spread, axis=0), variance_over(xp, mean, shares)
     parts = [aleatoric + epistemic, aleatoric, epistemic]
     if not family.joint:
         parts = [part[..., 0] for part in parts]

@@ -112,3 +112,10 @@ def near_one(xp: Any, x: Array) -> tuple[Array, Array]:
     for power in range(9, 1, -1):
         total = 1 / power - x * total
     return small, x * x * total
+
+
+def variance_over(xp: Any, values: Array, shares: Array) -> Array:
+    """Return the variance over members, the first axis, exact also where they are far from 0."""
+    away = values - values[:1]
+    away = away - xp.sum(shares * away, axis=0)
+    return xp.sum(shares * away * away, axis=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
-from demur.families.family import Family, excess
+from demur.families.family import Family, excess, variance_over
 from demur.rules import Array, Terms
 
 
@@ -66,10 +66,8 @@ class DiagonalGaussian(Family):
         """
         mean, variance = split(parameters)
         shares = shares[..., None]
-        away = mean - mean[:1]
-        away = away - xp.sum(shares * away, axis=0)
         usual = variance[0] + xp.sum(shares * (variance - variance[:1]), axis=0)
-        of_means = xp.log1p(xp.sum(shares * away * away, axis=0) / usual)
+        of_means = xp.log1p(variance_over(xp, mean, shares) / usual)
         of_spreads = xp.sum(shares * excess(xp, variance, usual[None, ...]), axis=0)
         return xp.minimum(upper, xp.sum(of_means + of_spreads, axis=-1) / 2)
 
