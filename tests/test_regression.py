@@ -159,7 +159,7 @@ def test_information_and_its_stated_error(name) -> None:
             wanted = mixture.information()
             assert abs(mpmath.mpf(found.value[index]) - wanted) <= found.error[index]
             np.testing.assert_allclose(
-                found.value[index], float(wanted), rtol=1e-4 if name == "close" else 1e-12
+                found.value[index], float(wanted), rtol=1e-8 if name == "close" else 1e-12
             )
             # The integral in another form, which cancels where members agree.
             entropy = float(mixture.entropy())
