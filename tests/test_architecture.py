@@ -9,8 +9,9 @@ import demur
 
 SOURCE = Path(demur.__file__).parent
 ORDER = [
-    "progress", "rules", "predictions", "state", "measures", "kernels", "jackknife", "described", "given",
-    "moments", "distributions", "decompose", "credal", "scores", "stores", "report", "experiments", "cli",
+    "progress", "rules", "families", "predictions", "state", "measures", "kernels", "jackknife", "described",
+    "given", "moments", "mixtures", "averaged", "bounds", "distributions", "decompose", "regression",
+    "credal", "scores", "stores", "report", "experiments", "cli",
 ]  # fmt: skip
 
 

@@ -116,7 +116,7 @@ def test_control_a_right_page_passes(tmp_path):
 
 def test_pages_hold_examples():
     counts = {page.name: page.read_text(encoding="utf-8").count("\n>>> ") for page in PAGES}
-    for name in ("README.md", "quickstart.md", "mathematics.md", "numbers.md"):
+    for name in ("README.md", "quickstart.md", "mathematics.md", "numbers.md", "regression.md"):
         assert counts[name] >= 5, counts
 
 

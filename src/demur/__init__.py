@@ -14,28 +14,53 @@ from demur.credal import Credal, credal
 from demur.decompose import attribute, decompose
 from demur.measures import Decomposition, Measure
 from demur.moments import Moments
-from demur.predictions import Beta, Categorical, Deltas, Dirichlet, Mixture, Uniform
+from demur.predictions import (
+    Bernoulli,
+    Beta,
+    Categorical,
+    Deltas,
+    Dirichlet,
+    Exponential,
+    Gamma,
+    Gaussian,
+    Mixture,
+    MultiLabel,
+    MultivariateGaussian,
+    Poisson,
+    Uniform,
+)
+from demur.regression import information, information_bounds, variance
 from demur.scores import label_variance, margin, max_probability, softmax_variance, variation_ratio
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Bernoulli",
     "Beta",
     "Categorical",
     "Credal",
     "Decomposition",
     "Deltas",
     "Dirichlet",
+    "Exponential",
+    "Gamma",
+    "Gaussian",
     "Measure",
     "Mixture",
     "Moments",
+    "MultiLabel",
+    "MultivariateGaussian",
+    "Poisson",
     "Uniform",
     "attribute",
     "credal",
     "decompose",
+    "information",
+    "information_bounds",
     "label_variance",
     "margin",
     "max_probability",
     "softmax_variance",
+    "variance",
     "variation_ratio",
 ]

@@ -22,9 +22,9 @@ from demur.measures import (
     resolve,
     sides_of,
 )  # fmt: skip
-from demur.predictions import Categorical, Members, arrays, gather, second_order
+from demur.predictions import Categorical, Members, arrays, gather, predicted, rule_for, second_order
 from demur.rules import Array, Rule, resolve_rule
-from demur.state import Means
+from demur.state import Means, State
 
 SUMS = 1 << 22  # numbers of sums over members held at a time
 NUMBERS = 1 << 16  # logits worked on at a time by plain array functions, which keep them in the cache
@@ -58,9 +58,12 @@ def decompose(
     ----------
     probs, logits, log_probs
         Exactly one of them: predictions of members, shape (members, ..., classes). Arrays of NumPy, PyTorch
-        or JAX, a ``Categorical`` or a ``torch.distributions.Categorical``. In their place a distribution over
-        predictions, which has no members to list: ``Dirichlet``, ``Beta``, ``Uniform``, ``Deltas``,
-        ``Mixture``, or the first three of ``torch.distributions``; then only measure, rule and base apply.
+        or JAX. In place of ``probs`` also a ``Categorical``, ``Bernoulli``, ``MultiLabel``, ``Gaussian``,
+        ``MultivariateGaussian``, ``Poisson``, ``Exponential`` or ``Gamma``, or such an object of
+        ``torch.distributions``. The average of numbers that are predicted is integrated for ``Gaussian``,
+        and an error for the other families. Or a distribution over predictions, which has no members to
+        list: ``Dirichlet``, ``Beta``, ``Uniform``, ``Deltas``, ``Mixture``, or the first three of
+        ``torch.distributions``; then only measure, rule and base apply.
     measure
         ``"pairwise"`` (epistemic part K), ``"average"`` (the usual one: entropy of the average, mutual
         information I), ``"reverse"`` (M), or a ``Measure``.
@@ -77,13 +80,14 @@ def decompose(
     base
         None for nats, 2 for bits; only with ``rule="log"``.
     axis
-        Where the members are; classes are last.
+        Where the members are; classes, labels or coordinates are last.
 
     Returns
     -------
     Decomposition
         Each part is shaped like the batch. Identical members have an epistemic part of exactly 0. A member
-        that excludes a class (probability 0) that another allows makes K and M infinite.
+        that excludes a class (probability 0) that another allows makes K and M infinite. Entropies of
+        predicted numbers are differential ones, which may be negative.
 
     Examples
     --------
@@ -104,14 +108,23 @@ def decompose(
         result = summarised(members, chosen, loss)
     if result is None:
         dealt = group_count(members, chosen, groups, unbiased=unbiased, stderr=stderr)
+        whole = loss.integrates and needs_groups(chosen)
 
         def one(part: Members, own: list[Side]) -> Decomposition:
             state = kernels.state_of(part, loss, dealt)
             given = referred(own, loss, state.reference)
-            return Estimates(state).decompose(chosen, given, unbiased=unbiased, stderr=stderr)
+            estimates = averaged(state, part, own) if whole else Estimates(state)
+            return estimates.decompose(chosen, given, unbiased=unbiased, stderr=stderr)
 
         result = joined(kernels.in_threads(one, *zip(*pieces(members, loss, dealt, sides), strict=True)))
     return finished(result, members, scale)
+
+
+def averaged(state: State, members: Members, sides: list[Side]) -> Estimates:
+    """Return figures in which the average takes part, of members whose sums do not tell it."""
+    from demur.averaged import AveragedEstimates
+
+    return AveragedEstimates(state, members, sides)
 
 
 def summarised(members: Members, measure: Measure, rule: Rule) -> Decomposition | None:
@@ -150,7 +163,7 @@ def attribute(
     Returns
     -------
     array
-        Shape (..., classes); sums over classes to the epistemic part.
+        Shape (..., classes), or (..., labels) for a ``MultiLabel``; sums over them to the epistemic part.
 
     Examples
     --------
@@ -181,7 +194,7 @@ def attribute(
             terms = unbiased_terms(state, chosen, by_class)
         else:
             terms = by_class(chosen, state.means())
-        return state.xp.moveaxis(terms, 0, -1)
+        return loss.by_outcome(state.xp, state.xp.moveaxis(terms, 0, -1))
 
     found = kernels.in_threads(one, *zip(*pieces(members, loss, dealt, sides), strict=True))
     return shaped(found[0] if len(found) == 1 else np.concatenate(found), members, scale)
@@ -191,8 +204,11 @@ def prepare(
     probs: Any, logits: Any, log_probs: Any, measure: Any, rule: Any, weights: Any, groups: Any, axis: int
 ) -> tuple[Members, Measure, Rule, list[Side]]:  # fmt: skip
     """Check the arguments that all functions here share."""
-    members = gather(Categorical(probs, logits=logits, log_probs=log_probs), weights, axis)
-    chosen, loss = resolve(measure), resolve_rule(rule)
+    prediction = predicted(probs, logits, log_probs)
+    if type(prediction) is not Categorical:
+        axis = prediction.members_axis(axis)  # pyright: ignore[reportAttributeAccessIssue]
+    members = gather(prediction, weights, axis)
+    chosen, loss = resolve(measure), rule_for(prediction, resolve_rule(rule))
     if groups is not None and (not isinstance(groups, int) or groups < 2):
         raise ValueError(f"groups must be None or an integer of at least 2. Got {groups!r}.")
     sides = given_sides(chosen, loss, members.batch, members.classes)
@@ -249,7 +265,8 @@ def joined(results: list[Decomposition]) -> Decomposition:
 def finished(result: Decomposition, members: Members, scale: float) -> Decomposition:
     """Return results in the wanted unit and shape, in the library, device and type of the predictions."""
     source = members.prediction.values
-    if isinstance(source, np.ndarray) and result.stderr is None:  # three arrays at the price of one
+    if isinstance(source, np.ndarray) and result.stderr is None and result.total.ndim == 1:
+        # Three arrays at the price of one.
         parts = np.array((result.total, result.aleatoric, result.epistemic))
         if scale != 1.0:
             parts *= scale

@@ -6,7 +6,7 @@ from typing import Any
 
 from demur import described, kernels
 from demur.measures import Given, Measure
-from demur.predictions import Categorical, Members, arrays, gather, second_order
+from demur.predictions import Members, arrays, gather, predicted, rule_for, second_order
 from demur.rules import Array, Rule
 from demur.state import Means, State
 
@@ -25,29 +25,30 @@ def given_side(name: str, value: Any, rule: Rule, batch: tuple[int, ...], classe
     """Return one given side."""
     distribution = second_order(value)
     if distribution is not None:
-        check_shape(name, distribution.shape, (*batch, classes))
+        check_shape(name, rule, distribution.shape, (*batch, classes))
         return described.state_of(distribution, rule)
     state = getattr(value, "state", None)
     if isinstance(state, State):
         if state.rule is not rule:
             raise ValueError(f"{name} must be Moments with rule {rule.name!r}. Got rule {state.rule.name!r}.")
-        check_shape(name, tuple(state.reference.shape), (*batch, classes))
+        check_shape(name, rule, tuple(state.reference.shape), (*batch, classes))
         return state
     if hasattr(value, "update") and hasattr(value, "merge"):
         raise ValueError(f"{name} must be Moments that have members. Got empty ones.")
-    prediction = Categorical(value)
+    prediction = predicted(value)
+    rule_for(prediction, rule)
     one = len(prediction.shape) == len(batch) + 1
     if prediction.shape[0 if one else 1 :] != (*batch, classes):
-        check_shape(name, prediction.shape, (*batch, classes))
+        check_shape(name, rule, prediction.shape, (*batch, classes))
     return gather(prediction.with_values(prediction.values[None]) if one else prediction, None, 0)
 
 
-def check_shape(name: str, came: tuple[int, ...], expected: tuple[int, ...]) -> None:
+def check_shape(name: str, rule: Rule, came: tuple[int, ...], expected: tuple[int, ...]) -> None:
     """Raise unless a given model is for the same inputs and classes."""
     if came != expected:
         raise ValueError(
-            f"{name} must be a model for the same inputs and classes, shape {expected}, "
-            f"or a set of members with one more axis in front. Got {came}."
+            f"{name} must be a model for the same inputs and classes, shape {rule.shown(expected)}, "
+            f"or a set of members with one more axis in front. Got {rule.shown(came)}."
         )
 
 

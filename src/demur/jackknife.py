@@ -41,7 +41,7 @@ class Estimates:
 
     def replicates(self, measure: Measure, given: Given) -> Parts:
         """Return the parts of a measure without each group in turn, (groups, inputs)."""
-        if not is_summary(measure):
+        if not is_summary(measure) or not self.state.rule.mixes:
             return Parts(*self.stacked(lambda means: evaluate(measure, means, given)))
         if self._summaries is None:
             short = kernels.leave_out(self.state)

@@ -93,7 +93,7 @@ def check_base(base: float | None, rule: Rule) -> float:
     """Return the factor from nats to the wanted unit."""
     if base is None:
         return 1.0
-    if rule.name != "log":
+    if not rule.nats:
         raise ValueError(f"base goes with rule 'log' only: {rule.name!r} has no unit. Got base {base!r}.")
     if isinstance(base, bool) or not isinstance(base, (int, float)) or not 1 < base < math.inf:
         raise ValueError(f"base must be a number above 1, as 2 for bits. Got {base!r}.")

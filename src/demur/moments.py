@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from demur import kernels
+from demur.families import FAMILIES, named
 from demur.given import given_sides, referred
 from demur.jackknife import Estimates
 from demur.measures import Decomposition, Measure, check_base, resolve
-from demur.predictions import Categorical, Members, arrays, gather
-from demur.rules import Array, resolve_rule
+from demur.predictions import Members, arrays, gather, predicted, rule_for
+from demur.rules import Array, Rule, resolve_rule
 from demur.state import State, arrays_of
 
 FORMAT = "demur moments 1"
@@ -55,12 +56,12 @@ class Moments:
         self._like: Array = np.empty(0)
 
     def __repr__(self) -> str:
-        size = "empty" if self.state is None else f"{self.count} members, {self.shape}"
+        size = "empty" if self.state is None else f"{self.count} members, {self.rule.shown(self.shape)}"
         return f"Moments({size}, rule={self.rule.name!r}, groups={self.groups})"
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Inputs and classes."""
+        """Inputs and classes, or parameters of a prediction."""
         inputs, classes = self._filled().reference.shape
         return inputs, classes
 
@@ -79,8 +80,9 @@ class Moments:
 
     @property
     def mean(self) -> Array:
-        """The average prediction, shape (inputs, classes)."""
-        return arrays.like(self._filled().means().probabilities(), self._like, self._double)
+        """The average prediction, shape (inputs, classes); of a family the mean of what it predicts."""
+        average = self.rule.as_given(self._filled().means().probabilities())
+        return arrays.like(average, self._like, self._double)
 
     def update(
         self, probs: Any = None, *, logits: Any = None, log_probs: Any = None, weights: Any = None
@@ -90,30 +92,36 @@ class Moments:
         Parameters
         ----------
         probs, logits, log_probs
-            Exactly one of them.
+            Exactly one of them. In place of ``probs`` any predictions that ``decompose`` takes, as a
+            ``Gaussian``: one member (inputs,) or several (members, inputs). The first ones say what kind
+            comes.
         weights
             A number for one member; shape (members,) or (members, inputs) for several.
         """
-        prediction = Categorical(probs, logits=logits, log_probs=log_probs)
+        prediction = predicted(probs, logits, log_probs)
+        rule = rule_for(prediction, self.rule)
+        if self.state is not None and rule is not self.rule:
+            raise ValueError(f"Expected predictions of classes, as before. Got {prediction!r}.")
         if len(prediction.shape) == 2:
             prediction = prediction.with_values(prediction.values[None])
             weights = one_weight(weights)
         elif len(prediction.shape) != 3:
             raise ValueError(
-                "Expected one member (inputs, classes) or several (members, inputs, classes). "
-                f"Got shape {prediction.shape}."
+                "Expected one member (inputs, classes) or several (members, inputs, classes), "
+                f"without classes where there are none. Got shape {rule.shown(prediction.shape)}."
             )
         members = gather(prediction, weights, 0, may_be_zero=True)
         came = (members.inputs, members.classes)
         if self.state is not None and came != self.shape:
-            raise ValueError(f"Expected inputs and classes {self.shape}, as before. Got {came}.")
+            shapes = [rule.shown(shape) for shape in (self.shape, came)]
+            raise ValueError(f"Expected inputs and classes {shapes[0]}, as before. Got {shapes[1]}.")
         if not nothing_weighs(members):
-            self._add(members)
+            self._add(members, rule)
         self._double = self._double or arrays.is_double(prediction.values)
         self._like = arrays.sample(prediction.values)
         return self
 
-    def _add(self, members: Members) -> None:
+    def _add(self, members: Members, rule: Rule) -> None:
         before = self.state
         if before is not None and self._can_add_in_place(before, members):
             try:
@@ -122,8 +130,9 @@ class Moments:
             except kernels.Unsuitable:
                 pass  # nothing was changed yet
         ranks = None if before is None else before.count
-        added = kernels.state_of(members, self.rule, self.groups or 1, ranks)
+        added = kernels.state_of(members, rule, self.groups or 1, ranks)
         self.state = added if before is None else before.merged(self._here(added))
+        self.rule = rule
 
     def _can_add_in_place(self, before: State, members: Members) -> bool:
         # Sums of log-probabilities are known only when they have been added: not in place.
@@ -138,14 +147,16 @@ class Moments:
         """Add another accumulator's members, in place; groups are added pairwise."""
         if not isinstance(other, Moments):
             raise TypeError(f"Expected Moments. Got {type(other).__name__}.")
-        if (self.rule, self.groups) != (other.rule, other.groups):
+        rule = common_rule(self, other)
+        if rule is None or self.groups != other.groups:
             raise ValueError(f"Expected Moments with the same rule and groups. Got {self} and {other}.")
         if other.state is None:
             return self
         if self.state is None:
-            self.state, self._like = other.state.copied(), other._like
+            self.state, self._like, self.rule = other.state.copied(), other._like, rule
         elif self.shape != other.shape:
-            raise ValueError(f"Expected {self.shape} inputs and classes. Got {other.shape}.")
+            shapes = [rule.shown(moments.shape) for moments in (self, other)]
+            raise ValueError(f"Expected {shapes[0]} inputs and classes. Got {shapes[1]}.")
         else:
             self.state = self.state.merged(self._here(other.state))
         self._double = self._double or other._double
@@ -214,7 +225,8 @@ class Moments:
             if str(content.pop("format")) != FORMAT:
                 raise ValueError("another format")
             groups = int(content.pop("groups"))
-            moments = cls(rule=str(content.pop("rule")), groups=groups or None)
+            moments = cls(groups=groups or None)
+            moments.rule = named(str(content.pop("rule")))
             moments._double = bool(content.pop("double"))
             if content:
                 content = {"excluded": None, "allowed": None} | content
@@ -231,6 +243,14 @@ class Moments:
         ) as error:
             raise ValueError(f"{expected}: {error}.") from None
         return moments
+
+
+def common_rule(left: Moments, right: Moments) -> Rule | None:
+    """Return the rule that two accumulators share; empty ones of the log rule go with every family."""
+    for empty, other in ((left, right), (right, left)):
+        if empty.state is None and empty.rule.name == "log" and other.rule.name in FAMILIES:
+            return other.rule
+    return left.rule if left.rule == right.rule else None
 
 
 def check_every_input(state: State) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 Array = Any
 
@@ -34,6 +34,10 @@ class Rule:
 
     name: str
     separable: bool  # phi is a sum of one term a class, so that `attribute` has a meaning
+
+    nats: ClassVar[bool] = False  # a logarithm, which has a base
+    mixes: ClassVar[bool] = True  # the average of predictions follows from the means of the terms
+    integrates: ClassVar[bool] = False  # it takes all members at once instead
 
     def score(self, xp: Any, p: Array) -> Array:
         """Return minus the loss, up to a constant common to the classes."""
@@ -69,6 +73,28 @@ class Rule:
         u = self.score(xp, reference + a) - self.score(xp, reference)
         return Terms(a, u, self.divergence(xp, reference + a, reference))
 
+    def average(self, xp: Any, a: Array, reference: Array) -> Array:
+        """Return the average prediction, from the mean of ``a``."""
+        return self.probabilities(xp, reference) + a
+
+    def carried(
+        self, xp: Any, a: Array, u: Array, source: Array, reference: Array
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """Return ``a`` and ``u`` relative to one reference in the coordinates of another."""
+        return a, u
+
+    def as_given(self, average: Array) -> Array:
+        """Return an average prediction in the form that the user gives predictions in."""
+        return average
+
+    def by_outcome(self, xp: Any, terms: Array) -> Array:
+        """Return terms of the classes, (inputs, ...), as terms of what is predicted."""
+        return terms
+
+    def shown(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of an array of logits as the user knows it."""
+        return shape
+
 
 class Log(Rule):
     """``loss(p)[y] = -log p[y]``, in nats. A reference is kept as logits aligned at its top class, 0 there.
@@ -76,6 +102,8 @@ class Log(Rule):
     Not as ``q``, which would underflow, nor as ``log q``: identical members have identical aligned logits,
     so that every difference from them is exactly 0.
     """
+
+    nats: ClassVar[bool] = True
 
     def log(self, xp: Any, reference: Array) -> Array:
         """Return ``log q``."""

@@ -8,7 +8,8 @@ from typing import Any
 from demur import kernels
 from demur.decompose import finished, joined, pieces, prepare
 from demur.measures import Decomposition
-from demur.rules import Array, resolve_rule
+from demur.predictions import Parametric, predicted
+from demur.rules import Array
 from demur.state import Means
 
 
@@ -175,7 +176,9 @@ def over_pieces(
     weights: Any, axis: int,
 ) -> Decomposition:  # fmt: skip
     """Apply a function of averages to parts of the inputs, and put the results together."""
-    members, _, _, _ = prepare(probs, logits, log_probs, "pairwise", rule, weights, None, axis)
-    loss = resolve_rule(rule)
+    prediction = predicted(probs, logits, log_probs)
+    if isinstance(prediction, Parametric):
+        raise ValueError(f"This score needs predictions of classes. Got {prediction!r}.")
+    members, _, loss, _ = prepare(prediction, None, None, "pairwise", rule, weights, None, axis)
     found = [split(kernels.state_of(part, loss, 1).means()) for part, _ in pieces(members, loss, 1, [])]
     return finished(joined(found), members, 1.0)

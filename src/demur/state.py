@@ -52,7 +52,7 @@ class Means:
 
     def probabilities(self) -> Array:
         """Return the average prediction."""
-        p = self.rule.probabilities(self.xp, self.reference) + self.a
+        p = self.rule.average(self.xp, self.a, self.reference)
         return p if self.allows is None else self.xp.where(self.allows, p, self.xp.zeros_like(p))
 
 
@@ -123,22 +123,23 @@ class State:
         if reference is self.reference:
             return self
         xp = self.xp
-        source = self.rule.probabilities(xp, self.reference)
         moved: Terms = self.rule.between(xp, self.reference, reference)
+        a, u = self.rule.carried(xp, self.a, self.u, self.reference, reference)
         weight = self.weight[..., None]
         if self.excluded is None:
-            allowing, a_allowed = weight, self.a
+            allowing, a_allowed = weight, a
         else:
-            allowing, a_allowed = self.allowed, self.a + self.excluded * source
-        drift = self.a * moved.u
+            source = self.rule.probabilities(xp, self.reference)
+            allowing, a_allowed = self.allowed, a + self.excluded * source
+        drift = a * moved.u
         if not self.rule.separable:
             drift = xp.sum(drift, axis=-1, keepdims=True)
         return replace(
             self,
             reference=reference,
-            a=self.a + weight * moved.a,
-            u=self.u + allowing * moved.u,
-            au=self.au + moved.u * a_allowed + moved.a * self.u + allowing * moved.a * moved.u,
+            a=a + weight * moved.a,
+            u=u + allowing * moved.u,
+            au=self.au + moved.u * a_allowed + moved.a * u + allowing * moved.a * moved.u,
             phi=self.phi + drift + weight * moved.phi,
         )
 

@@ -12,13 +12,14 @@ import numpy as np
 from demur.predictions import arrays
 from demur.predictions.arrays import Array
 from demur.predictions.categorical import Categorical
+from demur.predictions.parametric import Parametric
 
 
 @dataclass(frozen=True)
 class Members:
     """Checked shapes: predictions (members, inputs, classes), weights (members, inputs) or None."""
 
-    prediction: Categorical
+    prediction: Any  # Categorical or Parametric
     weights: Array | None
     batch: tuple[int, ...]
     places: np.ndarray | None = None  # which of the caller's inputs these are; None: all of them
@@ -80,7 +81,9 @@ class Members:
         return self.prediction.kernel_logits(self.ignored, self.places)
 
 
-def gather(prediction: Categorical, weights: Any, axis: int, *, may_be_zero: bool = False) -> Members:
+def gather(
+    prediction: Categorical | Parametric, weights: Any, axis: int, *, may_be_zero: bool = False
+) -> Members:
     """Move the members first, flatten the batch, and check ranks and weights.
 
     ``may_be_zero``: an input may have no member of positive weight here, as others may come.

@@ -1,0 +1,144 @@
+"""Beside ``decompose``, for predictions of numbers: the error of an integral, bounds, and variances."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from demur.decompose import NUMBERS, prepare, shaped
+from demur.families import Family
+from demur.families.family import variance_over
+from demur.measures import Decomposition, check_base
+from demur.predictions import Members, arrays
+from demur.rules import Array
+
+
+class Information(NamedTuple):
+    """Mutual information of each input, and the error that its integral may have."""
+
+    value: Array
+    error: Array
+
+
+class Bounds(NamedTuple):
+    """What the mutual information of each input is not below, and not above."""
+
+    lower: Array
+    upper: Array
+
+
+def information(
+    gaussian: Any, /, *, weights: Any = None, base: float | None = None, axis: int = 0
+) -> Information:
+    """Return the mutual information I of Gaussian members, with the error of the integral.
+
+    ``decompose(gaussian, measure="average")`` returns the same number as its epistemic part. Its total and
+    M = K - I have the same absolute error. Arguments as for ``decompose``.
+
+    Returns
+    -------
+    Information
+        ``value`` in nats, and ``error``, an estimate of the absolute error: the rule of Gauss and Kronrod's
+        own, which is pessimistic, and what rounding may add. It is below 1e-8 of the value where that is
+        above 1e-12.
+
+    Examples
+    --------
+    >>> members = demur.Gaussian(np.array([[0.0], [2.0]]), variance=1.0)
+    >>> found = demur.information(members)
+    >>> found.value.round(6), bool(found.error[0] < 1e-9)
+    (array([0.336831]), True)
+    """
+    members, family, scale = numbers_only("information", gaussian, weights, base, axis)
+    if family.name != "Gaussian":
+        raise ValueError(
+            f"information integrates Gaussian predictions of a number. Got {family.name} ones. "
+            "demur.information_bounds takes all families."
+        )
+    from demur.averaged import integrated
+
+    found = integrated(members.part(*bounds) for bounds in members.parts(NUMBERS))
+    return Information(*(shaped(part, members, scale) for part in found))
+
+
+def information_bounds(
+    prediction: Any, /, *, weights: Any = None, base: float | None = None, axis: int = 0
+) -> Bounds:
+    r"""Return bounds of the mutual information I, in closed form from all pairs of members.
+
+    .. math:: -\sum_i w_i \log \sum_j w_j e^{-B(p_i, p_j)} \le I \le
+              -\sum_i w_i \log \sum_j w_j e^{-\mathrm{KL}(p_i \,\|\, p_j)}
+
+    with :math:`B` the Bhattacharyya distance (Kolchinsky and Tracey, 2017). For Gaussians of independent
+    coordinates also :math:`I \le \frac12 \log \mathrm{Var}[y] - \frac12 E \log \sigma_i^2`, since no
+    distribution of that variance has more entropy than a Gaussian. The entropy of the average lies between
+    the mean entropy plus these. Arguments as for ``decompose``; any family.
+
+    Returns
+    -------
+    Bounds
+        ``lower`` and ``upper``, in nats, certain up to rounding; both 0 for identical members, both the
+        entropy of the weights for members that are far apart.
+
+    Examples
+    --------
+    >>> members = demur.Poisson(np.array([[4.0], [9.0]]))
+    >>> lower, upper = demur.information_bounds(members)
+    >>> lower.round(3), upper.round(3)
+    (array([0.219]), array([0.566]))
+    """
+    members, family, scale = numbers_only("information_bounds", prediction, weights, base, axis)
+    from demur.bounds import bounds_of
+
+    parameters = members.logits()
+    xp = arrays.namespace(parameters)
+    found = bounds_of(xp, parameters, shares_of(xp, parameters, members.weights), family)
+    return Bounds(*(shaped(part, members, scale) for part in found))
+
+
+def variance(prediction: Any, /, *, weights: Any = None, axis: int = 0) -> Decomposition:
+    """Split the variance of what is predicted by the law of total variance.
+
+    Total = variance of the outcome under the average prediction, aleatoric = mean of the members'
+    variances, epistemic = variance of their means (Depeweg et al., 2018). Arguments as for ``decompose``;
+    any family. In the outcome's unit squared, and blind to members that disagree about the spread alone.
+
+    Returns
+    -------
+    Decomposition
+        Each part is shaped like the batch; of vectors, one for each coordinate.
+
+    Examples
+    --------
+    >>> u = demur.variance(demur.Gaussian(np.array([[0.0], [2.0]]), variance=np.array([[1.0], [4.0]])))
+    >>> u.total, u.aleatoric, u.epistemic
+    (array([3.5]), array([2.5]), array([1.]))
+    """
+    members, family, _ = numbers_only("variance", prediction, weights, None, axis)
+    parameters = members.logits()
+    xp = arrays.namespace(parameters)
+    mean, spread = family.outcome(xp, parameters)
+    shares = shares_of(xp, parameters, members.weights)[..., None]
+    aleatoric, epistemic = xp.sum(shares * spread, axis=0), variance_over(xp, mean, shares)
+    parts = [aleatoric + epistemic, aleatoric, epistemic]
+    if not family.joint:
+        parts = [part[..., 0] for part in parts]
+    return Decomposition(*(shaped(part, members, 1.0) for part in parts))
+
+
+def shares_of(xp: Any, parameters: Array, weights: Array | None) -> Array:
+    """Return weights, (members, inputs), that sum to 1."""
+    weights = xp.ones_like(parameters[..., 0]) if weights is None else weights
+    return weights / xp.sum(weights, axis=0)
+
+
+def numbers_only(
+    name: str, prediction: Any, weights: Any, base: float | None, axis: int
+) -> tuple[Members, Family, float]:
+    """Return checked members, their family, and the factor from nats to the wanted unit."""
+    members, _, rule, _ = prepare(prediction, None, None, "pairwise", "log", weights, None, axis)
+    if not isinstance(rule, Family):
+        raise ValueError(
+            f"{name} takes predictions of numbers, as demur.Gaussian. Got {members.prediction!r}. "
+            "For classes decompose and label_variance are exact."
+        )
+    return members, rule, check_base(base, rule)
