@@ -63,8 +63,9 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarra
         if weights is None:
             means /= members
         double = q.astype(np.float64)
-        k, i, entropy = np.sum(class_terms(double, *means, log_q, np.log1p), axis=along + 1)
-        apart = np.sum(double * (means[2] + means[1] - means[0]), axis=along)
+        a, u, au = means
+        k, i, entropy = np.sum(class_terms(double, a, u, au, log_q, np.log1p), axis=along + 1)
+        apart = np.sum(double * (au + u - a), axis=along)
         smallest = np.minimum(np.minimum(i, k - i), entropy)
         enough = far.max(along) < FARTHEST
         enough &= (k > ROUGH) & (smallest > CANCELLED * np.maximum(k, apart))

@@ -64,7 +64,8 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | No
         means = add(terms, 1) / members
     else:
         means = add(terms * (weights / add(weights))[..., None], 1)
-    k, i, entropy = add(class_terms(q, *means, log_q, np.log1p), 2)
+    a, u, au = means
+    k, i, entropy = add(class_terms(q, a, u, au, log_q, np.log1p), 2)
     if (entropy < CANCELLED * k).any():
         return None
     return np.array((entropy, k, i))

@@ -274,7 +274,7 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
         row, _ = row_of(source, start + heaviest * member_step)
         top = set_reference(row, reference, log_q, q)
         prepared = (reference, log_q, q, top)
-        enough, careful = False, False
+        entropy, k, i, enough, careful = 0.0, 0.0, 0.0, False, False
         while top >= 0 and not enough:
             held, carefully = add_members(
                 source, start, member_step, members, own, total, tolerance, prepared, work, careful
