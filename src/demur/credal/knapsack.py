@@ -60,8 +60,7 @@ def relax(node, tree, intervals, budget, work, best):
     bound, f, filled, taker = np.inf, -1, -1, takers[node]
     first, last = fill(intervals, budget, work)
     if taker >= 0:
-        f = first
-        bound, value, filled = with_taker(taker, intervals, budget, work, best - start)
+        bound, f, value, filled = with_taker(taker, intervals, budget, work, best - start)
         bound += start
         best = start + value if filled >= 0 else best
     elif budget >= 0.0 and last >= 0:
@@ -72,7 +71,7 @@ def relax(node, tree, intervals, budget, work, best):
             bound = max(bound, start + slope * budget)
         for one in (f, last):
             decided[one] = True
-            _, value, where = with_taker(one, intervals, budget, work, best - start)
+            _, _, value, where = with_taker(one, intervals, budget, work, best - start)
             decided[one] = False
             if where >= 0:
                 best, filled, taker = start + value, where, one
@@ -106,13 +105,15 @@ def fill(intervals, budget, work):
 def with_taker(taker, intervals, budget, work, best):
     """Bound what is added where one class takes what the others, filled in their order, leave.
 
+    The others are at an end each: those wider than the budget are low.
+
     Returns the bound, and the best corner: what it adds, and how many classes of the order are filled.
     """
     low, width, gain = intervals
     decided, _, _ = work
     own = entropy_term(low[taker])
     least = budget - width[taker]  # that the others have to take
-    bound, filled = np.inf, -1
+    bound, filled, f = np.inf, -1, -1
     total, worth, k = 0.0, 0.0, 0
     while budget >= total:
         if total >= least:
@@ -120,10 +121,11 @@ def with_taker(taker, intervals, budget, work, best):
             bound = min(bound, value)
             if value < best:
                 best, filled = value, k
-        while k < width.shape[0] and decided[k]:
+        while k < width.shape[0] and (decided[k] or width[k] > budget):
             k += 1
         if k == width.shape[0]:
             break
+        f = k if f < 0 else f
         if total < least < total + width[k]:
             bound = min(bound, worth + gain[k] * ((least - total) / width[k]) + gain[taker])
         if total < budget < total + width[k]:
@@ -131,7 +133,7 @@ def with_taker(taker, intervals, budget, work, best):
         total += width[k]
         worth += gain[k]
         k += 1
-    return bound, best, filled
+    return bound, f, best, filled
 
 
 def steepest_share(first, intervals, budget, decided):
@@ -159,20 +161,24 @@ def entropy_term(p):
     return -p * math.log(p) if p > 0.0 else 0.0
 
 
-def write_corner(node, filled, f, tree, intervals, budget, corner):
-    """Write the shares above the low ends at a corner: decisions, then the order, the rest to ``f``."""
+def write_corner(node, filled, taker, tree, intervals, budget, corner):
+    """Write the shares above the low ends at a corner that ``with_taker`` found at a node."""
     parents, classes, ends, _ = tree
     _, width, _ = intervals
+    left, above = budget, node
+    while above > 0:
+        left -= width[classes[above]] if ends[above] == HIGH else 0.0
+        above = parents[above]
     for k in range(corner.shape[0]):
-        corner[k] = width[k] if k < filled else 0.0
+        corner[k] = width[k] if k < filled and width[k] <= left else 0.0
     while node > 0:
         k = classes[node]
         corner[k] = width[k] if ends[node] == HIGH else 0.0
         node = parents[node]
-    corner[f] = 0.0
+    corner[taker] = 0.0
     for k in range(corner.shape[0]):
         budget -= corner[k]
-    corner[f] = min(max(0.0, budget), width[f])  # summed in another order, it may be off by a rounding
+    corner[taker] = min(max(0.0, budget), width[taker])  # summed in another order, off by a rounding
 
 
 def branch_and_bound(intervals, budget, tree, work, corner):
