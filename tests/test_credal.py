@@ -118,7 +118,21 @@ def test_intervals_against_all_corners_and_the_halved_level(shape) -> None:
         assert (found.lower - found.gap <= np.array(lower) + 1e-14).all()
 
 
-@pytest.mark.parametrize("nodes", [2, 4, 8])
+@pytest.mark.parametrize("concentration", [0.05, 0.3, 1.0, 5.0])
+def test_the_search_against_all_corners_of_more_classes(concentration) -> None:
+    """Twelve classes: enough for the best corner to be off the order in which classes are filled."""
+    rng = np.random.default_rng(5)
+    for count in (2, 3, 6):
+        p = rng.dirichlet(np.full(12, concentration), (count, 6))
+        low, high = p.min(axis=0), p.max(axis=0)
+        found = demur.credal(p, set="intervals")
+        lowest = np.array([reference.lowest_in_intervals(*pair) for pair in zip(low, high, strict=True)])
+        assert (found.lower >= lowest - 1e-14).all()
+        assert (found.lower - found.gap <= lowest + 1e-14).all()
+        np.testing.assert_allclose(found.lower, lowest, atol=1e-9)
+
+
+@pytest.mark.parametrize("nodes", [4, 8, 16])
 def test_a_search_that_is_cut_short_still_knows_a_bound(monkeypatch, nodes) -> None:
     monkeypatch.setattr(knapsack, "NODES", nodes)
     p = np.random.default_rng(3).dirichlet(np.ones(9), (4, 60))

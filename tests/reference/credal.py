@@ -4,7 +4,7 @@ import itertools
 import math
 
 import numpy as np
-from scipy import optimize
+from scipy import optimize, special
 
 
 def entropy(p) -> float:
@@ -61,10 +61,12 @@ def lowest_in_intervals(low: np.ndarray, high: np.ndarray) -> float:
     """Try every corner: one class takes what the others, each at an end of its interval, leave."""
     lowest = math.inf
     for rest in range(len(low)):
-        others = [y for y in range(len(low)) if y != rest]
-        for corner in itertools.product(*((low[y], high[y]) for y in others)):
-            left = 1.0 - math.fsum(corner)
-            # A corner may lie on the boundary, and the sums that tell are rounded.
-            if low[rest] - 1e-15 <= left <= high[rest] + 1e-15:
-                lowest = min(lowest, entropy([*corner, left]))
+        others = np.arange(len(low)) != rest
+        ends = np.array(list(itertools.product(*zip(low[others], high[others], strict=True))))
+        left = 1.0 - ends.sum(axis=1)
+        # A corner may lie on the boundary, and the sums that tell are rounded.
+        inside = (low[rest] - 1e-15 <= left) & (left <= high[rest] + 1e-15)
+        if inside.any():
+            entropies = special.entr(ends[inside]).sum(axis=1) + special.entr(np.maximum(left[inside], 0.0))
+            lowest = min(lowest, float(entropies.min()))
     return lowest

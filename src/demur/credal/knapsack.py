@@ -1,16 +1,15 @@
 """The lowest entropy within intervals of probabilities, by branch and bound.
 
 The entropy is concave, so that it is lowest at a corner: every class at an end of its interval but at most
-one, which takes what is left of 1. Which classes are high is a knapsack. With the chord between the ends of
-its interval in place of each class's term, it is a linear programme whose value is a lower bound; filling
-the classes in the order of the chords' slopes, until the budget of probability is spent, solves it. The
-search decides one class ``f`` after the other, the one of the lowest slope first, in three:
+one, the taker, which takes what is left of 1. Which classes are high is a knapsack. With the chord between
+the ends of its interval in place of each class's term, it is a linear programme whose value is a lower
+bound; filling the classes in the order of the chords' slopes, until the budget of probability is spent,
+solves it. The search decides one class after the other: it is low, it is high, or it is the taker.
 
-- ``f`` at its low end and ``f`` at its high end: two smaller problems;
-- ``f`` takes what is left. The chords of the others are convex in their share and the term of ``f`` concave,
-  so that their sum is lowest where the others are all at an end: one pass over the order of the slopes.
-
-Once less is left than the next class could take, chords end at what is left, and hardly any choice remains.
+Two things tighten the bound. Once there is a taker its term is the true one: what the others add is convex
+and piecewise linear in what they take, so that the sum is lowest at an end of the taker's interval or where
+the others are all at an end, which is a corner. And once less is left than the next class could take, chords
+end at what is left.
 """
 
 from __future__ import annotations
@@ -25,6 +24,8 @@ import numpy as np
 NODES = 1_000  # an input whose search takes more has to do with the bound that is reached by then
 CLOSE = 1e-9  # nats, times the probability that the low ends leave: the bound need not come closer
 
+LOW, HIGH, TAKER = 0, 1, 2  # what a class is decided to be
+
 
 @functools.cache
 def compiled() -> Any:
@@ -33,7 +34,7 @@ def compiled() -> Any:
 
     from demur.kernels.arithmetic import cached
 
-    for function in (relax, fill, rest_to, steepest_share, entropy_term, write_corner, branch_and_bound):
+    for function in (relax, fill, with_taker, steepest_share, entropy_term, write_corner, branch_and_bound):
         register_jitable(function)
     return cached(search)
 
@@ -44,7 +45,7 @@ def relax(node, tree, intervals, budget, work, best):
     Returns the bound (infinite if no corner is left), the class to decide next, and the best corner seen:
     what it adds, how many classes of the order are filled (-1: no better one) and which takes the rest.
     """
-    parents, classes, ends = tree
+    parents, classes, ends, takers = tree
     _, width, gain = intervals
     decided, taken, added = work
     start = 0.0
@@ -52,20 +53,26 @@ def relax(node, tree, intervals, budget, work, best):
     while above > 0:
         k = classes[above]
         decided[k] = True
-        if ends[above] == 1:
+        if ends[above] == HIGH:
             budget -= width[k]
             start += gain[k]
         above = parents[above]
-    bound, f, filled, taker = np.inf, -1, -1, -1
+    bound, f, filled, taker = np.inf, -1, -1, takers[node]
     first, last = fill(intervals, budget, work)
-    if budget >= 0.0 and last >= 0:
+    if taker >= 0:
+        bound, f, value, filled = with_taker(taker, intervals, budget, work, best - start)
+        bound += start
+        best = start + value if filled >= 0 else best
+    elif budget >= 0.0 and last >= 0:
         f = first
         bound = start + added[last] + gain[last] * ((budget - taken[last]) / width[last])
         if first == last and budget > 0.0:
             f, slope = steepest_share(first, intervals, budget, decided)
             bound = max(bound, start + slope * budget)
-        for one in (f, last):  # to decide `f`; and the corner at which the relaxation is solved
-            value, where = rest_to(one, last, intervals, budget, work, best - start)
+        for one in (f, last):
+            decided[one] = True
+            _, _, value, where = with_taker(one, intervals, budget, work, best - start)
+            decided[one] = False
             if where >= 0:
                 best, filled, taker = start + value, where, one
     while node > 0:
@@ -95,30 +102,38 @@ def fill(intervals, budget, work):
     return first, -1
 
 
-def rest_to(f, last, intervals, budget, work, best):
-    """Let ``f`` take what the others, filled in their order, leave; return the least that adds, and where."""
+def with_taker(taker, intervals, budget, work, best):
+    """Bound what is added where one class takes what the others, filled in their order, leave.
+
+    The others are at an end each: those wider than the budget are low.
+
+    Returns the bound, and the best corner: what it adds, and how many classes of the order are filled.
+    """
     low, width, gain = intervals
-    decided, taken, added = work
-    filled = -1
-    own = entropy_term(low[f])
-    total, worth = taken[last], added[last]
-    if f < last:
-        total -= width[f]
-        worth -= gain[f]
-    k = last
+    decided, _, _ = work
+    own = entropy_term(low[taker])
+    least = budget - width[taker]  # that the others have to take
+    bound, filled, f = np.inf, -1, -1
+    total, worth, k = 0.0, 0.0, 0
     while budget >= total:
-        rest = budget - total
-        if rest <= width[f]:
-            value = worth + entropy_term(low[f] + rest) - own
+        if total >= least:
+            value = worth + entropy_term(low[taker] + (budget - total)) - own
+            bound = min(bound, value)
             if value < best:
                 best, filled = value, k
+        while k < width.shape[0] and (decided[k] or width[k] > budget):
+            k += 1
         if k == width.shape[0]:
             break
-        if k != f and not decided[k]:
-            total += width[k]
-            worth += gain[k]
+        f = k if f < 0 else f
+        if total < least < total + width[k]:
+            bound = min(bound, worth + gain[k] * ((least - total) / width[k]) + gain[taker])
+        if total < budget < total + width[k]:
+            bound = min(bound, worth + gain[k] * ((budget - total) / width[k]))
+        total += width[k]
+        worth += gain[k]
         k += 1
-    return best, filled
+    return bound, f, best, filled
 
 
 def steepest_share(first, intervals, budget, decided):
@@ -146,36 +161,44 @@ def entropy_term(p):
     return -p * math.log(p) if p > 0.0 else 0.0
 
 
-def write_corner(node, filled, f, tree, intervals, budget, corner):
-    """Write the shares above the low ends at a corner: decisions, then the order, the rest to ``f``."""
-    parents, classes, ends = tree
+def write_corner(node, filled, taker, tree, intervals, budget, corner):
+    """Write the shares above the low ends at a corner that ``with_taker`` found at a node."""
+    parents, classes, ends, _ = tree
     _, width, _ = intervals
+    left, above = budget, node
+    while above > 0:
+        left -= width[classes[above]] if ends[above] == HIGH else 0.0
+        above = parents[above]
     for k in range(corner.shape[0]):
-        corner[k] = width[k] if k < filled else 0.0
+        corner[k] = width[k] if k < filled and width[k] <= left else 0.0
     while node > 0:
         k = classes[node]
-        corner[k] = width[k] if ends[node] == 1 else 0.0
+        corner[k] = width[k] if ends[node] == HIGH else 0.0
         node = parents[node]
-    corner[f] = 0.0
+    corner[taker] = 0.0
     for k in range(corner.shape[0]):
         budget -= corner[k]
-    corner[f] = min(max(0.0, budget), width[f])  # summed in another order, it may be off by a rounding
+    corner[taker] = min(max(0.0, budget), width[taker])  # summed in another order, off by a rounding
 
 
 def branch_and_bound(intervals, budget, tree, work, corner):
     """Write the corner of lowest entropy found, and return how far below it the lowest may still be."""
-    parents, classes, ends = tree
+    parents, classes, ends, takers = tree
     close = CLOSE * budget
+    takers[0] = -1
     bound, f, best, filled, taker = relax(0, tree, intervals, budget, work, np.inf)
     write_corner(0, filled, taker, tree, intervals, budget, corner)
     floor = np.inf  # the lowest bound of what was left aside
     nodes = 0
     heap = [(bound, 0, f)]
-    while len(heap) > 0 and heap[0][0] < best - close and nodes + 2 < parents.shape[0]:
+    while len(heap) > 0 and heap[0][0] < best - close and nodes + 3 < parents.shape[0]:
         above, parent, k = heapq.heappop(heap)
-        for end in range(2):
+        for end in (LOW, HIGH, TAKER):
+            if end == TAKER and takers[parent] >= 0:
+                continue
             nodes += 1
             parents[nodes], classes[nodes], ends[nodes] = parent, k, end
+            takers[nodes] = k if end == TAKER else takers[parent]
             bound, f, value, filled, taker = relax(nodes, tree, intervals, budget, work, best)
             bound = max(bound, above)
             if filled >= 0:
@@ -205,7 +228,8 @@ def search(low, width, gain, counts, budgets, corners):
     """
     gaps = np.zeros(low.shape[0])
     size = low.shape[1]
-    tree = (np.zeros(NODES, np.int64), np.zeros(NODES, np.int64), np.zeros(NODES, np.int64))
+    whole = np.zeros((4, NODES), np.int64)
+    tree = (whole[0], whole[1], whole[2], whole[3])
     work = (np.zeros(size, np.bool_), np.zeros(size + 1), np.zeros(size + 1))
     for b in range(low.shape[0]):
         count = counts[b]
