@@ -28,6 +28,7 @@ from demur.state import Means, State
 
 SUMS = 1 << 22  # numbers of sums over members held at a time
 NUMBERS = 1 << 16  # logits worked on at a time by plain array functions, which keep them in the cache
+CONVERTED = 1 << 18  # logits brought to float32 or float64 at a time
 
 
 def decompose(
@@ -97,7 +98,7 @@ def decompose(
     >>> demur.decompose(p, measure="average").epistemic
     array([0.36806421])
     """
-    distribution = None if isinstance(probs, np.ndarray) else second_order(probs)
+    distribution = None if probs is None or isinstance(probs, np.ndarray) else second_order(probs)
     if distribution is not None:
         distributions.refuse(distribution, logits, log_probs, weights, unbiased, stderr, groups, axis)
         return distributions.decompose(distribution, measure, rule, base)
@@ -171,7 +172,7 @@ def attribute(
     >>> demur.attribute(p).round(3)
     array([[0.052, 0.052, 0.   ]])
     """
-    distribution = None if isinstance(probs, np.ndarray) else second_order(probs)
+    distribution = None if probs is None or isinstance(probs, np.ndarray) else second_order(probs)
     if distribution is not None:
         distributions.refuse(distribution, logits, log_probs, weights, unbiased, False, groups, axis)
         return distributions.attribute(distribution, measure, rule, base)
@@ -232,7 +233,7 @@ def converted(members: Members) -> list[Members]:
     )
     if members.size < kernels.SMALLEST or (as_they_are and kernels.has_numba()):
         return [members]
-    return [members.part(*bounds) for bounds in members.parts(NUMBERS)]
+    return [members.part(*bounds) for bounds in members.parts(CONVERTED)]
 
 
 def pieces(members: Members, rule: Rule, groups: int, sides: list[Side]) -> list[Any]:

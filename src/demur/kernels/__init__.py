@@ -80,11 +80,11 @@ def summarise(members: Members) -> np.ndarray | None:
 
 def by_arrays(members: Members) -> np.ndarray | None:
     """Do as ``summarise`` with NumPy: in float32 what may be, in float64 the rest."""
-    if members.size < SMALLEST or members.prediction.kind != "logits":
+    if members.prediction.kind != "logits":
         return small.summarise(members.logits(), members.weights)
-    logits = members.kernel_logits()
-    if logits.dtype != np.float32:
-        return small.summarise(members.logits(), members.weights)
+    logits = members.kernel_logits()  # not checked: whatever is not finite ends as None, or rejected
+    if members.size < SMALLEST or logits.dtype != np.float32:
+        return small.summarise(logits.astype(np.float64, copy=False), members.weights)
     found, rejected = plain_single.summarise(logits, members.weights)
     if rejected.size:
         part = members.only(rejected)

@@ -24,6 +24,7 @@ from demur.kernels.arithmetic import (
     log1p,
     log1p_single,
 )  # fmt: skip
+from demur.kernels.wide import TILE
 from demur.kernels.wide_single import CHUNK, FARTHEST, LOWEST, class_terms, is_enough, relative, third_order
 
 LANES = 64
@@ -46,12 +47,17 @@ def load(flat, start, input_step, class_step, lanes, classes, box):
 
 
 @njit(**COMPILED)
-def load_reference(flat, start, steps, heaviest, lanes, classes, box):
-    """Copy the heaviest member's logits of each input."""
+def load_reference(flat, start, steps, heaviest, alike, members, lanes, classes, box):
+    """Write the mean of a few members' logits, or where weights differ the heaviest member's."""
+    few = min(TILE, members) if alike else 1
     for y in range(classes):
         at = y * PLANES * LANES + REFERENCE
         for lane in range(lanes):
-            box[at + lane] = flat[start + heaviest[lane] * steps[0] + lane * steps[1] + y * steps[2]]
+            begin = start + lane * steps[1] + y * steps[2] + (0 if alike else heaviest[lane] * steps[0])
+            total = np.float32(0.0)
+            for member in range(few):
+                total += flat[begin + member * steps[0]]
+            box[at + lane] = total / np.float32(few)
         for lane in range(lanes, LANES):
             box[at + lane] = np.float32(0.0)
 
@@ -90,7 +96,7 @@ def set_reference(box, log_q, classes, sizes):
             box[y * PLANES * LANES + Q + lane] *= np.float32(1.0 / (1.0 + rest[lane]))
 
 
-@njit(**COMPILED)
+@njit(**INLINED)
 def align(box, alone, classes):
     """Write how far the logits of the references' top classes moved."""
     for lane in range(LANES):
@@ -119,7 +125,7 @@ def compare(box, alone, classes, sizes):
             alone[SHIFT + lane] += box[i + Q] * growth
 
 
-@njit(**COMPILED)
+@njit(**INLINED)
 def set_terms(alone):
     """Write ``log(1 + shift)``, the weight over ``1 + shift``, and that times ``shift``."""
     for lane in range(LANES):
@@ -173,7 +179,7 @@ def weigh(weights, b, lanes, heaviest, total):
         total[:lanes] = total[0]
 
 
-@njit(**COMPILED)
+@njit(**INLINED)
 def set_weights(weights, b, lanes, total, alone):
     """Write one member's shares of the weight; tell whether it has any."""
     heavy = False
@@ -259,11 +265,12 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
     sizes, heaviest, total = np.zeros(LANES, np.int32), np.zeros(LANES, np.int64), np.ones(LANES)
     work = (box, alone, log_q, means, sizes)
     rejected, count = np.empty(end - begin, np.int64), 0
+    alike = weights.strides[0] == 0 and weights.strides[1] == 0
     for b in range(begin, end, LANES):
         lanes = min(LANES, end - b)
         start = origin + b * steps[1]
         weigh(weights, b, lanes, heaviest, total)
-        load_reference(flat, start, steps, heaviest, lanes, classes, box)
+        load_reference(flat, start, steps, heaviest, alike, shape[0], lanes, classes, box)
         alone[WEIGHT : WEIGHT + LANES] = np.float32(0.0)
         set_reference(box, log_q, classes, sizes)
         if np.min(sizes[:lanes]) < UNFIT:

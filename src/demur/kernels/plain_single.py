@@ -6,6 +6,8 @@ float32 exponentials, which NumPy has fast. Inputs for which that is not enough 
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 
 from demur.kernels.formulas import class_terms
@@ -15,6 +17,16 @@ ROUGH = 0.03  # of K, below which float32 exponentials lose digits of it
 CANCELLED = 0.2  # of K or of E phi: figures below that are differences of larger ones
 CHUNK = 32  # members added up in float32
 NARROW = 64  # classes below which arrays are turned so that inputs come last
+
+_local = threading.local()
+
+
+def scratch(size: int) -> np.ndarray:
+    """Return float32 memory of this thread, the same at every call: it is mapped and in the cache already."""
+    room = getattr(_local, "room", None)
+    if room is None or room.size < size:
+        room = _local.room = np.empty(size, np.float32)
+    return room
 
 
 def summarise(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -32,7 +44,7 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarra
     chosen = logits[0] if weights is None else logits[weights.argmax(0), each]
     top = chosen.argmax(1)
     offsets = logits[:, each, top] - chosen[each, top]
-    share = np.full((members, inputs), 1 / members) if weights is None else weights / weights.sum(0)
+    share = np.ones(()) if weights is None else weights / weights.sum(0)
     with np.errstate(all="ignore"):  # what is not finite ends among the rejected
         log_q = (chosen - chosen[each, top][:, None]).astype(np.float64)
         log_q -= np.log(np.exp(log_q).sum(1, keepdims=True))
@@ -40,26 +52,27 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarra
         if narrow:
             logits, chosen, log_q = logits.swapaxes(1, 2), chosen.T, np.ascontiguousarray(log_q.T)
         along = 0 if narrow else 1  # the classes' axis of (inputs, classes)
-        one = np.expand_dims
         q = np.exp(log_q).astype(np.float32)
         means, far = np.zeros((3, *q.shape)), np.zeros(q.shape, np.float32)
+        room = scratch(3 * min(CHUNK, members) * q.size)
         for begin in range(0, members, CHUNK):
             chunk = slice(begin, begin + CHUNK)
-            u = np.subtract(logits[chunk], chosen, order="C")
-            u -= one(offsets[chunk], along + 1)
+            count = min(CHUNK, members - begin)
+            terms = room[: 3 * count * q.size].reshape((3, count, *q.shape))
+            a, u, au = terms
+            np.subtract(logits[chunk], chosen, out=u)
+            u -= np.expand_dims(offsets[chunk], along + 1)
             np.maximum(far, u.max(0), out=far)
             np.maximum(far, -u.min(0), out=far)
-            a = np.exp(u)
-            spare = a * q
-            total = spare.sum(along + 1, keepdims=True)
+            np.exp(u, out=a)
+            total = np.multiply(a, q, out=au).sum(along + 1, keepdims=True)
             a *= 1 / total
             a -= 1
             u -= np.log(total)
-            np.multiply(a, u, spare)
-            for mean, term in zip(means, (a, u, spare), strict=True):
-                if weights is not None:
-                    term *= one(share[chunk], along + 1).astype(np.float32)
-                mean += term.sum(0)
+            np.multiply(a, u, out=au)
+            if weights is not None:
+                terms *= np.expand_dims(share[chunk], along + 1).astype(np.float32)
+            means += terms.sum(1)
         if weights is None:
             means /= members
         double = q.astype(np.float64)

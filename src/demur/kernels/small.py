@@ -39,7 +39,9 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | No
         chosen = logits[0]
     else:
         chosen = logits[weights.argmax(0), np.arange(inputs)]
-    top = chosen.argmax(1) + np.arange(0, inputs * classes, classes)  # places in the flattened array
+    top = chosen.argmax(1)
+    if inputs > 1:
+        top += np.arange(0, inputs * classes, classes)  # places in the flattened array
     with np.errstate(invalid="ignore"):  # infinity less infinity: not for here, as the next test finds
         d = logits - chosen
         d -= d.reshape(members, -1).take(top, 1)[..., None]

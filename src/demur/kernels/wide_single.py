@@ -130,28 +130,48 @@ def flush(sums, means):
 
 
 @njit(**COMPILED)
-def set_reference(row, reference, log_q, q):
-    """Copy and normalise the reference; return its top class, or -1 if it is not for float32."""
-    top = np.argmax(row)
-    highest = np.float64(row[top])
+def load_reference(source, start, member_step, heaviest, alike, members, reference):
+    """Write the mean of a few members' logits, or where weights differ the heaviest member's.
+
+    A reference in their midst keeps the terms small that sums are made of.
+    """
+    row, _ = row_of(source, start + (0 if alike else heaviest) * member_step)
+    for y in range(reference.shape[0]):
+        reference[y] = row[y]
+    if not alike:
+        return
+    few = min(TILE, members)
+    for member in range(1, few):
+        row, _ = row_of(source, start + member * member_step)
+        for y in range(reference.shape[0]):
+            reference[y] += row[y]
+    share = np.float32(few)
+    for y in range(reference.shape[0]):
+        reference[y] /= share
+
+
+@njit(**COMPILED)
+def set_reference(reference, log_q, q):
+    """Normalise the reference; return its top class, or -1 if it is not for float32."""
+    top = np.argmax(reference)
+    highest = np.float64(reference[top])
     rest = 0.0
     lowest = 0.0
-    for y in range(row.shape[0]):
-        reference[y] = row[y]
-        below = np.float64(row[y]) - highest
-        lowest = below if below < lowest else lowest
+    for y in range(q.shape[0]):
+        below = np.float64(reference[y]) - highest
+        lowest = below if not below >= lowest else lowest
         log_q[y] = below
     if not lowest > LOWEST:
         return -1
-    for y in range(row.shape[0]):
+    for y in range(q.shape[0]):
         q[y] = np.float32(exp(log_q[y]))
     q[top] = np.float32(0.0)
-    for y in range(row.shape[0]):
+    for y in range(q.shape[0]):
         rest = add_in_any_order(rest, np.float64(q[y]))
     q[top] = np.float32(1.0)
     normaliser = math.log1p(rest)
     scale = np.float32(1.0 / (1.0 + rest))
-    for y in range(row.shape[0]):
+    for y in range(q.shape[0]):
         log_q[y] -= normaliser
         q[y] *= scale
     return top
@@ -159,7 +179,7 @@ def set_reference(row, reference, log_q, q):
 
 @njit(**COMPILED)
 def mean_square(d, log_scale, q):
-    """Return the mean of ``u**2`` under the reference: about twice the divergence from it."""
+    """Return the mean of ``u**2`` under the reference: of the order of K, for one of its members."""
     square = 0.0
     for y in range(q.shape[0]):
         u = np.float64(d[y] - log_scale)
@@ -208,7 +228,7 @@ def add_members(source, start, member_step, members, weights, total, tolerance, 
             if begin == 0:
                 spread = max(spread, mean_square(d[k], terms[2, k], q))
         if begin == 0:
-            careful = careful or spread < 4.0 * ROUGH
+            careful = careful or spread < 3.0 * ROUGH
         add_tile(e, d, terms, sums, q.shape[0])
         if careful:
             add_third_order(e, d, terms, sums, q.shape[0])
@@ -264,6 +284,7 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
     work = (e, d, np.zeros((4, TILE), np.float32), sums, means)
     reference, q, log_q = np.empty(classes, np.float32), np.empty(classes, np.float32), np.empty(classes)
     found = np.empty(count, np.int64)
+    alike = weights.strides[0] == 0 and weights.strides[1] == 0
     for b in range(begin, end):
         start = origin + b * input_step
         own = weights[:, b]
@@ -271,8 +292,8 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
         total = 0.0
         for member in members:
             total += own[member]
-        row, _ = row_of(source, start + heaviest * member_step)
-        top = set_reference(row, reference, log_q, q)
+        load_reference(source, start, member_step, heaviest, alike, count, reference)
+        top = set_reference(reference, log_q, q)
         prepared = (reference, log_q, q, top)
         entropy, k, i, enough, careful = 0.0, 0.0, 0.0, False, False
         while top >= 0 and not enough:

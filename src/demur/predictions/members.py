@@ -42,7 +42,7 @@ class Members:
     @property
     def size(self) -> int:
         """How many numbers that makes."""
-        return self.count * self.inputs * self.classes
+        return math.prod(self.prediction.values.shape)
 
     @property
     def stays(self) -> bool:
