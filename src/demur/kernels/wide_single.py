@@ -33,7 +33,8 @@ LOWEST = -60.0  # of the reference's log-probability below its top class
 FARTHEST = np.float32(80.0).view(np.int32)  # bits of the largest |d| whose exponential is a float32
 MOVED = np.float32(4.0).view(np.int32)  # bits of how far all logits may move without taking digits from d
 ROUGH = 0.03  # of K, from which phi needs no third order
-CANCELLED = 0.2  # of K or of E phi: figures below that are differences of larger ones
+CANCELLED = 0.1  # of K or of E phi: I and M below that are differences of larger numbers
+CERTAIN = 0.05  # and so is an entropy below that
 CHUNK = 32  # members added up in float32 before their sums go to float64
 
 HALF = np.float32(1 / 2)
@@ -254,7 +255,8 @@ def class_terms(q, a, u, au, g, log_q, careful):
 def is_enough(entropy, k, i, apart, careful):
     """Tell whether float32 sums made these figures without cancelling; ``apart`` is ``E phi``."""
     smallest = 1e-20 if careful else ROUGH
-    return k > smallest and min(i, k - i, entropy) > CANCELLED * max(k, apart)
+    largest = max(k, apart)
+    return k > smallest and min(i, k - i) > CANCELLED * largest and entropy > CERTAIN * largest
 
 
 @njit(**COMPILED)
