@@ -1,6 +1,7 @@
 # make demo       the whole flow on real data, into demo/
 # make test       lint, types, tests, doctests, README and examples
 # make test-slow  the tests marked slow
+# make test-browser  the tests of pages, in Chromium
 # make bench      speed and memory, side by side, into build/bench/
 # make lint       ruff and pyright
 # make docs       the pages, into build/docs/
@@ -14,7 +15,7 @@ PYTEST_FLAGS ?=
 
 MATHJAX := docs/_static/mathjax
 
-.PHONY: demo test test-slow bench lint docs clean
+.PHONY: demo test test-slow test-browser bench lint docs clean
 .DELETE_ON_ERROR:
 
 demo: $(VENV)/demo.stamp
@@ -26,8 +27,12 @@ test: lint
 test-slow: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -m slow $(PYTEST_FLAGS)
 
+test-browser: $(VENV)/dev.stamp
+	DEMUR_BROWSER=required $(BIN)/python -m pytest -m browser $(PYTEST_FLAGS)
+
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks.run --out build/bench
+	$(BIN)/python -m benchmarks.credal
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
