@@ -1,0 +1,19 @@
+"""What scores are good for, with intervals: detection, misclassification, selective prediction, calibration."""
+
+from demur.tasks.compare import Comparison, compare, compare_all, holm
+from demur.tasks.detection import Detection, detection, misclassification
+from demur.tasks.estimate import Estimate
+from demur.tasks.selective import Selective, selective
+
+__all__ = [
+    "Comparison",
+    "Detection",
+    "Estimate",
+    "Selective",
+    "compare",
+    "compare_all",
+    "detection",
+    "holm",
+    "misclassification",
+    "selective",
+]
