@@ -2,8 +2,8 @@
 
 The way of the data: predictions of members are checked at the door (``predictions``), summed relative to a
 reference (``kernels``, ``state``), kept in a stream where they come one by one (``moments``), and read off as
-total, aleatoric and epistemic uncertainty under a chosen measure (``measures``, ``decompose``). What these scores
-are good for is measured by ``tasks``; ``deferral`` makes decisions of them.
+total, aleatoric and epistemic uncertainty under a chosen measure (``measures``, ``decompose``). What these
+scores are good for is measured by ``tasks``; ``deferral`` makes decisions of them.
 
 >>> p = np.array([[[0.7, 0.3]], [[0.5, 0.5]]])     # two members, one input, two classes
 >>> u = demur.decompose(p)

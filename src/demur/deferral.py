@@ -100,15 +100,16 @@ class Deferral:
         correct : (inputs,) array of bool
             Whether the prediction is right.
         accuracy : float
-            Keep the most while what is kept has at least this accuracy on new inputs from the same source. The
-            probability that this is promised and does not hold is at most ``1 - confidence``. Numbers kept are
-            tested from 0.3 n upward, in this order, each by its Clopper-Pearson bound, up to the first failure.
+            Keep the most while what is kept has at least this accuracy on new inputs from the same source.
+            The probability that this is promised and does not hold is at most ``1 - confidence``. Numbers
+            kept are tested from 0.3 n upward, in this order, each by its Clopper-Pearson bound, up to the
+            first failure.
         coverage : float
             Keep the most certain share, at least this much of the given inputs; promises the Clopper-Pearson
             bound of its accuracy.
         risk : float
-            Conformal risk control: the expected share of inputs that are kept and wrong is at most this. It is
-            an expectation over draws of the given inputs too, and of all inputs, not of those kept.
+            Conformal risk control: the expected share of inputs that are kept and wrong is at most this. It
+            is an expectation over draws of the given inputs too, and of all inputs, not of those kept.
         cost : float
             Cost of a deferral over that of an error: the cheapest threshold on the given inputs. No promise.
         confidence : float
@@ -126,14 +127,14 @@ class Deferral:
         array([False,  True,  True])
         >>> demur.Deferral.fit(scores, correct, accuracy=0.9999)
         Traceback (most recent call last):
-        ...
-        demur.deferral.NoGuarantee: No threshold can promise an accuracy of 0.9999 with confidence 0.95 ...
+        demur.deferral.NoGuarantee: No threshold can promise an accuracy of 0.9999 with confidence 0.95: ...
         """
         goals = {"accuracy": accuracy, "coverage": coverage, "risk": risk, "cost": cost}
         asked = {name: target for name, target in goals.items() if target is not None}
         if len(asked) != 1:
             raise ValueError(
-                f"Expected exactly one of accuracy, coverage, risk and cost. Got {', '.join(asked) or 'none'}."
+                "Expected exactly one of accuracy, coverage, risk and cost. "
+                f"Got {', '.join(asked) or 'none'}."
             )
         ((goal, target),) = asked.items()
         for name, share in ((goal, target), ("confidence", confidence)):
@@ -206,7 +207,8 @@ class Deferral:
             policy = cls(**content, thresholds={name: restored(t) for name, t in thresholds.items()})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
-                f"{path} must be a policy written by Deferral.save. Got something else. Fit and save it again."
+                f"{path} must be a policy written by Deferral.save. Got something else. "
+                "Fit and save it again."
             ) from error
         return policy
 
@@ -248,9 +250,7 @@ def fitted(
     order = np.argsort(scores, kind="stable")
     ranked, hits = scores[order], np.append(0, np.cumsum(right[order]))
     number = len(ranked)
-    ends = np.append(
-        np.flatnonzero(ranked[1:] != ranked[:-1]) + 1, number
-    )  # numbers kept that no tie forbids
+    ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]) + 1, number)  # no tie is torn apart
 
     def threshold(kept: int, promise: float | None) -> Threshold:
         return Threshold(just_below(ranked, kept), kept, number, int(hits[kept]), promise)
@@ -261,9 +261,7 @@ def fitted(
     if goal == "risk":
         allowed = math.floor(target * (number + 1)) - 1
         if allowed < 0:
-            refuse(
-                name, f"a risk of {target:g}", f"1 in {number + 1} can be promised, by deferring nearly all"
-            )
+            refuse(name, f"a risk of {target:g}", f"1 in {number + 1} can be, by deferring nearly all")
         errors = np.flatnonzero(~right[order])
         if allowed >= len(errors):
             return threshold(number, target)

@@ -1,6 +1,6 @@
 """Accuracy over the fraction kept against loops over all orders of ties."""
 
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ def by_loops(scores, correct) -> np.ndarray:
     curves = [
         np.cumsum(np.asarray(correct)[list(order)]) / np.arange(1, len(scores) + 1)
         for order in permutations(range(len(scores)))
-        if all(scores[i] <= scores[j] for i, j in zip(order, order[1:], strict=False))
+        if all(scores[i] <= scores[j] for i, j in pairwise(order))
     ]
     return np.mean(curves, axis=0)
 
@@ -65,15 +65,15 @@ def test_all_right_is_not_certain_to_stay_so() -> None:
 
 def test_influence_is_what_leaving_inputs_out_shows() -> None:
     rng = np.random.default_rng(0)
-    scores = rng.normal(size=2000).round(1)
-    correct = rng.uniform(size=2000) < 0.8
+    scores = rng.normal(size=20_000).round(1)
+    correct = rng.uniform(size=20_000) < 0.8
     right, wrong = counted(scores, correct)
     values = (area_of(right, wrong), *influence(right, wrong))
     for level in (1, 20, 40):
         for kind, of_kind in ((0, values[1]), (1, values[2])):
             more = [right.copy(), wrong.copy()]
             more[kind][level] += 1
-            assert area_of(*more) - values[0] == pytest.approx(of_kind[level], abs=3e-6)
+            assert area_of(*more) - values[0] == pytest.approx(of_kind[level], rel=0.03, abs=1e-6)
 
 
 def test_many_inputs_take_the_formula() -> None:

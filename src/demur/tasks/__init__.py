@@ -1,4 +1,4 @@
-"""What scores are good for, with intervals: detection, misclassification, selective prediction, calibration."""
+"""What scores are good for: detection, misclassification, selective prediction; each with intervals."""
 
 from demur.tasks.compare import Comparison, compare, compare_all, holm
 from demur.tasks.detection import Detection, detection, misclassification

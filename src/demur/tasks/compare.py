@@ -1,4 +1,4 @@
-"""Is one score better than another on the same inputs, or is it chance?"""
+"""Whether one score is better than another on the same inputs, or it is chance."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from demur.progress import progress_bar
 from demur.tasks.estimate import (
     Estimate,
     Figures,
     check_options,
     checked_correct,
     checked_scores,
+    generator,
     percentile,
     quantile,
+    shown,
     spread_of,
 )
 from demur.tasks.levels import average_precision, false_positive_rate, levels_of, placements
@@ -73,8 +74,8 @@ def compare(
     correct : (inputs,) array of bool
         Whether the predictions are right; for the other tasks.
     figure : str, optional
-        "auroc" (the default), "aupr" or "fpr95"; for "selective" "auc". AUROCs are compared by DeLong's paired
-        test, the others by a paired bootstrap.
+        "auroc" (the default), "aupr" or "fpr95"; for "selective" "auc". AUROCs are compared by DeLong's
+        paired test, the others by a paired bootstrap.
     confidence, resamples, seed
         As for ``detection``.
 
@@ -85,7 +86,7 @@ def compare(
     >>> noise = rng.normal(0, 1, (2, 300))
     >>> c = demur.tasks.compare((known, unknown), (known + noise[0], unknown + noise[1]), "detection")
     >>> print(c.difference, f"p = {c.p_value:.4f}")
-    0.0803 [0.0470, 0.1137] p = 0.0000
+    0.0743 [0.0437, 0.1049] p = 0.0000
     """
     check_options(confidence, resamples)
     figures = FIGURES.get(task)
@@ -230,7 +231,7 @@ def bootstrap_paired(
 ) -> tuple[Estimate, float]:
     """Return the difference of a figure, its percentile interval and p-value from resampled inputs."""
     number = len(positive)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     kinds = [np.flatnonzero(~positive), np.flatnonzero(positive)] if stratified else [np.arange(number)]
     rankings = [ranking(s) for s in scores]
 
@@ -244,7 +245,7 @@ def bootstrap_paired(
 
     found = []
     chunk = max(1, 1_000_000 // number)
-    with progress_bar(resamples, "resamples") as progress:
+    with shown(resamples, number) as progress:
         for begin in range(0, resamples, chunk):
             rows = min(chunk, resamples - begin)
             drawn = [k[rng.integers(0, len(k), (rows, len(k)), dtype=np.uint32)] for k in kinds]

@@ -15,6 +15,7 @@ from demur.tasks.estimate import (
     check_options,
     checked_correct,
     checked_scores,
+    generator,
     method_for,
     over_splits,
     percentile,
@@ -37,7 +38,7 @@ from demur.tasks.levels import (
 
 
 class Roc(NamedTuple):
-    """False and true positive rate where scores of at least the threshold are taken, from (0, 0) to (1, 1)."""
+    """False and true positive rate where scores from the threshold up are taken, from 0 to 1."""
 
     fpr: np.ndarray
     tpr: np.ndarray
@@ -118,7 +119,7 @@ def detection(
     >>> rng = np.random.default_rng(0)
     >>> d = demur.tasks.detection(rng.normal(0, 1, 500), rng.normal(1, 1, 500))
     >>> print(d.auroc)
-    0.7481 [0.7169, 0.7770]
+    0.7559 [0.7252, 0.7842]
     """
     known, unknown = checked_scores("id_scores", id_scores), checked_scores("ood_scores", ood_scores)
     scores = np.concatenate([known, unknown])
@@ -159,8 +160,8 @@ def misclassification(
     right = checked_correct(correct, len(values))
     if right.all() or not right.any():
         raise ValueError(
-            f"correct must have both right and wrong predictions to tell apart. Got {len(right)} that are all "
-            f"{'right' if right.all() else 'wrong'}. Use more inputs."
+            "correct must have both right and wrong predictions to tell apart. "
+            f"Got {len(right)} that are all {'right' if right.all() else 'wrong'}. Use more inputs."
         )
     return ranked(values, ~right, confidence, interval, resamples, splits, seed, stratified=False)
 
@@ -206,7 +207,7 @@ def split(positive: np.ndarray, splits: int, seed: int) -> list[np.ndarray]:
         raise ValueError(
             f"splits must be from 2 to the number of inputs of the rarer kind, {fewest}. Got {splits!r}."
         )
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     kinds = [rng.permutation(np.flatnonzero(kind)) for kind in (positive, ~positive)]
     return [np.concatenate([kind[part::splits] for kind in kinds]) for part in range(splits)]
 
@@ -214,10 +215,10 @@ def split(positive: np.ndarray, splits: int, seed: int) -> list[np.ndarray]:
 def delong(levels: Levels, confidence: float) -> Estimate:
     """Return the AUROC with DeLong's interval on the logit scale.
 
-    Where all pairs are in order DeLong's variance is 0, though few inputs do not prove that others would be in
-    order too. The inputs hold k = min(positives, negatives) pairs without a common input. These are in order
-    independently, each with probability AUROC, so all of them with AUROC**k: the exact binomial bound for k out
-    of k. No interval, also of lesser values, gets closer to 1 (or to 0) than this.
+    Where all pairs are in order DeLong's variance is 0, though few inputs do not prove that others would be
+    in order too. The inputs hold k = min(positives, negatives) pairs without a common input. These are in
+    order independently, each with probability AUROC, so all of them with AUROC**k: the exact binomial bound
+    for k out of k. No interval, also of lesser values, gets closer to 1 (or to 0) than this.
     """
     p, n = levels.positive, levels.negative
     value, fewest = area(p, n), int(min(p.sum(), n.sum()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -159,21 +159,17 @@ def resampled(
     positive, negative : (levels,) int
         How many inputs of each kind there are at each level.
     stratified : bool
-        Whether as many of each kind are drawn as there are; else their numbers vary as those of the inputs do.
+        Whether as many of each kind are drawn as there are; else their numbers vary as inputs do.
     both : bool
         Whether the figures need both kinds: draws of one kind only are then left out.
     """
     levels = len(positive)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     codes = np.repeat(np.arange(2 * levels), np.concatenate([positive, negative]))
     strata = np.split(codes, [int(positive.sum())]) if stratified else [codes]
     found: list[list[np.ndarray]] = [[] for _ in figures]
     chunk = max(1, 1_000_000 // len(codes))
-    with (
-        progress_bar(resamples, "resamples")
-        if len(codes) * resamples > 2e7
-        else nullcontext(ignore) as progress
-    ):
+    with shown(resamples, len(codes)) as progress:
         for begin in range(0, resamples, chunk):
             rows = min(chunk, resamples - begin)
             drawn = [s[rng.integers(0, len(s), (rows, len(s)), dtype=np.uint32)] for s in strata]
@@ -187,8 +183,16 @@ def resampled(
     return [np.concatenate(values) for values in found]
 
 
-def ignore(done: int) -> None:
-    """Show no progress."""
+def generator(seed: int) -> np.random.Generator:
+    """Return random numbers apart from those of ``default_rng(seed)``, which may have made the scores."""
+    return np.random.default_rng([seed, 0xDE3])
+
+
+def shown(resamples: int, inputs: int) -> AbstractContextManager[Callable[[int], object]]:
+    """Return a progress bar for what takes longer than a moment."""
+    if resamples * inputs > 2e7:
+        return progress_bar(resamples, "resamples")
+    return nullcontext(lambda done: None)
 
 
 def checked_scores(name: str, scores: Any) -> np.ndarray:
@@ -203,8 +207,8 @@ def checked_scores(name: str, scores: Any) -> np.ndarray:
     missing = np.isnan(values)
     if missing.any():
         raise ValueError(
-            f"{name} must be numbers or infinity. Got NaN for {missing.sum()} of {len(values)} inputs, first at "
-            f"input {missing.argmax()}. Leave these inputs out or see why they have no score."
+            f"{name} must be numbers or infinity. Got NaN for {missing.sum()} of {len(values)} inputs, "
+            f"first at input {missing.argmax()}. Leave these inputs out or see why they have no score."
         )
     return values
 
@@ -217,7 +221,7 @@ def checked_correct(correct: Any, number: int) -> np.ndarray:
     if values.dtype.kind not in "fiub" or not np.all((values == 0) | (values == 1)):
         raise ValueError(
             "correct must be True (or 1) where the prediction is right and False (or 0) where it is wrong. "
-            f"Got {values.dtype} with other values. Compare predictions with labels first: predicted == labels."
+            f"Got {values.dtype} with other values. Compare predictions with labels: predicted == labels."
         )
     return values.astype(bool)
 

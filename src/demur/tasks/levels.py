@@ -18,11 +18,12 @@ class Levels:
 
 def levels_of(scores: np.ndarray, positive: np.ndarray) -> Levels:
     """Return the levels of scores that may be infinite, with positives marked."""
-    order = np.argsort(-scores)
-    ranked, marked = scores[order], positive[order]
+    ranked = np.sort(scores)
     ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(ranked) - 1)
-    hits = np.cumsum(marked, dtype=np.int64)[ends]
-    return Levels(ranked[ends], np.diff(hits, prepend=0), np.diff(ends + 1 - hits, prepend=0))
+    values = ranked[ends]
+    hits = np.searchsorted(np.sort(scores[positive]), values, side="right")
+    upward = values, np.diff(hits, prepend=0), np.diff(ends + 1 - hits, prepend=0)
+    return Levels(*(part[::-1] for part in upward))
 
 
 def average_precision(positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
