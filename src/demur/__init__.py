@@ -2,7 +2,8 @@
 
 The way of the data: predictions of members are checked at the door (``predictions``), summed relative to a
 reference (``kernels``, ``state``), kept in a stream where they come one by one (``moments``), and read off as
-total, aleatoric and epistemic uncertainty under a chosen measure (``measures``, ``decompose``).
+total, aleatoric and epistemic uncertainty under a chosen measure (``measures``, ``decompose``). What these
+scores are good for is measured by ``tasks``; ``deferral`` makes decisions of them.
 
 >>> p = np.array([[[0.7, 0.3]], [[0.5, 0.5]]])     # two members, one input, two classes
 >>> u = demur.decompose(p)
@@ -10,8 +11,10 @@ total, aleatoric and epistemic uncertainty under a chosen measure (``measures``,
 (array([0.69437063]), array([0.65200574]), array([0.04236489]))
 """
 
+from demur import tasks
 from demur.credal import Credal, credal
 from demur.decompose import attribute, decompose
+from demur.deferral import Deferral, NoGuarantee
 from demur.measures import Decomposition, Measure
 from demur.moments import Moments
 from demur.predictions import (
@@ -40,6 +43,7 @@ __all__ = [
     "Categorical",
     "Credal",
     "Decomposition",
+    "Deferral",
     "Deltas",
     "Dirichlet",
     "Exponential",
@@ -50,6 +54,7 @@ __all__ = [
     "Moments",
     "MultiLabel",
     "MultivariateGaussian",
+    "NoGuarantee",
     "Poisson",
     "Uniform",
     "attribute",
@@ -61,6 +66,7 @@ __all__ = [
     "margin",
     "max_probability",
     "softmax_variance",
+    "tasks",
     "variance",
     "variation_ratio",
 ]

@@ -1,0 +1,337 @@
+"""When to defer: thresholds of a score, with what they promise."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from demur.tasks.estimate import Estimate, checked_correct, checked_scores, proportion
+
+FIRST = 0.3  # the smallest share kept that is tested: fewer inputs prove little and help few
+STEPS = 100  # numbers kept that are tested, evenly spaced from there to all
+
+
+class NoGuarantee(ValueError):
+    """No threshold can promise what was asked for; the message says what could be promised."""
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """One threshold: scores above it are deferred; None defers all.
+
+    Parameters
+    ----------
+    value : float or None
+        The threshold.
+    kept, number : int
+        How many of the inputs that it was fitted on are kept, out of how many.
+    right : int
+        How many of the kept ones are right.
+    promise : float or None
+        What holds for new inputs, in the terms of the policy's goal; None where nothing is promised.
+    """
+
+    value: float | None
+    kept: int
+    number: int
+    right: int
+    promise: float | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a policy does to some inputs: the share kept, and its accuracy where the truth is known."""
+
+    kept: int
+    number: int
+    coverage: Estimate
+    accuracy: Estimate | None
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Deferral:
+    """A rule that says which inputs to defer, made by ``Deferral.fit``.
+
+    Parameters
+    ----------
+    goal : "accuracy", "coverage", "risk" or "cost"
+        What was asked for.
+    target : float
+        The accuracy, coverage, risk, or cost of a deferral in units of that of an error.
+    confidence : float
+        Of the promise, for each group by itself.
+    thresholds : dict
+        The `Threshold` of each group; of "" where there are no groups.
+    """
+
+    goal: str
+    target: float
+    confidence: float
+    thresholds: dict[str, Threshold]
+
+    @classmethod
+    def fit(
+        cls,
+        scores: Any,
+        correct: Any,
+        *,
+        accuracy: float | None = None,
+        coverage: float | None = None,
+        risk: float | None = None,
+        cost: float | None = None,
+        confidence: float = 0.95,
+        groups: Any = None,
+    ) -> Deferral:
+        """Return a policy from inputs whose truth is known, and on which the model was not trained.
+
+        Parameters
+        ----------
+        scores : (inputs,) array
+            Uncertainty of each input, higher = less certain.
+        correct : (inputs,) array of bool
+            Whether the prediction is right.
+        accuracy : float
+            Keep the most while what is kept has at least this accuracy on new inputs from the same source.
+            The probability that this is promised and does not hold is at most ``1 - confidence``. Numbers
+            kept are tested from 0.3 n upward, in this order, each by its Clopper-Pearson bound, up to the
+            first failure.
+        coverage : float
+            Keep the most certain share, at least this much of the given inputs; promises the Clopper-Pearson
+            bound of its accuracy.
+        risk : float
+            Conformal risk control: the expected share of inputs that are kept and wrong is at most this. It
+            is an expectation over draws of the given inputs too, and of all inputs, not of those kept.
+        cost : float
+            Cost of a deferral over that of an error: the cheapest threshold on the given inputs. No promise.
+        confidence : float
+            Of the promise, for each group by itself.
+        groups : (inputs,) array, optional
+            A name for each input: each group gets a threshold of its own, and its own promise.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> scores = rng.uniform(size=2000)
+        >>> correct = rng.uniform(size=2000) > scores**3 / 3
+        >>> policy = demur.Deferral.fit(scores, correct, accuracy=0.95)
+        >>> policy.defer([0.2, 0.99, np.inf])
+        array([False,  True,  True])
+        >>> demur.Deferral.fit(scores, correct, accuracy=0.9999)
+        Traceback (most recent call last):
+        demur.deferral.NoGuarantee: No threshold can promise an accuracy of 0.9999 with confidence 0.95: ...
+        """
+        goals = {"accuracy": accuracy, "coverage": coverage, "risk": risk, "cost": cost}
+        asked = {name: target for name, target in goals.items() if target is not None}
+        if len(asked) != 1:
+            raise ValueError(
+                "Expected exactly one of accuracy, coverage, risk and cost. "
+                f"Got {', '.join(asked) or 'none'}."
+            )
+        ((goal, target),) = asked.items()
+        for name, share in ((goal, target), ("confidence", confidence)):
+            if not 0 < share < 1 and (name, share) != ("coverage", 1):
+                raise ValueError(f"{name} must be between 0 and 1. Got {share!r}.")
+        values = checked_scores("scores", scores)
+        right = checked_correct(correct, len(values))
+        names = named(groups, len(values))
+        thresholds = {
+            str(name): fitted(
+                goal, target, confidence, values[names == name], right[names == name], str(name)
+            )
+            for name in np.unique(names)
+        }
+        return cls(goal, float(target), float(confidence), thresholds)
+
+    def defer(self, scores: Any, groups: Any = None) -> np.ndarray:
+        """Return True where an input is to be deferred; inputs of a group never seen always are."""
+        values = checked_scores("scores", scores)
+        self._check_groups(groups)
+        names = named(groups, len(values))
+        kept = np.zeros(len(values), bool)
+        for name, threshold in self.thresholds.items():
+            if threshold.value is not None:
+                kept |= (names == name) & (values <= threshold.value)
+        return ~kept
+
+    def report(self, scores: Any, correct: Any = None, groups: Any = None) -> Report:
+        """Return what the policy does to inputs: share kept and, where `correct` is given, its accuracy."""
+        kept = ~self.defer(scores, groups)
+        number, count = len(kept), int(kept.sum())
+        share = proportion(count, number, self.confidence)
+        lines = [self.promise(), f"Keeps {count} of {number} inputs: {share}."]
+        accuracy = None
+        if correct is not None:
+            right = checked_correct(correct, number)
+            if count:
+                accuracy = proportion(int(right[kept].sum()), count, self.confidence)
+                lines.append(f"Accuracy of the kept: {accuracy}; of all: {right.mean():.4f}.")
+        return Report(count, number, share, accuracy, "\n".join(lines))
+
+    def promise(self) -> str:
+        """Return in words what the policy promises, group by group."""
+        lines = []
+        for name, t in self.thresholds.items():
+            who = f"Group {name}: " if name else ""
+            lines.append(who + promised(self.goal, self.confidence, t))
+        if len(self.thresholds) > 1 and self.goal in ("accuracy", "coverage"):
+            together = max(0.0, 1 - len(self.thresholds) * (1 - self.confidence))
+            lines.append(f"Each holds by itself; all at once with confidence {together:.4g} at least.")
+        return "\n".join(lines)
+
+    def save(self, path: str | Path) -> None:
+        """Write the policy as JSON."""
+        thresholds = {name: asdict(t) for name, t in self.thresholds.items()}
+        for entry in thresholds.values():
+            if entry["value"] is not None and math.isinf(entry["value"]):
+                entry["value"] = "inf" if entry["value"] > 0 else "-inf"
+        content = {"format": "demur deferral 1", **asdict(self), "thresholds": thresholds}
+        Path(path).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Deferral:
+        """Read a policy that ``save`` wrote."""
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            if content.pop("format") != "demur deferral 1":
+                raise ValueError
+            thresholds = {name: Threshold(**entry) for name, entry in content.pop("thresholds").items()}
+            policy = cls(**content, thresholds={name: restored(t) for name, t in thresholds.items()})
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{path} must be a policy written by Deferral.save. Got something else. "
+                "Fit and save it again."
+            ) from error
+        return policy
+
+    def _check_groups(self, groups: Any) -> None:
+        grouped = set(self.thresholds) != {""}
+        if grouped and groups is None:
+            raise ValueError("groups must be given: the policy has a threshold for each group. Got none.")
+        if not grouped and groups is not None:
+            raise ValueError("groups must be None: the policy was fitted without them. Fit it with groups=.")
+
+
+def restored(threshold: Threshold) -> Threshold:
+    """Return a threshold read from JSON with its value as a number."""
+    if threshold.value is None:
+        return threshold
+    value = float(threshold.value)
+    if math.isnan(value):
+        raise ValueError
+    return Threshold(**{**asdict(threshold), "value": value})
+
+
+def named(groups: Any, number: int) -> np.ndarray:
+    """Return the name of each input's group as text, empty where there are none."""
+    if groups is None:
+        return np.full(number, "")
+    names = np.asarray(groups)
+    if names.shape != (number,):
+        raise ValueError(f"groups must have shape ({number},), one per score. Got {names.shape}.")
+    names = names.astype(str)
+    if (names == "").any():
+        raise ValueError("groups must be names that are not empty. Got an empty one.")
+    return names
+
+
+def fitted(
+    goal: str, target: float, confidence: float, scores: np.ndarray, right: np.ndarray, name: str
+) -> Threshold:
+    """Return the threshold of one group."""
+    order = np.argsort(scores, kind="stable")
+    ranked, hits = scores[order], np.append(0, np.cumsum(right[order]))
+    number = len(ranked)
+    ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]) + 1, number)  # no tie is torn apart
+
+    def threshold(kept: int, promise: float | None) -> Threshold:
+        return Threshold(just_below(ranked, kept), kept, number, int(hits[kept]), promise)
+
+    if goal == "coverage":
+        kept = int(ends[np.searchsorted(ends, target * number)])
+        return threshold(kept, lower(int(hits[kept]), kept, confidence))
+    if goal == "risk":
+        allowed = math.floor(target * (number + 1)) - 1
+        if allowed < 0:
+            refuse(name, f"a risk of {target:g}", f"1 in {number + 1} can be, by deferring nearly all")
+        errors = np.flatnonzero(~right[order])
+        if allowed >= len(errors):
+            return threshold(number, target)
+        kept = int(np.searchsorted(ranked, ranked[errors[allowed]]))  # all below the first error too many
+        return threshold(kept, target)
+    if goal == "cost":
+        candidates = np.append(0, ends)
+        kept = int(candidates[np.argmin(candidates - hits[candidates] + target * (number - candidates))])
+        return threshold(kept, None)
+    tested = candidates_of(ends, number)
+    passed = surely_above(hits[tested], tested, target, confidence)
+    count = int(np.argmin(passed)) if not passed.all() else len(passed)  # up to the first failure
+    if count == 0:
+        first = int(tested[0])
+        best = lower(int(hits[first]), first, confidence)
+        refuse(
+            name,
+            f"an accuracy of {target:g} with confidence {confidence:g}",
+            f"{best:.4g} can be, for the most certain {first} of {number}",
+        )
+    return threshold(int(tested[count - 1]), target)
+
+
+def candidates_of(ends: np.ndarray, number: int) -> np.ndarray:
+    """Return the numbers kept that are tested, in their order; they depend on scores and never on labels."""
+    wanted = np.ceil(np.linspace(FIRST * number, number, STEPS))
+    return np.unique(ends[np.searchsorted(ends, np.clip(wanted, 1, number))])
+
+
+def surely_above(right: np.ndarray, kept: np.ndarray, target: float, confidence: float) -> np.ndarray:
+    """Return whether the one-sided Clopper-Pearson bound of each share is at least the target."""
+    from scipy.special import betainc
+
+    # P(Binomial(kept, target) >= right): the chance of so many right ones at an accuracy of just the target.
+    chance = betainc(np.maximum(right, 1), kept - right + 1, target)
+    return (right > 0) & (chance <= 1 - confidence)
+
+
+def lower(right: int, kept: int, confidence: float) -> float:
+    """Return the one-sided Clopper-Pearson bound of an accuracy."""
+    from scipy.special import betaincinv
+
+    return float(betaincinv(right, kept - right + 1, 1 - confidence)) if right else 0.0
+
+
+def just_below(ranked: np.ndarray, kept: int) -> float | None:
+    """Return the threshold that keeps this many: the largest number below the next score.
+
+    Given that score, the inputs below it are independent draws of what the threshold keeps, which a
+    threshold at the last score kept would not give.
+    """
+    if kept == 0:
+        return None
+    return math.inf if kept == len(ranked) else float(np.nextafter(ranked[kept], -math.inf))
+
+
+def refuse(name: str, wish: str, instead: str) -> NoReturn:
+    """Raise `NoGuarantee`."""
+    raise NoGuarantee(
+        f"No threshold can promise {wish}{f' for group {name}' if name else ''}: {instead}. "
+        "Ask for less, or give more inputs with known truth."
+    )
+
+
+def promised(goal: str, confidence: float, threshold: Threshold) -> str:
+    """Return in words what one threshold promises."""
+    t = threshold
+    rule = "defers all" if t.value is None else f"defers scores above {t.value:.6g}"
+    if goal == "risk":
+        return f"{rule}; in expectation at most {t.promise:.4g} of all inputs are kept and wrong."
+    if goal == "cost":
+        return f"{rule}, the cheapest on the {t.number} inputs it was fitted on; nothing is promised."
+    return f"{rule}; accuracy of the kept is at least {t.promise:.4g}, with confidence {confidence:g}."

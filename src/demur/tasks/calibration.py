@@ -1,0 +1,145 @@
+"""Whether predicted probabilities are what happens: log loss, Brier score, calibration error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from demur.predictions.arrays import as_array, to_numpy
+from demur.tasks.estimate import Estimate, check_options, generator, percentile, quantile, shown
+
+
+class Reliability(NamedTuple):
+    """Per bin, from the least confident: mean confidence, share of right predictions, number of inputs."""
+
+    confidence: np.ndarray
+    accuracy: np.ndarray
+    number: np.ndarray
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How far probabilities can be taken at their word.
+
+    Parameters
+    ----------
+    nll : Estimate
+        Mean negative log-probability of the label, in nats; infinite where a label was excluded.
+    brier : Estimate
+        Mean squared distance to the label, summed over classes, from 0 to 2.
+    ece : Estimate
+        Expected calibration error of the most probable class: mean over inputs of the distance between
+        confidence and accuracy of their bin. It is biased upward for few inputs per bin, as are both ends.
+    curve : Reliability
+        Confidence and accuracy per bin.
+    """
+
+    nll: Estimate
+    brier: Estimate
+    ece: Estimate
+    curve: Reliability = field(repr=False, compare=False)
+
+
+def calibration(
+    probs: Any,
+    labels: Any,
+    *,
+    bins: int = 15,
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Calibration:
+    """Return how well calibrated predictions are, as those of the average of the members.
+
+    Parameters
+    ----------
+    probs : (inputs, classes) array
+        Probabilities, summing to one.
+    labels : (inputs,) array of int
+        The true class.
+    bins : int
+        How many bins of equally many inputs, by confidence; inputs of the same confidence share a bin.
+    confidence, resamples, seed
+        Of the intervals: normal for the means `nll` and `brier`, percentile bootstrap for `ece`.
+
+    Examples
+    --------
+    >>> probs = [[0.8, 0.2], [0.8, 0.2], [0.6, 0.4], [0.6, 0.4]]
+    >>> found = demur.tasks.calibration(probs, [0, 0, 0, 1], bins=2)
+    >>> print(f"{float(found.brier):.2f} {float(found.ece):.2f}")
+    0.30 0.15
+    """
+    check_options(confidence, resamples)
+    p, y = checked(probs, labels)
+    number = len(y)
+    if not 1 <= bins <= number:
+        raise ValueError(f"bins must be from 1 to the number of inputs, {number}. Got {bins!r}.")
+    with np.errstate(divide="ignore"):
+        losses = -np.log(p[np.arange(number), y])
+    squares = np.sum((p - (np.arange(p.shape[1]) == y[:, None])) ** 2, axis=1)
+    sure, right = p.max(axis=1), p.argmax(axis=1) == y
+    placed = binned(sure, bins)
+    counts = np.bincount(placed)
+    curve = Reliability(
+        np.bincount(placed, sure) / counts, np.bincount(placed, right.astype(float)) / counts, counts
+    )
+    gaps = sure - right
+    replicates = resampled_error(gaps, placed, resamples, seed)
+    return Calibration(
+        mean_of(losses, confidence),
+        mean_of(squares, confidence),
+        percentile(error_of(gaps, placed), replicates, confidence),
+        curve,
+    )
+
+
+def checked(probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return probabilities in float64 and labels."""
+    p, y = to_numpy(as_array(probs)), to_numpy(as_array(labels))
+    tolerance = 4 * math.sqrt(np.finfo(p.dtype).eps) if p.dtype.kind == "f" else 0.0
+    p = p.astype(np.float64)
+    if p.ndim != 2 or p.size == 0:
+        raise ValueError(f"probs must have shape (inputs, classes), of at least one input. Got {p.shape}.")
+    if not np.all(p >= 0) or not np.all(np.abs(p.sum(axis=1) - 1) <= tolerance):
+        raise ValueError("probs must be at least 0 and sum to one. Got others. Give logits through softmax.")
+    if y.shape != p.shape[:1] or y.dtype.kind not in "iu":
+        raise ValueError(f"labels must be integers of shape ({len(p)},). Got {y.dtype} of shape {y.shape}.")
+    if np.any(y < 0) or np.any(y >= p.shape[1]):
+        raise ValueError(f"labels must be from 0 to {p.shape[1] - 1}. Got {y.min()} to {y.max()}.")
+    return p / p.sum(axis=1, keepdims=True), y
+
+
+def mean_of(values: np.ndarray, confidence: float) -> Estimate:
+    """Return a mean with its normal interval; an infinite one is bounded by nothing above."""
+    mean = float(values.mean())
+    if math.isinf(mean):
+        return Estimate(mean, 0.0, math.inf, confidence, "asymptotic")
+    if len(values) == 1:
+        return Estimate(mean, 0.0, math.inf, confidence, "asymptotic")
+    half = quantile(confidence) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return Estimate(mean, max(mean - half, 0.0), mean + half, confidence, "asymptotic")
+
+
+def binned(sure: np.ndarray, bins: int) -> np.ndarray:
+    """Return the bin of each input: equally many in each, but for inputs that are equally sure."""
+    first = np.searchsorted(np.sort(sure), sure)  # ties are placed where the first of them is
+    return np.unique(first * bins // len(sure), return_inverse=True)[1]
+
+
+def error_of(gaps: np.ndarray, placed: np.ndarray) -> float:
+    """Return the calibration error from confidence minus correctness of each input."""
+    return float(np.abs(np.bincount(placed, gaps)).sum() / len(gaps))
+
+
+def resampled_error(gaps: np.ndarray, placed: np.ndarray, resamples: int, seed: int) -> np.ndarray:
+    """Return bootstrap replicates of the calibration error, bins as they are."""
+    rng, number, found = generator(seed), len(gaps), np.empty(resamples)
+    with shown(resamples, number) as progress:
+        for run in range(resamples):
+            drawn = rng.integers(0, number, number)
+            found[run] = error_of(gaps[drawn], placed[drawn])
+            progress(run + 1)
+    return found

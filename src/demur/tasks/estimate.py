@@ -1,0 +1,243 @@
+"""Figures with intervals: what every task returns, and how far it can be trusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from demur.predictions.arrays import as_array, to_numpy
+from demur.progress import progress_bar
+
+Figures = Callable[[np.ndarray, np.ndarray], np.ndarray]  # counts (resamples, levels) twice -> (resamples,)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure with its interval.
+
+    Parameters
+    ----------
+    value : float
+        The figure itself, which ``float(estimate)`` returns.
+    low, high : float
+        The ends of the interval.
+    confidence : float
+        How often such an interval holds the true value, over repeated draws of the inputs.
+    method : str
+        How the interval was found: "delong", "bca", "percentile", "asymptotic", "exact" or "splits".
+    spread : float or None
+        The standard deviation over splits, where splits were asked for.
+
+    Examples
+    --------
+    >>> auroc = demur.tasks.detection([0.1, 0.2, 0.3, 0.4], [0.35, 0.5, 0.6]).auroc
+    >>> f"{float(auroc):.3f} in [{auroc.low:.3f}, {auroc.high:.3f}] by {auroc.method}"
+    '0.917 in [0.292, 0.996] by delong'
+    """
+
+    value: float
+    low: float
+    high: float
+    confidence: float = 0.95
+    method: str = ""
+    spread: float | None = None
+
+    def __float__(self) -> float:
+        return self.value
+
+    def __str__(self) -> str:
+        if self.spread is not None:
+            return f"{self.value:.4f} ± {self.spread:.4f}"
+        return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+    def to_dict(self) -> dict[str, float]:
+        """Return value, low and high under their names."""
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+def quantile(confidence: float) -> float:
+    """Return how many standard deviations a two-sided interval of this confidence is wide to each side."""
+    from scipy.special import ndtri
+
+    return float(ndtri((1 + confidence) / 2))
+
+
+def within_unit(value: float, error: float, confidence: float, method: str) -> Estimate:
+    """Return an interval that is symmetric on the logit scale, for a value strictly between 0 and 1."""
+    logit = math.log(value) - math.log1p(-value)
+    half = quantile(confidence) * error / (value * (1 - value))
+    low, high = (1 / (1 + math.exp(-min(max(x, -700.0), 700.0))) for x in (logit - half, logit + half))
+    return Estimate(value, low, high, confidence, method)
+
+
+def all_alike(number: int, confidence: float) -> float:
+    """Return the smallest probability under which `number` draws in a row all succeed often enough.
+
+    It is the lower end of the Clopper-Pearson interval of `number` successes out of `number`.
+    """
+    return ((1 - confidence) / 2) ** (1 / number)
+
+
+def proportion(successes: int, number: int, confidence: float) -> Estimate:
+    """Return a share with its exact (Clopper-Pearson) interval."""
+    from scipy.special import betaincinv
+
+    tail, failures = (1 - confidence) / 2, number - successes
+    low = float(betaincinv(successes, failures + 1, tail)) if successes else 0.0
+    high = float(betaincinv(successes + 1, failures, 1 - tail)) if failures else 1.0
+    return Estimate(successes / number, low, high, confidence, "exact")
+
+
+def over_splits(values: Sequence[float], confidence: float) -> Estimate:
+    """Return mean and spread over splits, with Student's interval of the mean within [0, 1]."""
+    from scipy.special import stdtrit
+
+    mean, spread = float(np.mean(values)), float(np.std(values, ddof=1))
+    half = float(stdtrit(len(values) - 1, (1 + confidence) / 2)) * spread / math.sqrt(len(values))
+    return Estimate(mean, max(mean - half, 0.0), min(mean + half, 1.0), confidence, "splits", spread)
+
+
+def percentile(value: float, replicates: np.ndarray, confidence: float) -> Estimate:
+    """Return the interval between quantiles of bootstrap replicates."""
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(replicates, [tail, 1 - tail])
+    return Estimate(value, float(low), float(high), confidence, "percentile")
+
+
+def bca(value: float, replicates: np.ndarray, acceleration: float, confidence: float) -> Estimate:
+    """Return the bias-corrected and accelerated interval of Efron (1987).
+
+    Where all replicates lie on one side of the value the correction is not defined, and the interval is
+    that of the quantiles.
+    """
+    from scipy.special import ndtr, ndtri
+
+    below = np.mean(replicates < value) + np.mean(replicates == value) / 2
+    if below in (0, 1):
+        return percentile(value, replicates, confidence)
+    z0 = float(ndtri(below))
+    z = np.array([-1.0, 1.0]) * quantile(confidence) + z0
+    low, high = np.quantile(replicates, ndtr(z0 + z / (1 - acceleration * z)))
+    return Estimate(value, float(low), float(high), confidence, "bca")
+
+
+def spread_of(influences: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:
+    """Return standard error and BCa acceleration from the influence of inputs, per stratum.
+
+    Each stratum is (influence, count): the derivative of the figure by the weight of an input, and how many
+    inputs have it.
+    """
+    variance = third = 0.0
+    for influence, count in influences:
+        number = count.sum()
+        if number > 1:
+            centred = influence - np.sum(count * influence) / number
+            variance += float(np.sum(count * centred**2)) * number / (number - 1)
+            third += float(np.sum(count * centred**3))
+    return math.sqrt(variance), third / (6 * variance**1.5) if variance > 0 else 0.0
+
+
+def resampled(
+    positive: np.ndarray,
+    negative: np.ndarray,
+    figures: Sequence[Figures],
+    *,
+    stratified: bool,
+    both: bool = True,
+    resamples: int,
+    seed: int,
+) -> list[np.ndarray]:
+    """Return bootstrap replicates of figures that depend on counts per level of the score alone.
+
+    Parameters
+    ----------
+    positive, negative : (levels,) int
+        How many inputs of each kind there are at each level.
+    stratified : bool
+        Whether as many of each kind are drawn as there are; else their numbers vary as inputs do.
+    both : bool
+        Whether the figures need both kinds: draws of one kind only are then left out.
+    """
+    levels = len(positive)
+    rng = generator(seed)
+    codes = np.repeat(np.arange(2 * levels), np.concatenate([positive, negative]))
+    strata = np.split(codes, [int(positive.sum())]) if stratified else [codes]
+    found: list[list[np.ndarray]] = [[] for _ in figures]
+    chunk = max(1, 1_000_000 // len(codes))
+    with shown(resamples, len(codes)) as progress:
+        for begin in range(0, resamples, chunk):
+            rows = min(chunk, resamples - begin)
+            drawn = [s[rng.integers(0, len(s), (rows, len(s)), dtype=np.uint32)] for s in strata]
+            flat = np.concatenate(drawn, axis=1) + 2 * levels * np.arange(rows)[:, None]
+            counts = np.bincount(flat.ravel(), minlength=rows * 2 * levels).reshape(rows, 2, levels)
+            if both:
+                counts = counts[np.all(counts.any(axis=2), axis=1)]
+            for figure, values in zip(figures, found, strict=True):
+                values.append(figure(counts[:, 0], counts[:, 1]))
+            progress(begin + rows)
+    return [np.concatenate(values) for values in found]
+
+
+def generator(seed: int) -> np.random.Generator:
+    """Return random numbers apart from those of ``default_rng(seed)``, which may have made the scores."""
+    return np.random.default_rng([seed, 0xDE3])
+
+
+def shown(resamples: int, inputs: int) -> AbstractContextManager[Callable[[int], object]]:
+    """Return a progress bar for what takes longer than a moment."""
+    if resamples * inputs > 2e7:
+        return progress_bar(resamples, "resamples")
+    return nullcontext(lambda done: None)
+
+
+def checked_scores(name: str, scores: Any) -> np.ndarray:
+    """Return scores as float64, one per input; infinities are fine, NaN is not."""
+    values = to_numpy(as_array(scores))
+    if values.ndim != 1 or values.size == 0 or values.dtype.kind not in "fiub":
+        raise ValueError(
+            f"{name} must be one number per input, shape (inputs,), of at least one input. "
+            f"Got {values.dtype} of shape {values.shape}."
+        )
+    values = values.astype(np.float64)
+    missing = np.isnan(values)
+    if missing.any():
+        raise ValueError(
+            f"{name} must be numbers or infinity. Got NaN for {missing.sum()} of {len(values)} inputs, "
+            f"first at input {missing.argmax()}. Leave these inputs out or see why they have no score."
+        )
+    return values
+
+
+def checked_correct(correct: Any, number: int) -> np.ndarray:
+    """Return booleans, one per score."""
+    values = to_numpy(as_array(correct))
+    if values.shape != (number,):
+        raise ValueError(f"correct must have shape ({number},), one per score. Got {values.shape}.")
+    if values.dtype.kind not in "fiub" or not np.all((values == 0) | (values == 1)):
+        raise ValueError(
+            "correct must be True (or 1) where the prediction is right and False (or 0) where it is wrong. "
+            f"Got {values.dtype} with other values. Compare predictions with labels: predicted == labels."
+        )
+    return values.astype(bool)
+
+
+def check_options(confidence: float, resamples: int) -> None:
+    """Raise unless the options of an interval make sense."""
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1, as 0.95. Got {confidence!r}.")
+    if resamples < 100:
+        raise ValueError(f"resamples must be at least 100. Got {resamples!r}.")
+
+
+def method_for(interval: str, number: int) -> str:
+    """Return "bootstrap" or "asymptotic"."""
+    if interval not in ("auto", "bootstrap", "asymptotic"):
+        raise ValueError(f"interval must be 'auto', 'bootstrap' or 'asymptotic'. Got {interval!r}.")
+    if interval == "auto":
+        return "bootstrap" if number <= 100_000 else "asymptotic"
+    return interval

@@ -1,0 +1,264 @@
+"""How accurate predictions are when the least certain ones are left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from demur.tasks.detection import split
+from demur.tasks.estimate import (
+    Estimate,
+    Figures,
+    all_alike,
+    bca,
+    check_options,
+    checked_correct,
+    checked_scores,
+    method_for,
+    over_splits,
+    percentile,
+    resampled,
+    spread_of,
+    within_unit,
+)
+from demur.tasks.levels import levels_of
+
+
+class Kept(NamedTuple):
+    """Accuracy over the fraction kept, the most certain first: a point for each number of inputs kept."""
+
+    kept: np.ndarray
+    accuracy: np.ndarray
+
+
+@dataclass(frozen=True)
+class Selective:
+    """Accuracy over the fraction kept.
+
+    Of inputs with the same score each is as likely to be kept as the others: the accuracy is that expected
+    over random orders of them.
+
+    Parameters
+    ----------
+    auc : Estimate
+        Area under the accuracy over the fraction kept: its mean over 1, 2, ..., n inputs kept.
+    aurc : Estimate
+        Area under the risk (share of errors) over the fraction kept, ``1 - auc``.
+    excess : Estimate
+        By how much `aurc` exceeds that of a ranking that has all errors last.
+    """
+
+    auc: Estimate
+    aurc: Estimate
+    excess: Estimate
+    right: np.ndarray = field(repr=False, compare=False)  # per level, the most certain first
+    wrong: np.ndarray = field(repr=False, compare=False)
+    resamples: int = field(repr=False)
+    seed: int = field(repr=False)
+
+    @property
+    def curve(self) -> Kept:
+        """Fractions kept and the accuracy of what is kept."""
+        accuracy = accuracies(self.right, self.wrong)
+        return Kept(np.arange(1, len(accuracy) + 1) / len(accuracy), accuracy)
+
+    def accuracy_at(self, coverage: float) -> Estimate:
+        """Return the accuracy of the most certain share of the inputs; interval by bootstrap."""
+        if not 0 < coverage <= 1:
+            raise ValueError(f"coverage must be above 0 and at most 1. Got {coverage!r}.")
+        return self.figure(lambda right, wrong: accuracy_of(right, wrong, coverage))
+
+    def coverage_at(self, accuracy: float) -> Estimate:
+        """Return the largest share that can be kept with at least this accuracy; interval by bootstrap.
+
+        It describes these inputs. For a threshold that holds for new ones, use ``Deferral``.
+        """
+        if not 0 < accuracy <= 1:
+            raise ValueError(f"accuracy must be above 0 and at most 1. Got {accuracy!r}.")
+        return self.figure(lambda right, wrong: coverage_of(right, wrong, accuracy))
+
+    def figure(self, figure: Figures) -> Estimate:
+        """Return any figure of the counts per level with its percentile interval."""
+        (replicates,) = resampled(
+            self.right, self.wrong, [figure], stratified=False, both=False,
+            resamples=self.resamples, seed=self.seed,
+        )  # fmt: skip
+        value = float(figure(self.right[None], self.wrong[None])[0])
+        return percentile(value, replicates, self.auc.confidence)
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """Return the areas under their names."""
+        return {name: getattr(self, name).to_dict() for name in ("auc", "aurc", "excess")}
+
+
+def selective(
+    scores: Any,
+    correct: Any,
+    *,
+    confidence: float = 0.95,
+    interval: str = "auto",
+    resamples: int = 2000,
+    splits: int | None = None,
+    seed: int = 0,
+) -> Selective:
+    """Return how accurate predictions are when only the most certain are kept.
+
+    Parameters
+    ----------
+    scores : (inputs,) array
+        Uncertainty of each input, higher = less certain; infinity is above every finite score.
+    correct : (inputs,) array of bool
+        Whether the prediction is right.
+    confidence, interval, resamples, splits, seed
+        As for ``detection``; intervals of areas by BCa up to 100,000 scores, by influence function above.
+
+    Examples
+    --------
+    >>> s = demur.tasks.selective([0.1, 0.2, 0.8, 0.9], [True, True, True, False])
+    >>> print(f"{float(s.auc):.4f}")
+    0.9375
+    >>> float(s.accuracy_at(0.75)), float(s.coverage_at(1.0))
+    (1.0, 0.75)
+    """
+    check_options(confidence, resamples)
+    values = checked_scores("scores", scores)
+    correct = checked_correct(correct, len(values))
+    right, wrong = counted(values, correct)
+    if splits is not None:
+        parts = [counted(values[s], correct[s]) for s in split(correct, splits, seed)]
+        areas = [float(area_of(*part)) for part in parts]
+        auc = over_splits(areas, confidence)
+        excess = over_splits([float(excess_of(*part)) for part in parts], confidence)
+    elif method_for(interval, len(values)) == "asymptotic":
+        auc = asymptotic(right, wrong, confidence)
+        best = float(area_of(right, wrong) + excess_of(right, wrong))
+        excess = Estimate(
+            best - auc.value, max(best - auc.high, 0.0), best - auc.low, confidence, "asymptotic"
+        )
+    else:
+        auc, excess = by_resampling(right, wrong, confidence, resamples, seed)
+    aurc = Estimate(1 - auc.value, 1 - auc.high, 1 - auc.low, confidence, auc.method, auc.spread)
+    return Selective(auc, aurc, excess, right, wrong, resamples, seed)
+
+
+def counted(scores: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return how many right and wrong predictions there are per level, the most certain first."""
+    levels = levels_of(scores, correct)
+    return levels.positive[::-1], levels.negative[::-1]
+
+
+def harmonic(number: int) -> np.ndarray:
+    """Return the harmonic numbers from 0 to `number`."""
+    return np.append(0, np.cumsum(1 / np.arange(1, number + 1)))
+
+
+def before(right: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return per level how many inputs it has, their accuracy, and inputs and right ones before it."""
+    size = right + wrong
+    rate = right / np.maximum(size, 1)
+    return size, rate, np.cumsum(size, axis=-1) - size, np.cumsum(right, axis=-1) - right
+
+
+def area_of(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+    """Return the mean accuracy over 1, ..., n inputs kept; levels are last.
+
+    With c right among the a inputs before a level of accuracy r, k inputs kept have the accuracy
+    ``r + (c - a r) / k``: its sum over the level takes harmonic numbers only.
+    """
+    size, rate, start, hits = before(right, wrong)
+    number = int(np.sum(size.reshape(-1, size.shape[-1])[0]))
+    table = harmonic(number)
+    steps = table[start + size] - table[start]
+    return np.sum(right + (hits - start * rate) * steps, axis=-1) / number
+
+
+def excess_of(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+    """Return by how much the area is short of that of a ranking with all errors last."""
+    hits, number = np.sum(right, axis=-1), np.sum(right + wrong, axis=-1)
+    table = harmonic(int(np.max(number)))
+    best = (hits + hits * (table[number] - table[hits])) / number
+    return best - area_of(right, wrong)
+
+
+def accuracies(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+    """Return the expected accuracy of 1, ..., n inputs kept."""
+    size, rate, start, hits = before(right, wrong)
+    kept = np.arange(1, int(size.sum()) + 1)
+    return (np.repeat(hits, size) + (kept - np.repeat(start, size)) * np.repeat(rate, size)) / kept
+
+
+def accuracy_of(right: np.ndarray, wrong: np.ndarray, coverage: float) -> np.ndarray:
+    """Return the accuracy of the most certain share, tied inputs kept in part; (resamples, levels)."""
+    size, rate, start, hits = before(right, wrong)
+    kept = coverage * np.sum(size, axis=-1)
+    level = np.argmax(start + size >= kept[:, None], axis=-1)[:, None]
+    at_rate, at_start, at_hits = (np.take_along_axis(x, level, axis=-1)[:, 0] for x in (rate, start, hits))
+    return (at_hits + (kept - at_start) * at_rate) / kept
+
+
+def coverage_of(right: np.ndarray, wrong: np.ndarray, accuracy: float) -> np.ndarray:
+    """Return the largest share kept with at least this accuracy; (resamples, levels).
+
+    Within a level the accuracy is monotone in the number kept. So the last level whose end is good enough
+    counts whole, and of the next one as many inputs as its accuracy allows.
+    """
+    size, rate, start, hits = before(right, wrong)
+    ends = start + size
+    good = (hits + right >= accuracy * ends) & (ends > 0)
+    found = good.shape[-1] - 1 - np.argmax(good[:, ::-1], axis=-1)[:, None]
+    any_good = good.any(axis=-1)
+    following = np.minimum(found + 1, good.shape[-1] - 1)
+    r, a, c = (np.take_along_axis(x, following, axis=-1)[:, 0] for x in (rate, start, hits))
+    end = np.take_along_axis(ends, found, axis=-1)[:, 0]
+    kept = np.floor(np.divide(c - a * r, accuracy - r, out=np.zeros(len(r)), where=r < accuracy))
+    kept = np.where(found[:, 0] == following[:, 0], end, np.maximum(kept, end))
+    return np.where(any_good, kept, 0) / np.sum(size, axis=-1)
+
+
+def influence(right: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the derivatives of the area by the weight of a right and of a wrong input, per level."""
+    size, _, start, _ = before(right, wrong)
+    number = int(size.sum())
+    accuracy, kept = accuracies(right, wrong), np.arange(1, number + 1)
+    share = (kept - np.repeat(start, size)) / np.repeat(size, size)  # of the level that is kept
+    mean = np.add.reduceat(accuracy, start) / size
+
+    def charged(values: np.ndarray) -> np.ndarray:
+        after = np.append(np.cumsum(values[::-1])[::-1], 0)[start + size]
+        return after + np.add.reduceat(share * values, start)
+
+    common = mean - accuracy.mean() - charged(accuracy / kept)
+    return (common + charged(1 / kept)) / number, common / number
+
+
+def perfect(value: float, number: int, confidence: float) -> Estimate:
+    """Return the area where all predictions are right (1), or all wrong (0), with its exact bound."""
+    bound = all_alike(number, confidence)
+    return Estimate(value, min(value, bound), max(value, 1 - bound), confidence, "exact")
+
+
+def asymptotic(right: np.ndarray, wrong: np.ndarray, confidence: float) -> Estimate:
+    """Return the area with the interval of its influence function, on the logit scale."""
+    value = float(area_of(right, wrong))
+    if not right.any() or not wrong.any():
+        return perfect(value, int(np.sum(right + wrong)), confidence)
+    error, _ = spread_of([(np.concatenate(influence(right, wrong)), np.concatenate([right, wrong]))])
+    return within_unit(value, error, confidence, "asymptotic")
+
+
+def by_resampling(
+    right: np.ndarray, wrong: np.ndarray, confidence: float, resamples: int, seed: int
+) -> tuple[Estimate, Estimate]:
+    """Return the area (BCa) and its excess (BCa) with bootstrap intervals."""
+    value, over = float(area_of(right, wrong)), float(excess_of(right, wrong))
+    if not right.any() or not wrong.any():
+        auc = perfect(value, int(np.sum(right + wrong)), confidence)
+        return auc, Estimate(0.0, 0.0, auc.high - auc.low, confidence, "exact")
+    areas, excesses = resampled(
+        right, wrong, [area_of, excess_of], stratified=False, both=False, resamples=resamples, seed=seed
+    )
+    _, acceleration = spread_of([(np.concatenate(influence(right, wrong)), np.concatenate([right, wrong]))])
+    auc = bca(value, areas, acceleration, confidence)
+    return auc, percentile(over, excesses, confidence)

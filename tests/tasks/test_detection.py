@@ -1,0 +1,201 @@
+"""Ranking figures against scikit-learn, pairs counted in loops, and intervals by simulation."""
+
+import time
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+
+from demur.tasks import detection, misclassification
+from demur.tasks.levels import average_precision, average_precision_influence, levels_of
+
+
+def draw(kind, seed, number=80):
+    rng = np.random.default_rng(seed)
+    known, unknown = rng.normal(0, 1, number), rng.normal(0.8, 1.3, number // 2 + 3)
+    if kind == "tied":
+        return known.round(), unknown.round()
+    if kind == "constant":
+        return np.zeros(number), np.zeros(7)
+    if kind == "infinite":
+        known[:3], unknown[:9], unknown[9:12] = np.inf, np.inf, -np.inf
+    return known, unknown
+
+
+def finite(known, unknown):
+    """Scikit-learn takes no infinities; numbers beyond all others rank the same."""
+    both = np.concatenate([known, unknown])
+    return np.clip(both, -1e6, 1e6), np.repeat([0, 1], [len(known), len(unknown)])
+
+
+@pytest.mark.parametrize("kind", ["plain", "tied", "constant", "infinite"])
+@pytest.mark.parametrize("seed", range(5))
+def test_figures_are_those_of_scikit_learn(kind, seed) -> None:
+    known, unknown = draw(kind, seed)
+    found = detection(known, unknown, resamples=100)
+    scores, truth = finite(known, unknown)
+    fpr, tpr, _ = roc_curve(truth, scores, drop_intermediate=False)
+    assert float(found.auroc) == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
+    assert float(found.aupr) == pytest.approx(average_precision_score(truth, scores), abs=1e-12)
+    assert float(found.fpr95) == pytest.approx(fpr[np.argmax(tpr >= 0.95)], abs=1e-12)
+    np.testing.assert_allclose(found.curve.fpr, fpr, atol=1e-12)
+    np.testing.assert_allclose(found.curve.tpr, tpr, atol=1e-12)
+    for figure in (found.auroc, found.aupr, found.fpr95):
+        assert 0 <= figure.low <= figure.value <= figure.high <= 1
+
+
+def test_order_of_inputs_does_not_matter() -> None:
+    known, unknown = draw("tied", 0)
+    rng = np.random.default_rng(1)
+    there, back = detection(known, unknown), detection(rng.permutation(known), rng.permutation(unknown))
+    assert there.to_dict() == back.to_dict()
+
+
+def test_misclassification_takes_errors_as_positives() -> None:
+    known, unknown = draw("tied", 3)
+    scores, correct = np.concatenate([known, unknown]), np.repeat([True, False], [len(known), len(unknown)])
+    found, same = misclassification(scores, correct, resamples=200), detection(known, unknown, resamples=200)
+    for name in ("auroc", "aupr", "fpr95"):
+        assert float(getattr(found, name)) == float(getattr(same, name))
+
+
+@pytest.mark.parametrize("number", [1, 5, 50])
+def test_a_perfect_ranking_of_few_inputs_proves_little(number) -> None:
+    found = detection(np.zeros(number), np.ones(number))
+    assert (found.auroc.value, found.aupr.value, found.fpr95.value) == (1, 1, 0)
+    # An AUROC of `low` puts all of so many separate pairs in order with probability 0.025.
+    assert found.auroc.low**number == pytest.approx(0.025)
+    assert found.auroc.high == 1
+    assert found.aupr.low < 1 and found.fpr95.high == pytest.approx(1 - 0.025 ** (1 / number))
+    worst = detection(np.ones(number), np.zeros(number)).auroc
+    assert worst.value == worst.low == 0
+    assert worst.high == pytest.approx(1 - found.auroc.low)
+
+
+def test_delong_variance_is_that_of_loops() -> None:
+    known, unknown = draw("tied", 5)
+    kernel = (unknown[:, None] > known) + (unknown[:, None] == known) / 2
+    variance = kernel.mean(1).var(ddof=1) / len(unknown) + kernel.mean(0).var(ddof=1) / len(known)
+    auc = kernel.mean()
+    half = norm.ppf(0.975) * np.sqrt(variance) / (auc * (1 - auc))
+    found = detection(known, unknown, resamples=100).auroc
+    logits = np.log(auc / (1 - auc)) + np.array([-half, half])
+    np.testing.assert_allclose([found.low, found.high], 1 / (1 + np.exp(-logits)), rtol=1e-12)
+
+
+def test_influence_of_precision_is_its_derivative() -> None:
+    known, unknown = draw("tied", 2)
+    levels = levels_of(np.concatenate([known, unknown]), np.arange(len(known) + len(unknown)) >= len(known))
+    p, n = levels.positive.astype(float) + 2, levels.negative.astype(float) + 2
+    of_positive, of_negative = average_precision_influence(p, n)
+    h = 1e-6
+    for level in range(len(p)):
+        step = h * (np.arange(len(p)) == level)
+        by_p = (average_precision(p + step, n) - average_precision(p - step, n)) / (2 * h)
+        by_n = (average_precision(p, n + step) - average_precision(p, n - step)) / (2 * h)
+        assert of_positive[level] == pytest.approx(by_p, abs=1e-8)
+        assert of_negative[level] == pytest.approx(by_n, abs=1e-8)
+
+
+def test_asymptotic_and_bootstrap_intervals_agree_for_many_inputs() -> None:
+    rng = np.random.default_rng(0)
+    known, unknown = rng.normal(0, 1, 4000), rng.normal(1, 1, 4000)
+    drawn = detection(known, unknown, interval="bootstrap", resamples=500)
+    formula = detection(known, unknown, interval="asymptotic")
+    for name in ("aupr", "fpr95"):
+        a, b = getattr(drawn, name), getattr(formula, name)
+        assert a.value == b.value
+        assert (b.high - b.low) == pytest.approx(a.high - a.low, rel=0.15)
+
+
+def test_a_seed_fixes_the_intervals() -> None:
+    known, unknown = draw("plain", 0)
+    assert detection(known, unknown, seed=3).to_dict() == detection(known, unknown, seed=3).to_dict()
+    assert detection(known, unknown, seed=3).to_dict() != detection(known, unknown, seed=4).to_dict()
+
+
+def test_splits_are_disjoint_and_give_their_spread() -> None:
+    known, unknown = draw("plain", 0, 300)
+    found = detection(known, unknown, splits=3).auroc
+    assert found.method == "splits" and found.spread is not None and found.spread > 0
+    assert str(found) == f"{found.value:.4f} ± {found.spread:.4f}"
+    with pytest.raises(ValueError, match=r"splits must be from 2 to .* 2\. Got 3"):
+        detection([1.0, 2.0], [3.0, 4.0, 5.0], splits=3)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: detection([], [1.0]), r"id_scores must be one number per input.*shape \(0,\)"),
+        (lambda: detection([1.0], [[1.0]]), r"ood_scores must be one number per input.*\(1, 1\)"),
+        (lambda: detection([1.0, np.nan], [1.0]), r"Got NaN for 1 of 2 inputs, first at input 1"),
+        (lambda: misclassification([1.0, 2.0], [True, True]), "Got 2 that are all right"),
+        (lambda: misclassification([1.0, 2.0], [0, 0]), "Got 2 that are all wrong"),
+        (lambda: misclassification([1.0, 2.0], [True]), r"correct must have shape \(2,\)"),
+        (lambda: misclassification([1.0, 2.0], [3, 4]), "correct must be True"),
+        (lambda: detection([1.0], [2.0], confidence=95), "confidence must be between 0 and 1"),
+        (lambda: detection([1.0], [2.0], interval="wald"), "interval must be 'auto'"),
+        (lambda: detection([1.0], [2.0], resamples=3), "resamples must be at least 100"),
+    ],
+)
+def test_bad_input_is_told(call, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_many_scores_take_seconds() -> None:
+    rng = np.random.default_rng(0)
+    known, unknown = rng.normal(0, 1, 500_000), rng.normal(1, 1, 500_000)
+    begin = time.perf_counter()
+    found = detection(known, unknown)
+    assert time.perf_counter() - begin < 5
+    assert float(found.auroc) == pytest.approx(norm.cdf(1 / np.sqrt(2)), abs=0.003)
+
+
+def truth_of(shift: float, share: float) -> dict[str, float]:
+    """Return the population values for N(0, 1) against N(shift, 1)."""
+    t = np.linspace(-12, 12 + shift, 200_001)
+    hits, alarms = norm.sf(t - shift), norm.sf(t)
+    with np.errstate(invalid="ignore"):
+        precision = share * hits / (share * hits + (1 - share) * alarms)
+    weight = norm.pdf(t - shift) * (t[1] - t[0])
+    return {
+        "auroc": norm.cdf(shift / np.sqrt(2)),
+        "aupr": float(np.nansum(precision * weight)),
+        "fpr95": norm.sf(shift + norm.ppf(0.05)),
+    }
+
+
+def covered(runs, known, unknown, shift, interval, resamples) -> dict[str, float]:
+    truth = truth_of(shift, unknown / (known + unknown))
+    hits = dict.fromkeys(truth, 0)
+    for run in range(runs):
+        rng = np.random.default_rng(run)
+        found = detection(
+            rng.normal(0, 1, known), rng.normal(shift, 1, unknown),
+            interval=interval, resamples=resamples, seed=run,
+        )  # fmt: skip
+        for name, value in truth.items():
+            figure = getattr(found, name)
+            hits[name] += figure.low <= value <= figure.high
+    return {name: count / runs for name, count in hits.items()}
+
+
+@pytest.mark.parametrize("interval", ["bootstrap", "asymptotic"])
+def test_intervals_hold_the_truth_as_often_as_they_say(interval) -> None:
+    # 300 runs of coverage 0.95 have a standard error of 0.013; 0.90 is four of them away.
+    found = covered(300, 200, 200, 1.0, interval, 400)
+    assert all(share >= 0.90 for share in found.values()), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interval", ["bootstrap", "asymptotic"])
+@pytest.mark.parametrize(("known", "unknown", "shift"), [(200, 200, 1.0), (300, 100, 2.0), (100, 50, 3.0)])
+def test_coverage_of_intervals(known, unknown, shift, interval) -> None:
+    found = covered(2000, known, unknown, shift, interval, 1000)
+    print(known, unknown, shift, interval, found)
+    # The percentile interval of FPR95 is short by 3 points with 100 positives: 0.9185 was measured. The page
+    # "Evaluate" says so.
+    least = {"auroc": 0.93, "aupr": 0.93, "fpr95": 0.90}
+    assert all(share >= least[name] for name, share in found.items()), found

@@ -1,0 +1,128 @@
+"""Accuracy over the fraction kept against loops over all orders of ties."""
+
+from itertools import pairwise, permutations
+
+import numpy as np
+import pytest
+
+from demur.tasks import selective
+from demur.tasks.selective import area_of, counted, influence
+
+
+def by_loops(scores, correct) -> np.ndarray:
+    """Average the curve over all orders of the inputs that agree with the scores."""
+    curves = [
+        np.cumsum(np.asarray(correct)[list(order)]) / np.arange(1, len(scores) + 1)
+        for order in permutations(range(len(scores)))
+        if all(scores[i] <= scores[j] for i, j in pairwise(order))
+    ]
+    return np.mean(curves, axis=0)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ties_are_the_mean_over_their_orders(seed) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.choice([0.0, 1.0, 2.0, np.inf], 7)
+    correct = rng.uniform(size=7) < 0.6
+    found = selective(scores, correct, resamples=100)
+    expected = by_loops(scores, correct)
+    np.testing.assert_allclose(found.curve.accuracy, expected, atol=1e-14)
+    assert float(found.auc) == pytest.approx(expected.mean(), abs=1e-14)
+    assert float(found.aurc) == pytest.approx(1 - expected.mean(), abs=1e-14)
+    best = by_loops(np.arange(7), np.sort(correct)[::-1]).mean()
+    assert float(found.excess) == pytest.approx(best - expected.mean(), abs=1e-14)
+    for kept in range(1, 8):
+        assert float(found.accuracy_at(kept / 7)) == pytest.approx(expected[kept - 1], abs=1e-12)
+    for target in (0.3, 0.5, 0.65, 0.9):
+        good = np.flatnonzero(expected >= target)
+        assert float(found.coverage_at(target)) == pytest.approx((good[-1] + 1) / 7 if len(good) else 0)
+
+
+@pytest.mark.parametrize("kept", [0.2, 0.55, 1.0])
+def test_the_curve_does_not_depend_on_the_number_of_inputs(kept) -> None:
+    # One ranking at n = 99 and n = 100: accuracy 0.9 in the certain half, 0.6 in the other, all tied.
+    curves = []
+    for number in (99, 100, 9900):
+        scores = np.arange(number) >= number / 2
+        values = selective(scores.astype(float), np.arange(number) % 3 > 0, resamples=100)
+        curves.append(np.interp(kept, *values.curve))
+    assert np.ptp(curves) < 0.01
+    assert float(selective(np.zeros(99), np.arange(99) % 3 > 0).auc) == pytest.approx(2 / 3, abs=1e-15)
+
+
+def test_constant_scores_have_the_accuracy_everywhere() -> None:
+    found = selective(np.full(100, np.inf), np.arange(100) < 80)
+    np.testing.assert_allclose(found.curve.accuracy, 0.8, rtol=1e-14)
+    assert float(found.auc) == pytest.approx(0.8, abs=1e-14)
+
+
+def test_all_right_is_not_certain_to_stay_so() -> None:
+    found = selective(np.arange(50.0), np.ones(50, bool))
+    assert (found.auc.value, found.auc.high, found.excess.value) == (1, 1, 0)
+    assert found.auc.low == pytest.approx(0.025 ** (1 / 50))
+    assert float(selective(np.arange(5.0), np.zeros(5)).auc) == 0
+
+
+def test_influence_is_what_leaving_inputs_out_shows() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=20_000).round(1)
+    correct = rng.uniform(size=20_000) < 0.8
+    right, wrong = counted(scores, correct)
+    values = (area_of(right, wrong), *influence(right, wrong))
+    for level in (1, 20, 40):
+        for kind, of_kind in ((0, values[1]), (1, values[2])):
+            more = [right.copy(), wrong.copy()]
+            more[kind][level] += 1
+            assert area_of(*more) - values[0] == pytest.approx(of_kind[level], rel=0.03, abs=1e-6)
+
+
+def test_many_inputs_take_the_formula() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.uniform(size=120_000)
+    correct = rng.uniform(size=120_000) > scores / 2
+    found = selective(scores, correct)
+    assert found.auc.method == "asymptotic"
+    assert found.auc.low < 0.875 < found.auc.high  # accuracy 1 - c/4 of the share c
+    drawn = selective(scores[:9000], correct[:9000], resamples=400).auc
+    formula = selective(scores[:9000], correct[:9000], interval="asymptotic").auc
+    assert formula.high - formula.low == pytest.approx(drawn.high - drawn.low, rel=0.15)
+
+
+def test_splits_and_bad_input() -> None:
+    rng = np.random.default_rng(0)
+    found = selective(rng.uniform(size=90), rng.uniform(size=90) < 0.7, splits=3)
+    assert found.auc.spread is not None and found.aurc.spread == found.auc.spread
+    with pytest.raises(ValueError, match="coverage must be above 0"):
+        found.accuracy_at(0)
+    with pytest.raises(ValueError, match="accuracy must be above 0"):
+        found.coverage_at(2)
+
+
+def covered(runs: int, number: int, resamples: int, interval: str) -> dict[str, float]:
+    """Return how often intervals hold the truth where the error rate is s / 2 at the share s."""
+    truth = {"auc": 0.875, "accuracy": 1 - 0.6 / 4, "coverage": 0.6}
+    hits = dict.fromkeys(truth, 0)
+    for run in range(runs):
+        rng = np.random.default_rng(run)
+        scores = rng.uniform(size=number)
+        found = selective(
+            scores, rng.uniform(size=number) > scores / 2,
+            resamples=resamples, seed=run, interval=interval,
+        )  # fmt: skip
+        figures = {"auc": found.auc, "accuracy": found.accuracy_at(0.6), "coverage": found.coverage_at(0.85)}
+        for name, figure in figures.items():
+            hits[name] += figure.low <= truth[name] <= figure.high
+    return {name: count / runs for name, count in hits.items()}
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+    found = covered(200, 300, 300, "bootstrap")  # standard error 0.015
+    assert all(share >= 0.89 for share in found.values()), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("interval", ["bootstrap", "asymptotic"])
+def test_coverage_of_intervals(interval) -> None:
+    found = covered(2000, 500, 1000, interval)
+    print(interval, found)
+    assert all(share >= 0.92 for share in found.values()), found

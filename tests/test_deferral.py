@@ -1,0 +1,168 @@
+"""Promises of deferral: kept by simulation over thousands of draws, refused where they cannot be made."""
+
+import json
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import demur
+from demur.deferral import candidates_of, lower, surely_above
+
+
+def draw(rng, number, informative=True):
+    """Accuracy 1 - s / 2 at score s, or 0.9 whatever the score."""
+    scores = rng.uniform(size=number)
+    return scores, rng.uniform(size=number) > (scores / 2 if informative else 0.1)
+
+
+def accuracy_of(policy, informative=True) -> float:
+    """The true accuracy of what a policy keeps, where scores are uniform."""
+    cut = min(policy.thresholds[""].value, 1.0)
+    return 1 - cut / 4 if informative else 0.9
+
+
+@pytest.mark.parametrize(("informative", "target"), [(True, 0.85), (True, 0.9), (False, 0.9 + 1e-9)])
+def test_promises_are_broken_no_more_often_than_said(informative, target) -> None:
+    # 2000 draws at a rate of 0.05 have a standard error of 0.005: 0.065 is three of them above.
+    broken = 0
+    for run in range(2000):
+        scores, correct = draw(np.random.default_rng(run), 300, informative)
+        try:
+            policy = demur.Deferral.fit(scores, correct, accuracy=target)
+        except demur.NoGuarantee:
+            continue
+        broken += accuracy_of(policy, informative) < target
+    assert broken / 2000 <= 0.065
+
+
+def test_the_best_threshold_by_itself_would_break_them() -> None:
+    """A control: the bound at whichever number kept looks best does not hold."""
+    broken = 0
+    for run in range(500):
+        scores, correct = draw(np.random.default_rng(run), 300, informative=False)
+        kept = np.arange(90, 301)
+        hits = np.cumsum(correct[np.argsort(scores)])[kept - 1]
+        broken += surely_above(hits, kept, 0.9 + 1e-9, 0.95).any()
+    assert broken / 500 > 0.1
+
+
+def test_coverage_promises_the_bound_of_its_accuracy() -> None:
+    broken = 0
+    for run in range(1000):
+        scores, correct = draw(np.random.default_rng(run), 200)
+        policy = demur.Deferral.fit(scores, correct, coverage=0.5)
+        assert policy.thresholds[""].kept == 100
+        broken += accuracy_of(policy) < policy.thresholds[""].promise
+    assert broken / 1000 <= 0.071  # three standard errors above 0.05
+
+
+def test_risk_control_bounds_the_expected_share_of_kept_and_wrong() -> None:
+    losses = []
+    for run in range(1000):
+        scores, correct = draw(np.random.default_rng(run), 100)
+        cut = min(demur.Deferral.fit(scores, correct, risk=0.1).thresholds[""].value, 1.0)
+        losses.append(cut**2 / 4)  # the integral of s / 2
+    error = np.std(losses) / np.sqrt(1000)
+    assert 0.1 - 1 / 101 - 3 * error <= np.mean(losses) <= 0.1 + 3 * error
+
+
+def test_cost_takes_the_cheapest_threshold() -> None:
+    scores, correct = np.array([1.0, 2, 3, 4, 5]), np.array([1, 1, 0, 0, 0])
+    policy = demur.Deferral.fit(scores, correct, cost=0.3)
+    np.testing.assert_array_equal(policy.defer(scores), [False, False, True, True, True])
+    assert "nothing is promised" in policy.promise()
+    all_wrong = demur.Deferral.fit(scores, np.zeros(5), cost=0.5)
+    assert all_wrong.defer([-np.inf, 1.0]).all()
+
+
+def test_tied_inputs_stay_together() -> None:
+    scores, correct = np.repeat([0.0, 1.0, np.inf], 100), np.repeat([True, True, False], 100)
+    policy = demur.Deferral.fit(scores, correct, accuracy=0.95)
+    np.testing.assert_array_equal(policy.defer(scores), np.repeat([False, False, True], 100))
+    assert policy.thresholds[""].kept == 200
+    everything = demur.Deferral.fit(scores, np.ones(300), accuracy=0.95)
+    assert not everything.defer(scores).any()  # infinite scores included
+
+
+def test_candidates_depend_on_scores_alone_and_tear_no_tie() -> None:
+    np.testing.assert_array_equal(candidates_of(np.array([10, 50, 100]), 100), [50, 100])
+    found = candidates_of(np.arange(1, 1001), 1000)
+    assert (found[0], found[-1], len(found)) == (300, 1000, 100)
+
+
+def test_bounds_are_binomial_tails() -> None:
+    for right, kept in ((0, 10), (7, 10), (10, 10), (299, 300)):
+        for target in (0.5, 0.9, 0.99):
+            tail = binom.sf(right - 1, kept, target)
+            assert surely_above(np.array([right]), np.array([kept]), target, 0.95)[0] == (tail <= 0.05)
+        bound = lower(right, kept, 0.95)
+        assert binom.sf(right - 1, kept, bound) == pytest.approx(0.05) or right == 0
+
+
+def test_no_guarantee_says_what_could_be_promised() -> None:
+    with pytest.raises(demur.NoGuarantee, match=r"accuracy of 0.99 .*: 0\.905 can be, .* 30 of 100"):
+        demur.Deferral.fit(np.arange(100.0), np.ones(100), accuracy=0.99)
+    with pytest.raises(demur.NoGuarantee, match=r"risk of 0.001: 1 in 101"):
+        demur.Deferral.fit(np.arange(100.0), np.ones(100), risk=0.001)
+    assert issubclass(demur.NoGuarantee, ValueError)
+
+
+def test_groups_have_thresholds_of_their_own() -> None:
+    rng = np.random.default_rng(0)
+    scores, correct = draw(rng, 2000)
+    groups = np.where(rng.uniform(size=2000) < 0.5, "day", "night")
+    policy = demur.Deferral.fit(scores, correct, accuracy=0.85, groups=groups)
+    for name in ("day", "night"):
+        one = demur.Deferral.fit(scores[groups == name], correct[groups == name], accuracy=0.85)
+        assert policy.thresholds[name] == one.thresholds[""]
+    assert policy.defer([0.0, 0.0], groups=["day", "dawn"]).tolist() == [False, True]
+    assert "all at once with confidence 0.9 " in policy.promise()
+    with pytest.raises(ValueError, match="groups must be given"):
+        policy.defer([0.1])
+    with pytest.raises(demur.NoGuarantee, match="for group day"):
+        demur.Deferral.fit(scores, correct, accuracy=0.9999, groups=groups)
+
+
+@pytest.mark.parametrize("goal", [{"accuracy": 0.85}, {"coverage": 1.0}, {"risk": 0.1}, {"cost": 0.2}])
+def test_a_saved_policy_comes_back(goal, tmp_path) -> None:
+    policy = demur.Deferral.fit(*draw(np.random.default_rng(0), 500), **goal)
+    policy.save(tmp_path / "policy.json")
+    assert demur.Deferral.load(tmp_path / "policy.json") == policy
+    json.loads((tmp_path / "policy.json").read_text(), parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "demur deferral 1", "thresholds": {}}'])
+def test_another_file_is_refused(text, tmp_path) -> None:
+    (tmp_path / "policy.json").write_text(text)
+    with pytest.raises(ValueError, match=r"must be a policy written by Deferral\.save"):
+        demur.Deferral.load(tmp_path / "policy.json")
+
+
+def test_report_counts_what_is_kept() -> None:
+    rng = np.random.default_rng(0)
+    policy = demur.Deferral.fit(*draw(rng, 1000), accuracy=0.85)
+    scores, correct = draw(rng, 1000)
+    report = policy.report(scores, correct)
+    kept = ~policy.defer(scores)
+    assert report.kept == kept.sum()
+    assert report.accuracy is not None and float(report.accuracy) == correct[kept].mean()
+    assert "accuracy of the kept is at least 0.85, with confidence 0.95" in str(report)
+    assert policy.report(scores).accuracy is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "exactly one of accuracy, coverage, risk and cost. Got none"),
+        ({"accuracy": 0.9, "cost": 0.1}, "Got accuracy, cost"),
+        ({"accuracy": 99}, "accuracy must be between 0 and 1. Got 99"),
+        ({"accuracy": 0.9, "confidence": 1}, "confidence must be between 0 and 1"),
+        ({"accuracy": 0.9, "groups": ["a"]}, r"groups must have shape \(3,\)"),
+    ],
+)
+def test_bad_input_is_told(options, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        demur.Deferral.fit([1.0, 2.0, 3.0], [True, True, False], **options)
+    with pytest.raises(ValueError, match="Got NaN"):
+        demur.Deferral.fit([1.0, np.nan], [True, True], coverage=0.5)
