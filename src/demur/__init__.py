@@ -2,7 +2,8 @@
 
 The way of the data: predictions of members are checked at the door (``predictions``), summed relative to a
 reference (``kernels``, ``state``), kept in a stream where they come one by one (``moments``), and read off as
-total, aleatoric and epistemic uncertainty under a chosen measure (``measures``, ``decompose``).
+total, aleatoric and epistemic uncertainty under a chosen measure (``measures``, ``decompose``). Where there
+are models and no predictions yet, ``posteriors`` draws them and ``score`` runs a data set through.
 
 >>> p = np.array([[[0.7, 0.3]], [[0.5, 0.5]]])     # two members, one input, two classes
 >>> u = demur.decompose(p)
@@ -10,10 +11,13 @@ total, aleatoric and epistemic uncertainty under a chosen measure (``measures``,
 (array([0.69437063]), array([0.65200574]), array([0.04236489]))
 """
 
+from demur import posteriors
 from demur.credal import Credal, credal
 from demur.decompose import attribute, decompose
 from demur.measures import Decomposition, Measure
 from demur.moments import Moments
+from demur.posteriors.score import score
+from demur.posteriors.scored import Scores
 from demur.predictions import (
     Bernoulli,
     Beta,
@@ -51,6 +55,7 @@ __all__ = [
     "MultiLabel",
     "MultivariateGaussian",
     "Poisson",
+    "Scores",
     "Uniform",
     "attribute",
     "credal",
@@ -60,6 +65,8 @@ __all__ = [
     "label_variance",
     "margin",
     "max_probability",
+    "posteriors",
+    "score",
     "softmax_variance",
     "variance",
     "variation_ratio",
