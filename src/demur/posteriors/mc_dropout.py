@@ -196,12 +196,9 @@ def dropout_layers(model: Any, names: Sequence[str] | None) -> dict[str, Any]:
             if rate > 0:
                 found[name] = module
     if names is not None:
-        if isinstance(names, str) or (unknown := [name for name in names if name not in found]) or not names:
-            came = names if isinstance(names, str) or not names else unknown  # pyright: ignore
-            raise ValueError(
-                f"layers must be a list of dropout layers with p > 0: {', '.join(found) or 'there are none'}. "
-                f"Got {came!r}."
-            )
+        if isinstance(names, str) or not names or any(name not in found for name in names):
+            there = ", ".join(map(repr, found)) or "there are none"
+            raise ValueError(f"layers must be a list of dropout layers with p > 0: {there}. Got {names!r}.")
         return {name: found[name] for name in names}
     if not found:
         raise ValueError(

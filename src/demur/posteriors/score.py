@@ -22,8 +22,7 @@ from demur.posteriors.scored import Scores, ScoresSoFar
 from demur.predictions import arrays, rule_for
 from demur.progress import progress_bar
 from demur.rules import resolve_rule
-
-MEASURES = ("pairwise", "average", "reverse")
+from demur.stores import MEASURES, groups_for, score_columns
 
 
 def score(
@@ -84,7 +83,7 @@ def score(
     >>> scores["pairwise"].epistemic.shape, float(scores.correct.mean()) > 0.9
     ((75,), True)
     """
-    job = Job(as_posterior(posterior), loader, measures, rule, base, unbiased, stderr, every)
+    job = Job(as_posterior(posterior), loader, measures, rule, base, unbiased, stderr)
     job.check(order)
     run = {"batch": batch_by_batch, "member": member_by_member}[order]
     settings = job.settings(order)
@@ -103,13 +102,10 @@ class Job:
     base: float | None
     unbiased: bool
     stderr: bool
-    every: float
     groups: int | None = field(default=None, init=False)
 
     def check(self, order: str) -> None:
         """Raise before the work where what is asked for makes no sense."""
-        from demur.stores import groups_for
-
         if isinstance(self.measures, str) or not all(isinstance(name, str) for name in self.measures):
             raise TypeError(f"measures must be a list of names. Got {self.measures!r}.")
         self.measures = tuple(dict.fromkeys(self.measures))
@@ -146,8 +142,6 @@ class Job:
 
     def scores_of(self, summed: Any) -> Iterator[tuple[str, np.ndarray]]:
         """Yield the columns of summed members."""
-        from demur.stores import score_columns
-
         options = {"unbiased": self.unbiased, "stderr": self.stderr, "base": self.base}
         for name, values in score_columns(summed, self.measures, **options):
             classes = self.posterior.classes
@@ -261,7 +255,8 @@ def checked(chunk: Any, batch: Batch) -> tuple[Any, Any]:
     prediction, weights = prediction_of(chunk)
     if len(prediction.shape) != 3 or prediction.shape[1] != batch.size:
         raise ValueError(
-            f"A posterior must predict (members, {batch.size} inputs, classes). Got {tuple(prediction.shape)}."
+            f"A posterior must predict (members, inputs, classes), of {batch.size} inputs. "
+            f"Got {tuple(prediction.shape)}."
         )
     return prediction, weights
 

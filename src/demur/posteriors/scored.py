@@ -6,15 +6,13 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from demur.measures import Decomposition
 from demur.posteriors.batches import Batch
-
-if TYPE_CHECKING:
-    from demur.stores import ScoreTable
+from demur.stores import PARTS, ScoreTable, unit_of, write_columns
 
 BESIDE = ("ids", "labels", "deployed")
 
@@ -53,10 +51,13 @@ class Scores:
     def __getitem__(self, measure: str) -> Decomposition:
         if measure not in self.table.measures:
             raise KeyError(f"Expected one of {', '.join(self.table.measures)}. Got {measure!r}.")
-        parts = [self.table.columns.get(f"{measure}_{part}") for part in PARTS]
-        errors = [self.table.columns.get(f"{measure}_{part}_stderr") for part in PARTS]
-        stderr = Decomposition(*errors) if errors[0] is not None else None
-        return Decomposition(*parts, stderr)
+
+        def of(ending: str, **more: Any) -> Decomposition:
+            columns = self.table.columns
+            return Decomposition(**{part: columns[f"{measure}_{part}{ending}"] for part in PARTS}, **more)
+
+        measured = f"{measure}_total_stderr" in self.table.columns
+        return of("", stderr=of("_stderr") if measured else None)
 
     @property
     def members(self) -> int:
@@ -93,8 +94,6 @@ class Scores:
 
         An existing file is an error, unless ``force``.
         """
-        from demur.stores import unit_of, write_columns
-
         facts = {
             "inputs": len(self),
             "members": self.members,
@@ -105,9 +104,6 @@ class Scores:
             "summary": self.table.summary(),
         }
         write_columns(Path(path), self.columns, facts=facts, force=force)
-
-
-PARTS = ("total", "aleatoric", "epistemic")
 
 
 class ScoresSoFar:
@@ -165,8 +161,6 @@ class ScoresSoFar:
 
     def whole(self, measures: Sequence[str], **asked: Any) -> Scores:
         """Return the scores of all batches."""
-        from demur.stores import ScoreTable
-
         columns = {"input": np.arange(self.inputs)}
         columns |= {name: np.concatenate(parts) for name, parts in self.columns.items()}
         beside = {n: np.concatenate(self.beside[n]) if n in self.beside else None for n in BESIDE}
