@@ -124,7 +124,7 @@ class Job:
             raise ValueError(f"{name} must know how many members there are. Give Samples(..., members=...).")
         if (self.stderr or self.unbiased) and members == 1:
             raise ValueError("A standard error or an unbiased value takes at least 2 members. Got 1.")
-        if order == "member" and iter(self.loader) is self.loader:
+        if order == "member" and hasattr(self.loader, "__next__"):
             raise TypeError("order='member' takes a loader that can be gone through again. Got an iterator.")
         self.groups = groups_for(self.measures, members or 0, unbiased=self.unbiased, stderr=self.stderr)
 
