@@ -11,7 +11,7 @@ SOURCE = Path(demur.__file__).parent
 ORDER = [
     "progress", "rules", "families", "predictions", "state", "measures", "kernels", "jackknife", "described",
     "given", "moments", "mixtures", "averaged", "bounds", "distributions", "decompose", "regression",
-    "credal", "scores", "tasks", "deferral", "stores", "report", "experiments", "cli",
+    "credal", "scores", "tasks", "deferral", "stores", "posteriors", "report", "experiments", "cli",
 ]  # fmt: skip
 
 

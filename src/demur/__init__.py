@@ -2,7 +2,8 @@
 
 The way of the data: predictions of members are checked at the door (``predictions``), summed relative to a
 reference (``kernels``, ``state``), kept in a stream where they come one by one (``moments``), and read off as
-total, aleatoric and epistemic uncertainty under a chosen measure (``measures``, ``decompose``). What these
+total, aleatoric and epistemic uncertainty under a chosen measure (``measures``, ``decompose``). Where there
+are models and no predictions yet, ``posteriors`` draws them and ``score`` runs a data set through. What the
 scores are good for is measured by ``tasks``; ``deferral`` makes decisions of them.
 
 >>> p = np.array([[[0.7, 0.3]], [[0.5, 0.5]]])     # two members, one input, two classes
@@ -11,12 +12,14 @@ scores are good for is measured by ``tasks``; ``deferral`` makes decisions of th
 (array([0.69437063]), array([0.65200574]), array([0.04236489]))
 """
 
-from demur import tasks
+from demur import posteriors, tasks
 from demur.credal import Credal, credal
 from demur.decompose import attribute, decompose
 from demur.deferral import Deferral, NoGuarantee
 from demur.measures import Decomposition, Measure
 from demur.moments import Moments
+from demur.posteriors.score import score
+from demur.posteriors.scored import Scores
 from demur.predictions import (
     Bernoulli,
     Beta,
@@ -56,6 +59,7 @@ __all__ = [
     "MultivariateGaussian",
     "NoGuarantee",
     "Poisson",
+    "Scores",
     "Uniform",
     "attribute",
     "credal",
@@ -65,6 +69,8 @@ __all__ = [
     "label_variance",
     "margin",
     "max_probability",
+    "posteriors",
+    "score",
     "softmax_variance",
     "tasks",
     "variance",

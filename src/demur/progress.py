@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager
-def progress_bar(total: int, unit: str) -> Iterator[Callable[[int], object]]:
-    """Show on a terminal how many of `total` are done; in a pipe show nothing."""
-    if not sys.stderr.isatty():
+def progress_bar(total: int | None, unit: str, *, hidden: bool = False) -> Iterator[Callable[[int], object]]:
+    """Show on a terminal how many of `total` (None: nobody knows) are done; in a pipe show nothing."""
+    if hidden or not sys.stderr.isatty():
         yield lambda done: None
         return
     from rich.console import Console

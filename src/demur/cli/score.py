@@ -192,8 +192,8 @@ def score_files(
 
 def describe(scores: ScoreTable, kind: Kind, files: list[str], options: dict[str, Any]) -> dict[str, Any]:
     """What a JSON object says of a run besides the scores themselves."""
-    base = options["base"]
-    unit = {None: "nats", 2.0: "bits"}.get(base, f"units of log {base:g}" if base else "")
+    from demur.stores import unit_of
+
     return {
         "inputs": scores.inputs,
         "members": scores.members,
@@ -201,7 +201,7 @@ def describe(scores: ScoreTable, kind: Kind, files: list[str], options: dict[str
         "files": files,
         "kind": kind,
         "rule": options["rule"],
-        "unit": unit if options["rule"] == "log" else f"{options['rule']} loss",
+        "unit": unit_of(options["rule"], options["base"]),
         "unbiased": options["unbiased"],
         "summary": scores.summary(),
     }

@@ -146,13 +146,15 @@ def json_columns(columns: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
 
 
 def json_number(value: Any) -> int | float | str:
-    """A number as JSON can hold it: infinity as "inf", not-a-number as "nan".
+    """A number as JSON can hold it: infinity as "inf", not-a-number as "nan"; text as it is.
 
     Examples
     --------
     >>> json_number(np.float32(0.1)), json_number(np.inf)
     (0.1, 'inf')
     """
+    if isinstance(value, str):
+        return str(value)
     if isinstance(value, int | np.integer):
         return int(value)
     if not math.isfinite(value):

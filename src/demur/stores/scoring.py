@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from demur.families import Family
 from demur.measures import needs_groups, resolve
 from demur.moments import Moments
-from demur.predictions import Categorical
+from demur.predictions import Categorical, arrays
 from demur.predictions.members import check_weight_values
 from demur.stores.arrays import StoreError
 from demur.stores.output import json_number
@@ -138,8 +139,7 @@ def score_predictions(
             check_weight_values(weights, may_be_zero=False)
         except ValueError as error:
             raise StoreError(f"{weights_label}: {error}") from error
-    apart = stderr or (unbiased and any(needs_groups(resolve(measure)) for measure in measures))
-    groups = min(predictions.members, MOST_GROUPS) if apart else None
+    groups = groups_for(measures, predictions.members, unbiased=unbiased, stderr=stderr)
     tile, members = plan(predictions, groups=groups or 1, budget=budget)
     columns: dict[str, np.ndarray] = {"input": np.arange(predictions.inputs)}
     for start in range(0, predictions.inputs, tile):
@@ -156,13 +156,33 @@ def score_predictions(
                 if located is None:
                     raise
                 raise located from error
-        for name, values in _score(moments, measures, unbiased=unbiased, stderr=stderr, base=base):
+        for name, values in score_columns(moments, measures, unbiased=unbiased, stderr=stderr, base=base):
             if name not in columns:
                 columns[name] = np.empty(predictions.inputs, values.dtype)
             columns[name][inputs] = values
         if progress is not None:
             progress(inputs.stop)
     return ScoreTable(columns, measures, predictions.members, predictions.classes)
+
+
+def groups_for(measures: Sequence[str], members: int, *, unbiased: bool, stderr: bool) -> int | None:
+    """Return into how many groups the moments deal members; None where no figure needs them."""
+    if stderr or (unbiased and any(needs_groups(resolve(measure)) for measure in measures)):
+        return min(members, MOST_GROUPS)
+    return None
+
+
+def unit_of(rule: str, base: float | None) -> str:
+    """Return what scores are measured in.
+
+    Examples
+    --------
+    >>> unit_of("log", None), unit_of("log", 2), unit_of("brier", None)
+    ('nats', 'bits', 'brier loss')
+    """
+    if rule != "log":
+        return f"{rule} loss"
+    return {None: "nats", 2.0: "bits"}.get(base, f"units of log {base:g}" if base else "")
 
 
 def plan(predictions: Predictions, *, groups: int, budget: int) -> tuple[int, int]:
@@ -197,7 +217,7 @@ def _choose_weights(weights: np.ndarray | None, members: range, inputs: slice) -
     return chosen if weights.ndim == 1 else chosen[:, inputs]
 
 
-def _score(
+def score_columns(
     moments: Moments,
     measures: Sequence[str],
     *,
@@ -205,15 +225,16 @@ def _score(
     stderr: bool,
     base: float | None,
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """The columns of one tile."""
-    yield "prediction", np.argmax(np.asarray(moments.mean), axis=-1)
+    """Yield the columns of one tile: the average's prediction, then each measure's parts."""
+    average = arrays.to_numpy(moments.mean)
+    yield "prediction", average if isinstance(moments.rule, Family) else np.argmax(average, axis=-1)
     for measure in measures:
         parts = moments.decompose(measure=measure, unbiased=unbiased, stderr=stderr, base=base)
         for part in PARTS:
-            yield f"{measure}_{part}", np.asarray(getattr(parts, part))
+            yield f"{measure}_{part}", arrays.to_numpy(getattr(parts, part))
         if stderr:
             for part in PARTS:
-                yield f"{measure}_{part}_stderr", np.asarray(getattr(parts.stderr, part))
+                yield f"{measure}_{part}_stderr", arrays.to_numpy(getattr(parts.stderr, part))
 
 
 def _locate(

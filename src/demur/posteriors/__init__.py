@@ -1,0 +1,31 @@
+"""Ways to draw members, one a file; `demur.score` takes them all.
+
+    DeepEnsemble   networks trained apart, also of different architectures
+    MCDropout      one network, dropout left on
+    LastLayer      one network, many last layers, or dropout before the last
+    Forest         a forest of scikit-learn, each tree a member
+    Bagging        other ensembles of scikit-learn
+    Predictors     a list of objects with predict_proba
+    Samples        a function that returns predictions
+    Posterior      what a method of your own derives from
+
+PyTorch is imported when a network comes, and not before.
+"""
+
+from demur.posteriors.deep_ensemble import DeepEnsemble
+from demur.posteriors.forest import Bagging, Forest, Predictors
+from demur.posteriors.last_layer import LastLayer
+from demur.posteriors.mc_dropout import MCDropout
+from demur.posteriors.posterior import Posterior
+from demur.posteriors.samples import Samples
+
+__all__ = [
+    "Bagging",
+    "DeepEnsemble",
+    "Forest",
+    "LastLayer",
+    "MCDropout",
+    "Posterior",
+    "Predictors",
+    "Samples",
+]

@@ -1,0 +1,198 @@
+"""Members that share a network up to its last layer: its features are computed once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+from demur.posteriors import networks
+from demur.posteriors.posterior import Posterior, chosen, chunks_of, count_of
+from demur.posteriors.tensors import read_tensors, write_tensors
+
+ROWS = 1024
+"""Rows that go through the last layer together: fewer leave a matrix product below its speed."""
+
+
+class LastLayer(Posterior):
+    """One network with many last layers, or with dropout before its last layer.
+
+    The features that come into the last layer are computed once a batch. Give either ``heads``, an ensemble
+    of last layers (DE (LL) of Schweighofer et al., 2023), or ``dropout``, MC dropout (Gal and Ghahramani,
+    2016) of the last layer's input.
+
+    Parameters
+    ----------
+    model
+        The network. It is the deployed model as well.
+    heads
+        Last layers: a list of ``torch.nn.Linear``, or a pair of tensors, weight (members, classes, features)
+        and bias (members, classes) or None.
+    dropout
+        Probability with which each feature is left out, above 0 and below 1; the others are scaled by
+        1 / (1 - dropout).
+    samples, seed
+        How many members draw dropout, and what fixes their draws.
+    layer
+        Name of the last layer, as in ``model.named_modules()``; None: the last ``torch.nn.Linear``.
+    weights
+        One positive number for each head; None: all the same.
+    forward
+        From the network and its inputs to logits, where ``model(inputs)`` does not return them.
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+    >>> posterior = demur.posteriors.LastLayer(model, dropout=0.2, samples=50)
+    >>> scores = demur.score(posterior, [torch.ones(2, 4)], progress=False)
+    >>> scores.members, scores.deployed.shape
+    (50, (2,))
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        heads: Any = None,
+        *,
+        dropout: float | None = None,
+        samples: int = 100,
+        seed: int = 0,
+        layer: str | None = None,
+        weights: Any = None,
+        forward: networks.Forward | None = None,
+    ) -> None:
+        import numpy as np
+
+        networks.check_network("model", model)
+        if (heads is None) == (dropout is None):
+            raise ValueError(
+                "LastLayer takes exactly one of heads and dropout. "
+                f"Got {'none' if heads is None else 'both'} of them."
+            )
+        if dropout is not None and not 0 < dropout < 1:
+            raise ValueError(f"dropout must be above 0 and below 1. Got {dropout!r}.")
+        self.model, self.forward, self.dropout, self.seed = model, forward, dropout, seed
+        self.layer = last_linear(model, layer)
+        self.heads = None if heads is None else heads_of(heads, self.layer)
+        self.members = count_of("samples", samples) if self.heads is None else len(self.heads[0])
+        self.weights = None if weights is None else np.asarray(weights, float)
+        if self.weights is not None and (
+            self.heads is None or self.weights.shape != (self.members,) or not (self.weights > 0).all()
+        ):
+            raise ValueError(f"weights must be a positive number for each head. Got {weights!r}.")
+
+    def __repr__(self) -> str:
+        kind = f"{self.members} heads" if self.heads else f"dropout={self.dropout}, {self.members} samples"
+        return f"LastLayer({kind})"
+
+    def features(self, batch: Any) -> tuple[Any, Any]:
+        """Return what comes into the last layer, (inputs, features), and the deployed model's logits."""
+        import torch
+
+        seen: list[tuple[Any, Any]] = []
+        handle = self.layer.register_forward_hook(lambda _, given, out: seen.append((given[0], out)))
+        try:
+            with networks.quiet([self.model]), networks.random_state_kept():
+                logits = networks.called(self.model, batch, self.forward)
+        finally:
+            handle.remove()
+        if len(seen) != 1 or not isinstance(logits, torch.Tensor) or not torch.equal(seen[0][1], logits):
+            raise ValueError(
+                "Expected a model that ends with its last linear layer, called once. Got one whose output is "
+                "another. Name the layer: layer='...', or give a forward that returns its output."
+            )
+        return seen[0][0], logits
+
+    def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
+        wanted = chosen(members, self.members or 0)
+        features, _ = self.features(batch)
+        inputs, classes = len(features), self.layer.out_features
+        for run in chunks_of(wanted, inputs * max(classes, self.layer.in_features)):
+            yield (
+                self._of_heads(features, run) if self.heads else self._of_dropout(features, run, position),
+                None if self.weights is None else self.weights[run.start : run.stop],
+            )
+
+    def deployed(self, batch: Any) -> Any:
+        return self.features(batch)[1]
+
+    def _of_heads(self, features: Any, run: range) -> Any:
+        import torch
+
+        assert self.heads is not None
+        weight, bias = (part[run.start : run.stop].to(features) for part in self.heads)
+        with torch.no_grad():
+            # One product for the heads of a chunk: (inputs, features) by (features, heads classes).
+            flat = torch.addmm(bias.reshape(-1), features, weight.reshape(-1, weight.shape[-1]).T)
+        return flat.reshape(len(features), len(run), -1).transpose(0, 1)
+
+    def _of_dropout(self, features: Any, run: range, position: int) -> Any:
+        import torch
+
+        keep = 1.0 - (self.dropout or 0.0)
+        found = []
+        step = max(1, ROWS // max(1, len(features)))
+        with torch.no_grad():
+            for start in range(0, len(run), step):
+                masks = torch.stack(
+                    [self._mask(features.shape, k, position, keep) for k in run[start : start + step]]
+                )
+                rows = masks.to(features) * features / keep
+                found.append(torch.nn.functional.linear(rows, self.layer.weight, self.layer.bias))
+            return torch.cat(found)
+
+    def _mask(self, shape: Sequence[int], k: int, position: int, keep: float) -> Any:
+        """Return which features one member keeps, drawn apart from all other draws."""
+        import torch
+
+        source = torch.Generator().manual_seed(networks.seed_of(self.seed, k, position))
+        return torch.rand(tuple(shape), generator=source) < keep
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the heads to a safetensors file; dropout has no tensors of its own to write."""
+        if self.heads is None:
+            raise ValueError(f"Expected heads to save. Got {self!r}, which model and seed determine.")
+        write_tensors(path, {"weight": self.heads[0], "bias": self.heads[1]}, {"method": "LastLayer"})
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], model: Any, **options: Any) -> Self:
+        """Read heads that ``save`` wrote, for the same model; ``options`` as for the class."""
+        tensors, _ = read_tensors(path, "LastLayer")
+        return cls(model, (tensors["weight"], tensors["bias"]), **options)
+
+
+def last_linear(model: Any, name: str | None) -> Any:
+    """Return the layer of that name, or the last linear one; raise where it is none."""
+    from torch import nn
+
+    found = {each: module for each, module in model.named_modules() if isinstance(module, nn.Linear)}
+    if not found or (name is not None and name not in found):
+        raise ValueError(
+            f"layer must be a torch.nn.Linear of the model: {', '.join(map(repr, found)) or 'it has none'}. "
+            f"Got {name!r}."
+        )
+    return list(found.values())[-1] if name is None else found[name]
+
+
+def heads_of(given: Any, layer: Any) -> tuple[Any, Any]:
+    """Return weight (members, classes, features) and bias (members, classes) of heads, checked."""
+    import torch
+
+    if isinstance(given, tuple) and len(given) == 2 and not isinstance(given[0], torch.nn.Module):
+        weight = torch.as_tensor(given[0])
+        bias = weight.new_zeros(weight.shape[:2]) if given[1] is None else torch.as_tensor(given[1])
+    else:
+        heads = list(given)
+        if not heads or not all(isinstance(head, torch.nn.Linear) for head in heads):
+            raise TypeError("heads must be torch.nn.Linear layers, or a pair of weight and bias. Got others.")
+        weight = torch.stack([head.weight.detach() for head in heads])
+        zero = weight.new_zeros(weight.shape[1])
+        bias = torch.stack([zero if head.bias is None else head.bias.detach() for head in heads])
+    expected = (layer.out_features, layer.in_features)
+    if weight.ndim != 3 or len(weight) == 0 or weight.shape[1:] != expected or bias.shape != weight.shape[:2]:
+        raise ValueError(
+            f"heads must have {expected[0]} classes and {expected[1]} features, as the last layer. "
+            f"Got weight {tuple(weight.shape)} and bias {tuple(bias.shape)}."
+        )
+    return weight, bias

@@ -1,0 +1,161 @@
+"""Networks of PyTorch, asked for predictions and left as they were."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from demur.predictions.parametric import Parametric
+
+Forward = Callable[[Any, Any], Any]
+"""From a model and the inputs of a batch to logits, or to predictions as ``demur.Gaussian``."""
+
+
+@contextlib.contextmanager
+def quiet(models: Iterable[Any]) -> Iterator[None]:
+    """Evaluate models without gradients; modes are afterwards as they were.
+
+    The flags are set directly: ``model.eval()`` may be overridden, to merge adapters for instance.
+    """
+    import torch
+
+    flags = [(module, module.training) for model in models for module in model.modules()]
+    try:
+        for module, _ in flags:
+            module.training = False
+        with torch.no_grad():
+            yield
+    finally:
+        for module, flag in flags:
+            module.training = flag
+
+
+@contextlib.contextmanager
+def random_state_kept() -> Iterator[None]:
+    """Leave the random generators of Python, NumPy and PyTorch as they were."""
+    python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    torch = sys.modules.get("torch")
+    kept = None if torch is None else torch.random.get_rng_state()
+    graphics = torch.cuda.get_rng_state_all() if torch and torch.cuda.is_initialized() else None
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(legacy)  # noqa: NPY002
+        if torch is not None and kept is not None:
+            torch.random.set_rng_state(kept)
+        if torch is not None and graphics is not None:
+            torch.cuda.set_rng_state_all(graphics)
+
+
+def seed_of(*numbers: int) -> int:
+    """Return one seed for several numbers; neighbours have seeds that share nothing."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def sow(seed: int, device: Any) -> None:
+    """Seed the generators that a network on this device draws from, and no others."""
+    import torch
+
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        torch.cuda.default_generators[index].manual_seed(seed)
+
+
+def check_network(name: str, model: Any) -> None:
+    """Raise unless this is a network of PyTorch."""
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        raise TypeError(f"{name} must be a torch.nn.Module. Got {type(model).__name__}.")
+
+
+def place_of(model: Any) -> tuple[Any, Any]:
+    """Return the device and the type of a model's first parameter."""
+    import torch
+
+    first = next(model.parameters(), None)
+    if first is None:
+        return torch.device("cpu"), torch.get_default_dtype()
+    return first.device, first.dtype
+
+
+def moved(inputs: Any, model: Any) -> Any:
+    """Return inputs on the model's device; arrays of NumPy also in its type."""
+    import torch
+
+    device, kind = place_of(model)
+    if isinstance(inputs, Mapping):
+        return {name: moved(value, model) for name, value in inputs.items()}
+    if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "fiub":
+        tensor = torch.from_numpy(np.ascontiguousarray(inputs))
+        return tensor.to(device, kind if tensor.is_floating_point() else None)
+    return inputs.to(device) if isinstance(inputs, torch.Tensor) else inputs
+
+
+def copied(inputs: Any) -> Any:
+    """Return inputs that a network may change in place."""
+    if isinstance(inputs, Mapping):
+        return {name: copied(value) for name, value in inputs.items()}
+    return inputs.clone() if hasattr(inputs, "clone") else inputs
+
+
+def called(model: Any, inputs: Any, forward: Forward | None = None) -> Any:
+    """Return a model's predictions for a batch: logits (inputs, classes), or a family's parameters."""
+    inputs = moved(inputs, model)
+    if forward is not None:
+        found = forward(model, inputs)
+    elif isinstance(inputs, Mapping):
+        found = with_names(model, inputs)
+    else:
+        found = model(inputs)
+    return predictions_in(found)
+
+
+def with_names(model: Any, inputs: Mapping[str, Any]) -> Any:
+    """Call a model with named inputs; a single one needs no name that the model knows."""
+    if len(inputs) == 1:
+        names = inspect.signature(model.forward).parameters
+        open_ended = any(each.kind is each.VAR_KEYWORD for each in names.values())
+        if not open_ended and next(iter(inputs)) not in names:
+            return model(*inputs.values())
+    return model(**inputs)
+
+
+def predictions_in(found: Any) -> Any:
+    """Return the logits of what a model returned; nothing is guessed from a tuple."""
+    import torch
+
+    if isinstance(found, Mapping) and "logits" in found:
+        found = found["logits"]
+    elif not isinstance(found, torch.Tensor | Parametric):
+        found = getattr(found, "logits", found)
+    if not isinstance(found, torch.Tensor | Parametric):
+        raise TypeError(
+            "A model must return a tensor of logits, or an object with .logits. "
+            f"Got {type(found).__name__}. Give forward=lambda model, inputs: ... that returns the logits, "
+            "or demur.Gaussian(mean, variance)."
+        )
+    if isinstance(found, torch.Tensor) and found.ndim != 2:
+        raise ValueError(
+            f"A model must return logits of shape (inputs, classes). Got {tuple(found.shape)}. "
+            "Give forward=lambda model, inputs: ... that returns such logits, or demur.Gaussian(...)."
+        )
+    return found
+
+
+def stacked(outputs: list[Any]) -> Any:
+    """Put the predictions of members, one (inputs, classes) each, together."""
+    import torch
+
+    first = outputs[0]
+    if isinstance(first, torch.Tensor):
+        return torch.stack([each.to(first.device) for each in outputs])
+    return first.with_values(torch.stack([torch.as_tensor(each.values) for each in outputs]))

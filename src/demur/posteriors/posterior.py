@@ -1,0 +1,107 @@
+"""What `demur.score` asks of a posterior, and what it takes for one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from demur.predictions import Categorical, arrays
+from demur.predictions.parametric import Parametric
+
+NUMBERS = 1 << 22
+"""Logits that a chunk of members may hold."""
+
+
+class Posterior(ABC):
+    """Members that can be asked for their predictions, some at a time.
+
+    To write one, set ``members`` and define ``predict``. Nothing that a call draws may depend on the calls
+    before it: noise belongs to the member and to the position of the batch, so that a run that resumes, or
+    goes through members first, gives the same scores.
+
+    Attributes
+    ----------
+    members
+        How many members there are; None where only the predictions tell.
+    classes
+        The label of each column of the predictions; None where labels are 0, 1, 2, ...
+    """
+
+    members: int | None = None
+    classes: Any = None
+
+    @abstractmethod
+    def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
+        """Yield the predictions of members for one batch, in chunks.
+
+        Parameters
+        ----------
+        batch
+            The inputs, as a model takes them; a mapping stands for named arguments.
+        members
+            Which members; None: all.
+        position
+            The place of the batch's first input in the whole data set.
+
+        Yields
+        ------
+        chunk
+            Logits of shape (members, inputs, classes), or other predictions with the same axes, as
+            ``demur.Categorical(probs=...)`` or ``demur.Gaussian(...)``. Or a pair of those and weights,
+            of shape (members,).
+        """
+
+    def deployed(self, batch: Any) -> Any:
+        """Return the deployed model's logits (inputs, classes), or None where there is no such model."""
+        return None
+
+
+def prediction_of(chunk: Any) -> tuple[Any, Any]:
+    """Return a chunk's predictions, on the processor, and its weights."""
+    given, weights = chunk if isinstance(chunk, tuple) else (chunk, None)
+    prediction = given if isinstance(given, Categorical | Parametric) else Categorical(logits=given)
+    # Scores are columns of a table: gradients and devices end here.
+    host = prediction.with_values(arrays.to_numpy(prediction.values))
+    host.precision = prediction.precision
+    return host, weights
+
+
+def chosen(members: range | None, count: int) -> range:
+    """Return which members are asked for; raise unless there are such members."""
+    if members is None:
+        return range(count)
+    if not isinstance(members, range) or any(not 0 <= each < count for each in members):
+        raise ValueError(f"members must be a range within 0 to {count}. Got {members!r}.")
+    return members
+
+
+def count_of(name: str, value: Any) -> int:
+    """Return a number of members; raise unless it is a positive integer."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a positive integer. Got {value!r}.")
+    return value
+
+
+def chunks_of(members: range, numbers: int) -> Iterator[range]:
+    """Cut members into runs whose predictions, of so many numbers each, fit in little memory."""
+    step = max(1, NUMBERS // max(1, numbers))
+    for start in range(0, len(members), step):
+        yield members[start : start + step]
+
+
+def as_posterior(given: Any) -> Posterior:
+    """Return a posterior as it is, and objects with ``predict_proba`` or a callable as one."""
+    from demur.posteriors.forest import Predictors
+    from demur.posteriors.samples import Samples
+
+    if isinstance(given, Posterior):
+        return given
+    if isinstance(given, Sequence) and given and all(hasattr(each, "predict_proba") for each in given):
+        return Predictors(given)
+    if callable(given) and not hasattr(given, "parameters"):
+        return Samples(given)
+    raise TypeError(
+        "posterior must be one of demur.posteriors, a list of objects with predict_proba, or a callable. "
+        f"Got {type(given).__name__}. One network alone has no members: see MCDropout or DeepEnsemble."
+    )

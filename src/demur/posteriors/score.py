@@ -1,0 +1,298 @@
+"""From a posterior and a loader to the scores of each input."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from demur.decompose import decompose
+from demur.measures import Decomposition, check_base, needs_groups, resolve
+from demur.moments import Moments
+from demur.posteriors.batches import ROWS, Batch, batches_of
+from demur.posteriors.checkpoint import Checkpoint, packed, unpacked
+from demur.posteriors.networks import random_state_kept
+from demur.posteriors.posterior import Posterior, as_posterior, prediction_of
+from demur.posteriors.scored import Scores, ScoresSoFar
+from demur.predictions import arrays, rule_for
+from demur.progress import progress_bar
+from demur.rules import resolve_rule
+from demur.stores import MEASURES, groups_for, score_columns
+
+
+def score(
+    posterior: Any,
+    loader: Iterable[Any],
+    *,
+    measures: Sequence[str] = MEASURES,
+    rule: str = "log",
+    base: float | None = None,
+    unbiased: bool = False,
+    stderr: bool = False,
+    order: Literal["batch", "member"] = "batch",
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: float = 30.0,
+    progress: bool = True,
+) -> Scores:
+    """Score each input of a data set by the disagreement of a posterior's members.
+
+    Predictions are summed as they come and never held all at once. Models, their modes, statistics and
+    gradients, and the state of all random generators are afterwards as they were, also after an error.
+
+    Parameters
+    ----------
+    posterior
+        One of ``demur.posteriors``, a list of objects with ``predict_proba``, or a callable that returns
+        predictions.
+    loader
+        A ``DataLoader``, or any iterable of batches: inputs, (inputs, labels), (inputs, labels, ids), or
+        mappings, whose ``labels`` and ``ids`` are told apart from the inputs by their names. Or one array
+        of inputs.
+    measures, rule, base, unbiased, stderr
+        As for ``demur.decompose``, several measures from one pass. Standard errors go over members, and
+        beyond 64 of them over 64 groups.
+    order
+        ``"batch"``: all members for a batch, then the next one; memory is that of one batch. ``"member"``:
+        the whole data set for a member, then the next one, for ensembles that do not fit in memory
+        together; memory is that of the moments of all inputs. The scores are the same.
+    checkpoint
+        A file that keeps what is done. The same call after a kill goes on from there; the file is removed
+        at the end. It knows the inputs again, but not the parameters of a model: remove it if those change.
+    every
+        Seconds between two writes of the checkpoint.
+    progress
+        Show how far it has come, on a terminal.
+
+    Returns
+    -------
+    Scores
+        ``scores["pairwise"].epistemic`` and so on, with ``labels``, ``ids`` and ``predictions``.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> from sklearn.datasets import load_iris
+    >>> x, y = load_iris(return_X_y=True)
+    >>> forest = RandomForestClassifier(50, random_state=0).fit(x[::2], y[::2])
+    >>> scores = demur.score(demur.posteriors.Forest(forest, prior=1.0), [(x[1::2], y[1::2])])
+    >>> scores["pairwise"].epistemic.shape, float(scores.correct.mean()) > 0.9
+    ((75,), True)
+    """
+    job = Job(as_posterior(posterior), loader, measures, rule, base, unbiased, stderr)
+    job.check(order)
+    run = {"batch": batch_by_batch, "member": member_by_member}[order]
+    settings = job.settings(order)
+    with random_state_kept(), shown(job, order, progress) as advance:
+        return run(job, Checkpoint(checkpoint, settings, every), advance)
+
+
+@dataclass
+class Job:
+    """What a run was asked for."""
+
+    posterior: Posterior
+    loader: Any
+    measures: Sequence[str]
+    rule: str
+    base: float | None
+    unbiased: bool
+    stderr: bool
+    groups: int | None = field(default=None, init=False)
+
+    def check(self, order: str) -> None:
+        """Raise before the work where what is asked for makes no sense."""
+        if isinstance(self.measures, str) or not all(isinstance(name, str) for name in self.measures):
+            raise TypeError(f"measures must be a list of names. Got {self.measures!r}.")
+        self.measures = tuple(dict.fromkeys(self.measures))
+        if not self.measures:
+            raise ValueError("measures must have at least one name. Got none.")
+        for name in self.measures:
+            resolve(name)
+        check_base(self.base, resolve_rule(self.rule))
+        if order not in ("batch", "member"):
+            raise ValueError(f"order must be 'batch' or 'member'. Got {order!r}.")
+        if not hasattr(self.loader, "__iter__"):
+            raise TypeError(f"loader must be an iterable of batches. Got {type(self.loader).__name__}.")
+        members = self.posterior.members
+        asked = {"stderr": self.stderr, "unbiased": self.unbiased, "order='member'": order == "member"}
+        for name in (name for name, value in asked.items() if value and members is None):
+            raise ValueError(f"{name} must know how many members there are. Give Samples(..., members=...).")
+        if (self.stderr or self.unbiased) and members == 1:
+            raise ValueError("A standard error or an unbiased value takes at least 2 members. Got 1.")
+        if order == "member" and hasattr(self.loader, "__next__"):
+            raise TypeError("order='member' takes a loader that can be gone through again. Got an iterator.")
+        self.groups = groups_for(self.measures, members or 0, unbiased=self.unbiased, stderr=self.stderr)
+
+    def settings(self, order: str) -> dict[str, Any]:
+        """Return what must be the same for a run to go on from a checkpoint."""
+        chosen = {
+            name: getattr(self.posterior, name, None) for name in ("members", "seed", "dropout", "prior")
+        }
+        asked = {name: getattr(self, name) for name in ("measures", "rule", "base", "unbiased", "stderr")}
+        return {"order": order, "posterior": type(self.posterior).__name__, **chosen, **asked}
+
+    def moments(self) -> Moments:
+        """Return empty sums."""
+        return Moments(rule=self.rule, groups=self.groups)
+
+    def scores_of(self, summed: Any) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield the columns of summed members."""
+        options = {"unbiased": self.unbiased, "stderr": self.stderr, "base": self.base}
+        for name, values in score_columns(summed, self.measures, **options):
+            classes = self.posterior.classes
+            yield name, values if name != "prediction" or classes is None else np.asarray(classes)[values]
+
+    def deployed(self, batch: Batch) -> np.ndarray | None:
+        """Return what the deployed model predicts."""
+        logits = self.posterior.deployed(batch.inputs)
+        if logits is None or not hasattr(logits, "ndim"):
+            return None
+        found = arrays.to_numpy(logits).argmax(-1)
+        return found if self.posterior.classes is None else np.asarray(self.posterior.classes)[found]
+
+
+class Held:
+    """Members of a batch whose average has to be integrated, so that sums are not enough."""
+
+    def __init__(self, moments: Moments, chunks: list[tuple[Any, Any]], groups: int | None) -> None:
+        self.rule, self.mean = moments.rule, moments.mean
+        self._groups = groups
+        predictions = [prediction for prediction, _ in chunks]
+        self._whole = predictions[0].with_values(np.concatenate([each.values for each in predictions]))
+        self._weights = None
+        if any(weights is not None for _, weights in chunks):
+            self._weights = np.concatenate([np.ones(len(p.values)) if w is None else w for p, w in chunks])
+
+    def decompose(self, measure: str, *, unbiased: bool, stderr: bool, base: float | None) -> Decomposition:
+        """Return the decomposition of each input's uncertainty."""
+        return decompose(
+            self._whole, measure=measure, weights=self._weights, unbiased=unbiased, stderr=stderr, base=base,
+            groups=self._groups,
+        )  # fmt: skip
+
+
+def batch_by_batch(job: Job, checkpoint: Checkpoint, advance: Callable[[], None]) -> Scores:
+    """Ask all members for a batch, then go on to the next."""
+    so_far = ScoresSoFar(checkpoint.read())
+    with generators_kept(job.loader):
+        for index, batch in enumerate(batches_of(job.loader)):
+            if index < len(so_far.marks):
+                so_far.check(index, batch)
+            else:
+                so_far.add(batch, **summed_columns(job, batch), deployed=job.deployed(batch))
+                if checkpoint.due():
+                    checkpoint.write(so_far.arrays())
+            advance()
+    checkpoint.remove()
+    return finished(job, so_far)
+
+
+def summed_columns(job: Job, batch: Batch) -> dict[str, Any]:
+    """Return the columns of one batch, and how many members and classes it had."""
+    moments, held, members = job.moments(), [], 0
+    for chunk in job.posterior.predict(batch.inputs, position=batch.position):
+        prediction, weights = checked(chunk, batch)
+        moments.update(prediction, weights=weights)
+        members += prediction.shape[0]
+        rule = rule_for(prediction, resolve_rule(job.rule))
+        if rule.integrates and any(needs_groups(resolve(name)) for name in job.measures):
+            held.append((prediction, weights))
+    if members == 0:
+        raise ValueError(f"posterior must have members. Got none from {job.posterior!r}.")
+    columns = dict(job.scores_of(Held(moments, held, job.groups) if held else moments))
+    return {"columns": columns, "members": members, "classes": moments.shape[1]}
+
+
+def member_by_member(job: Job, checkpoint: Checkpoint, advance: Callable[[], None]) -> Scores:
+    """Ask one member for the whole data set, then go on to the next."""
+    before = checkpoint.read()
+    moments, done, marks = job.moments(), 0, None
+    if before and checkpoint.path is not None:
+        moments = unpacked(before["moments"], checkpoint.path)
+        done, marks = int(before["done"]), before["marks"].tolist()
+    so_far = ScoresSoFar({})
+    for k in range(done, job.posterior.members or 0):
+        chunks, seen = [], []
+        # Each pass starts from the same random state, so that a loader that shuffles does so alike.
+        with random_state_kept(), generators_kept(job.loader):
+            for batch in batches_of(job.loader):
+                seen.append(batch.mark)
+                if marks is not None and (len(seen) > len(marks) or marks[len(seen) - 1] != batch.mark):
+                    raise ValueError(f"{DIFFERS} Got others at input {batch.position}. {ADVICE}")
+                if k == done:
+                    so_far.add(batch, columns={}, deployed=job.deployed(batch))
+                for chunk in job.posterior.predict(
+                    batch.inputs, members=range(k, k + 1), position=batch.position
+                ):
+                    chunks.append(checked(chunk, batch))
+                advance()
+        if marks is not None and len(seen) != len(marks):
+            raise ValueError(f"{DIFFERS} Got {len(seen)} batches, not {len(marks)}. {ADVICE}")
+        marks = seen
+        first, weights = chunks[0]
+        whole = first.with_values(np.concatenate([each.values for each, _ in chunks], axis=1))
+        moments.update(whole, weights=weights)
+        if checkpoint.due() and checkpoint.path is not None and k + 1 < (job.posterior.members or 0):
+            kept = {"moments": packed(moments, checkpoint.path), "done": np.array(k + 1)}
+            checkpoint.write({**kept, "marks": np.array(marks)})
+    so_far.columns = {name: [values] for name, values in job.scores_of(moments)}
+    so_far.members, so_far.classes = job.posterior.members or 0, moments.shape[1]
+    checkpoint.remove()
+    return finished(job, so_far)
+
+
+DIFFERS = "loader must bring the same batches in each pass."
+ADVICE = "Switch off shuffling and random augmentation."
+
+
+def checked(chunk: Any, batch: Batch) -> tuple[Any, Any]:
+    """Return predictions and weights of a chunk; raise unless they are for the inputs of the batch."""
+    prediction, weights = prediction_of(chunk)
+    if len(prediction.shape) != 3 or prediction.shape[1] != batch.size:
+        raise ValueError(
+            f"A posterior must predict (members, inputs, classes), of {batch.size} inputs. "
+            f"Got {tuple(prediction.shape)}."
+        )
+    return prediction, weights
+
+
+def finished(job: Job, so_far: ScoresSoFar) -> Scores:
+    """Put the batches together."""
+    return so_far.whole(job.measures, rule=job.rule, base=job.base, unbiased=job.unbiased)
+
+
+@contextlib.contextmanager
+def generators_kept(loader: Any) -> Iterator[None]:
+    """Leave the random generators of a DataLoader as they were."""
+    owners = (loader, getattr(loader, "sampler", None))
+    found = {id(g): g for g in (getattr(owner, "generator", None) for owner in owners) if g is not None}
+    kept = [(g, g.get_state()) for g in found.values() if hasattr(g, "get_state")]
+    try:
+        yield
+    finally:
+        for generator, state in kept:
+            generator.set_state(state)
+
+
+@contextlib.contextmanager
+def shown(job: Job, order: str, progress: bool) -> Iterator[Callable[[], None]]:
+    """Count batches, on a terminal where the user wants it."""
+    passes = (job.posterior.members or 1) if order == "member" else 1
+    try:
+        batches = math.ceil(len(job.loader) / ROWS) if hasattr(job.loader, "shape") else len(job.loader)
+    except TypeError:  # a loader that does not know how long it is
+        batches = None
+    done = 0
+    with progress_bar(None if batches is None else batches * passes, "batches", hidden=not progress) as show:
+
+        def advance() -> None:
+            nonlocal done
+            done += 1
+            show(done)
+
+        yield advance
