@@ -321,3 +321,27 @@ def test_what_a_last_layer_refuses() -> None:
     for kind, message, call in wrong:
         with pytest.raises(kind, match=message):
             call()
+
+
+def test_features_are_computed_once_a_batch() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    calls = []
+    model[0].register_forward_hook(lambda *_: calls.append(1))
+    scores = demur.score(
+        LastLayer(model, dropout=0.5, samples=20), [torch.rand(5, 4), torch.rand(5, 4)], progress=False
+    )
+    assert len(calls) == 2
+    assert scores.deployed.shape == (10,)
+
+
+def test_the_deployed_prediction_follows_the_model() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))
+    posterior, x = LastLayer(model, dropout=0.5, samples=2), torch.rand(5, 4)
+    before = posterior.deployed(x)
+    list(posterior.predict(x))
+    torch.testing.assert_close(posterior.deployed(x), before)
+    with torch.no_grad():
+        model[2].bias += 1.0
+    torch.testing.assert_close(posterior.deployed(x), before + 1.0)

@@ -73,6 +73,7 @@ class LastLayer(Posterior):
         if dropout is not None and not 0 < dropout < 1:
             raise ValueError(f"dropout must be above 0 and below 1. Got {dropout!r}.")
         self.model, self.forward, self.dropout, self.seed = model, forward, dropout, seed
+        self._last: tuple[Any, Any] = (None, None)
         self.layer = last_linear(model, layer)
         self.heads = None if heads is None else heads_of(heads, self.layer)
         self.members = count_of("samples", samples) if self.heads is None else len(self.heads[0])
@@ -106,7 +107,8 @@ class LastLayer(Posterior):
 
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
         wanted = chosen(members, self.members or 0)
-        features, _ = self.features(batch)
+        features, logits = self.features(batch)
+        self._last = (batch, logits)
         inputs, classes = len(features), self.layer.out_features
         for run in chunks_of(wanted, inputs * max(classes, self.layer.in_features)):
             yield (
@@ -115,7 +117,9 @@ class LastLayer(Posterior):
             )
 
     def deployed(self, batch: Any) -> Any:
-        return self.features(batch)[1]
+        # What predict has just computed for this very batch is not computed again.
+        (seen, logits), self._last = self._last, (None, None)
+        return logits if logits is not None and seen is batch else self.features(batch)[1]
 
     def _of_heads(self, features: Any, run: range) -> Any:
         import torch
