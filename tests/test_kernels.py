@@ -8,7 +8,7 @@ from reference import members
 
 import demur
 from demur import kernels
-from demur.kernels import arithmetic
+from demur.kernels import arithmetic, plain_single, small
 from demur.predictions import gather
 
 
@@ -199,6 +199,31 @@ def test_without_numba_float32_is_as_exact(shape, spread, weighted, monkeypatch)
         demur.decompose(logits=odd)
     odd[3, 5, 1] = -np.inf
     assert demur.decompose(logits=odd).epistemic[5] == np.inf
+
+
+@pytest.mark.parametrize("shape", [(3, 40, 32), (40, 300, 10), (1000, 50, 2), (40, 20, 200)])
+def test_without_numba_no_input_hangs_on_its_neighbours(shape) -> None:
+    rng = np.random.default_rng(3)
+    logits = (3 * rng.normal(size=shape)).astype(np.float32)
+    together, rejected = plain_single.summarise(logits, None)
+    assert rejected.size < shape[1]
+    alone = [plain_single.summarise(logits[:, b : b + 1], None)[0][:, 0] for b in range(shape[1])]
+    np.testing.assert_array_equal(together, np.stack(alone, 1))
+
+
+@pytest.mark.parametrize("classes", [2, 10, 32, 1000])
+@pytest.mark.parametrize("spread", [1.0, 3.0])
+@pytest.mark.parametrize("moved", [0.0, 30.0])
+def test_what_float32_arrays_keep_is_right(classes, spread, moved) -> None:
+    rng = np.random.default_rng(classes)
+    shape = (10, 4000 // classes, classes)
+    logits = 3 * rng.normal(size=shape[1:]) + spread * rng.normal(size=shape)
+    logits = (logits + moved * rng.normal(size=(*shape[:2], 1))).astype(np.float32)
+    found, rejected = plain_single.summarise(logits, None)
+    kept = np.setdiff1d(np.arange(shape[1]), rejected)
+    assert kept.size
+    exact = small.summarise(logits[:, kept].astype(np.float64), None)
+    np.testing.assert_allclose(found[:, kept], exact, rtol=5e-6)
 
 
 def test_where_nothing_can_be_written_the_kernel_is_compiled_anew(monkeypatch) -> None:
