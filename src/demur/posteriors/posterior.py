@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from demur.posteriors.fingerprint import fingerprint
 from demur.predictions import Categorical, arrays
 from demur.predictions.parametric import Parametric
 
@@ -55,6 +56,13 @@ class Posterior(ABC):
     def deployed(self, batch: Any) -> Any:
         """Return the deployed model's logits (inputs, classes), or None where there is no such model."""
         return None
+
+    def fingerprint(self) -> str:
+        """Return a text that changes with the parameters: a run that was killed goes on only if it is the same.
+
+        It is of all attributes whose names have no underscore in front.
+        """
+        return fingerprint({name: each for name, each in vars(self).items() if not name.startswith("_")})
 
 
 def prediction_of(chunk: Any) -> tuple[Any, Any]:

@@ -62,7 +62,8 @@ def score(
         together; memory is that of the moments of all inputs. The scores are the same.
     checkpoint
         A file that keeps what is done. The same call after a kill goes on from there; the file is removed
-        at the end. It knows the inputs again, but not the parameters of a model: remove it if those change.
+        at the end. It knows the inputs and the parameters of the models again, but not what functions do
+        (``forward``, ``prepare``, networks that are loaded in turn): remove it if those change.
     every
         Seconds between two writes of the checkpoint.
     progress
@@ -86,7 +87,7 @@ def score(
     job = Job(as_posterior(posterior), loader, measures, rule, base, unbiased, stderr)
     job.check(order)
     run = {"batch": batch_by_batch, "member": member_by_member}[order]
-    settings = job.settings(order)
+    settings = {} if checkpoint is None else job.settings(order)
     with random_state_kept(), shown(job, order, progress) as advance:
         return run(job, Checkpoint(checkpoint, settings, every), advance)
 
@@ -134,7 +135,8 @@ class Job:
             name: getattr(self.posterior, name, None) for name in ("members", "seed", "dropout", "prior")
         }
         asked = {name: getattr(self, name) for name in ("measures", "rule", "base", "unbiased", "stderr")}
-        return {"order": order, "posterior": type(self.posterior).__name__, **chosen, **asked}
+        own = {"posterior": type(self.posterior).__name__, "parameters": self.posterior.fingerprint()}
+        return {"order": order, **own, **chosen, **asked}
 
     def moments(self) -> Moments:
         """Return empty sums."""

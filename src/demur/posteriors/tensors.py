@@ -17,6 +17,8 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Any], facts: 
     own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     try:
         save_file(own, scratch, {"format": "demur posterior 1", **facts})
+        with scratch.open("rb") as file:
+            os.fsync(file.fileno())
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)
