@@ -89,7 +89,7 @@ def code_of(function: Any) -> list[Any]:
         return [code_of(function.__func__)]
     if isinstance(function, type):
         return [f"{function.__module__}.{function.__qualname__}"]
-    call = getattr(type(function), "__call__", None)
+    call = type(function).__call__
     return [type(function).__qualname__, code_of(call) if inspect.isfunction(call) else [], function]
 
 

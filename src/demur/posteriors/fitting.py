@@ -212,8 +212,8 @@ def end_with_parent() -> None:
 def failed(k: int, why: str, folder: Path) -> RuntimeError:
     """Return the error of a member, which says where the others are."""
     return RuntimeError(
-        f"Training of member {k} failed: {why.rstrip('.')}. Members that were done are kept: the same call with "
-        f"folder={str(folder)!r} goes on with those that miss."
+        f"Training of member {k} failed: {why.rstrip('.')}. Members that were done are kept: the same call "
+        f"with folder={str(folder)!r} goes on with those that miss."
     )
 
 
@@ -222,9 +222,9 @@ def payload_of(fit: Fit) -> bytes:
     for name in ("factory", "train"):
         function = getattr(fit, name)
         advice = (
-            f"{name} must be a function that other processes can import, defined in a file of its own, by def "
-            "and outside of other functions; functools.partial may give it arguments. Or train in this "
-            "process: processes=0."
+            f"{name} must be a function that other processes can import: in a file of its own, by def and "
+            "outside of other functions; functools.partial may give it arguments. Or train in this process: "
+            "processes=0."
         )
         inner = getattr(function, "func", function)
         at_prompt = not hasattr(sys.modules.get("__main__"), "__file__")

@@ -58,9 +58,9 @@ class Posterior(ABC):
         return None
 
     def fingerprint(self) -> str:
-        """Return a text that changes with the parameters: a run that was killed goes on only if it is the same.
+        """Return a text that changes with the parameters, of all attributes without an underscore in front.
 
-        It is of all attributes whose names have no underscore in front.
+        A run that was killed goes on only where it is the same.
         """
         return fingerprint({name: each for name, each in vars(self).items() if not name.startswith("_")})
 
