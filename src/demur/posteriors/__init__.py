@@ -8,12 +8,16 @@
     Predictors     a list of objects with predict_proba
     Samples        a function that returns predictions
     Posterior      what a method of your own derives from
+    features       what comes into a last layer, computed once and kept on disk
 
 PyTorch is imported when a network comes, and not before.
 """
 
 from demur.posteriors.deep_ensemble import DeepEnsemble
+from demur.posteriors.features import Features, features
+from demur.posteriors.fitting import Member
 from demur.posteriors.forest import Bagging, Forest, Predictors
+from demur.posteriors.heads import HeadTraining
 from demur.posteriors.last_layer import LastLayer
 from demur.posteriors.mc_dropout import MCDropout
 from demur.posteriors.posterior import Posterior
@@ -22,10 +26,14 @@ from demur.posteriors.samples import Samples
 __all__ = [
     "Bagging",
     "DeepEnsemble",
+    "Features",
     "Forest",
+    "HeadTraining",
     "LastLayer",
     "MCDropout",
+    "Member",
     "Posterior",
     "Predictors",
     "Samples",
+    "features",
 ]

@@ -87,7 +87,9 @@ class Fit:
             found = uncompiled(model if found is None else found)
             networks.check_network("What train returns", found)
         now = shapes_of(found)
-        if others := [name for name in {**shapes, **now} if shapes.get(name, ()) != now.get(name, ())]:
+        if others := [
+            n for n in {**shapes, **now} if shapes.get(n, "none") not in (now.get(n, "none"), None)
+        ]:
             raise ValueError(
                 "train must return a network with the parameters that factory made. "
                 f"Got others, as {others[0]!r}. Build in factory whatever train changes."
@@ -306,9 +308,8 @@ def uncompiled(model: Any) -> Any:
     return getattr(model, "_orig_mod", model)
 
 
-def shapes_of(model: Any) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a network's parameters and buffers, as far as they are known."""
+def shapes_of(model: Any) -> dict[str, tuple[int, ...] | None]:
+    """Return the shapes of a network's parameters and buffers; None while a lazy one has none."""
     from torch.nn.parameter import is_lazy
 
-    state = model.state_dict()
-    return {name: tuple(tensor.shape) for name, tensor in state.items() if not is_lazy(tensor)}
+    return {name: None if is_lazy(each) else tuple(each.shape) for name, each in model.state_dict().items()}

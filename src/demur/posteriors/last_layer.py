@@ -18,13 +18,15 @@ class LastLayer(Posterior):
     """One network with many last layers, or with dropout before its last layer.
 
     The features that come into the last layer are computed once a batch. Give either ``heads``, an ensemble
-    of last layers (DE (LL) of Schweighofer et al., 2023), or ``dropout``, MC dropout (Gal and Ghahramani,
-    2016) of the last layer's input.
+    of last layers (DE (LL) of Schweighofer et al., 2023, "Quantification of uncertainty with adversarial
+    models"; ``fit`` trains them), or ``dropout``, MC dropout of the last layer's input (Gal and Ghahramani,
+    2016, equation 6).
 
     Parameters
     ----------
     model
-        The network. It is the deployed model as well.
+        The network. It is the deployed model as well. Or a last layer alone, a ``torch.nn.Linear``, for
+        inputs that are features already: those of ``features``, or your own.
     heads
         Last layers: a list of ``torch.nn.Linear``, or a pair of tensors, weight (members, classes, features)
         and bias (members, classes) or None.
@@ -82,6 +84,72 @@ class LastLayer(Posterior):
             self.heads is None or self.weights.shape != (self.members,) or not (self.weights > 0).all()
         ):
             raise ValueError(f"weights must be a positive number for each head. Got {weights!r}.")
+
+    @classmethod
+    def fit(
+        cls,
+        model: Any,
+        loader: Any,
+        members: int = 10,
+        *,
+        training: Any = None,
+        seed: int = 0,
+        layer: str | None = None,
+        forward: networks.Forward | None = None,
+        cache: str | os.PathLike[str] | None = None,
+        path: str | os.PathLike[str] | None = None,
+        every: float = 30.0,
+        progress: bool = True,
+    ) -> Self:
+        """Train an ensemble of last layers on the features of a data set: DE (LL).
+
+        The same call after a kill goes on from what ``path`` holds, to the same heads.
+
+        Parameters
+        ----------
+        model, layer, forward
+            As for the class.
+        loader
+            As for ``demur.score``, with labels from 0 to classes - 1; or ``Features`` of this model.
+        members
+            How many heads; the paper's ImageNet tables have ten.
+        training
+            A ``HeadTraining``, which says how heads start and how they are trained; None: its defaults. The
+            paper and the code that it used say that ten heads were trained, and not how.
+        seed
+            Fixes the heads: how each one starts, and in which order it sees the inputs.
+        cache
+            A folder that keeps the features, as for ``features``; None: they are kept in memory.
+        path
+            A safetensors file that keeps what is done, and in the end the heads, as ``save`` writes them.
+        every
+            Seconds between two writes of the file, at the end of an epoch.
+        progress
+            Show how far it has come, on a terminal.
+
+        Examples
+        --------
+        >>> import torch
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> data = [(torch.randn(50, 4), torch.randint(3, (50,)))]
+        >>> demur.posteriors.LastLayer.fit(model, data, 5)
+        LastLayer(5 heads)
+        """
+        from demur.posteriors.features import Features, features
+        from demur.posteriors.heads import HeadTraining, fit_heads
+
+        networks.check_network("model", model)
+        if training is not None and not isinstance(training, HeadTraining):
+            raise TypeError(f"training must be a HeadTraining. Got {type(training).__name__}.")
+        if not isinstance(loader, Features):
+            loader = features(
+                model, loader, cache=cache, layer=layer, forward=forward, every=every, progress=progress
+            )
+        heads = fit_heads(
+            last_linear(model, layer), loader, members, training=training or HeadTraining(), seed=seed,
+            path=path, every=every, progress=progress,
+        )  # fmt: skip
+        return cls(model, heads, layer=layer, forward=forward)
 
     def __repr__(self) -> str:
         kind = f"{self.members} heads" if self.heads else f"dropout={self.dropout}, {self.members} samples"
