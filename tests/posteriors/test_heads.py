@@ -168,7 +168,7 @@ def heads(path):
     source = torch.Generator().manual_seed(0)
     x = torch.randn(1500, 20, generator=source)
     y = (x @ torch.randn(20, 5, generator=source)).argmax(1)
-    training = HeadTraining(epochs=20, batch=16)
+    training = HeadTraining(epochs=10, batch=16)
     with threads_set(1):
         return LastLayer.fit(
             torch.nn.Linear(20, 5), Features(x, y), 4, path=path, every=0.0, training=training).heads
@@ -188,7 +188,7 @@ def test_after_sigkill_the_same_call_gives_the_same_heads(tmp_path) -> None:
     os.kill(child.pid, signal.SIGKILL)
     assert child.wait() == -signal.SIGKILL
     state, facts = read_tensors(path, "LastLayer.fit")
-    assert 0 < int(state["epoch"]) < 20 and json.loads(facts["settings"])["epochs"] == 20
+    assert 0 < int(state["epoch"]) < 10 and json.loads(facts["settings"])["epochs"] == 10
     names: dict = {}
     exec(CODE, names)
     for a, b in zip(names["heads"](path), names["heads"](None), strict=True):
@@ -218,7 +218,7 @@ def test_what_fit_refuses() -> None:
         (ValueError, "must be 6, as the last layer takes. Got 4", lambda: fit(model, Features(x, y))),
         (ValueError, "members must be", lambda: fit(model, [(x, y)], 0)),
         (TypeError, "must be a HeadTraining. Got dict", lambda: fit(model, [(x, y)], training={})),
-        (ValueError, "not finite in epoch . Choose a rate below",
+        (ValueError, "not finite in epoch 1. Choose a rate below",
          lambda: fit(model, [(x, y)], training=HeadTraining(rate=1e38, optimizer="sgd"))),
         (ValueError, "epochs must be", lambda: HeadTraining(epochs=0)),
         (ValueError, "optimizer must be 'adam' or 'sgd'", lambda: HeadTraining(optimizer="lbfgs")),

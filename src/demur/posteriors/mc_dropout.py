@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from demur.posteriors import networks
 from demur.posteriors.posterior import Posterior, chosen, chunks_of, count_of
+from demur.posteriors.prefix import Replay, Way, Whole, chain_of, graph_of
 
 
 class MCDropout(Posterior):
     """One network with its dropout layers on; each pass is one member.
 
-    Gal and Ghahramani (2016), "Dropout as a Bayesian approximation". Only dropout layers sample; batch norm
-    and everything else stays in evaluation. In a ``torch.nn.Sequential`` what comes before the first dropout
-    layer is computed once for all members.
+    Gal and Ghahramani (2016), "Dropout as a Bayesian approximation", equation 6. Only dropout layers sample;
+    batch norm and everything else stays in evaluation. What comes before the first dropout layer is computed
+    once a batch, for all members, in a ``torch.nn.Sequential``, in a model that ``torch.fx`` can trace, or
+    where you name a layer; the members are the same. Other models, and compiled ones, run whole passes.
 
     Parameters
     ----------
@@ -30,6 +33,9 @@ class MCDropout(Posterior):
         Fixes the members. Each input of each member has a mask of its own.
     layers
         Names of the dropout layers that sample, as in ``model.named_modules()``; None: all.
+    after
+        Name of a layer that is done before dropout samples, as ``"backbone.layer4"``: it and the layers that
+        are done before it run once a batch. Only needed for models that are no sequence and cannot be traced.
     forward
         From the network and its inputs to logits, where ``model(inputs)`` does not return them.
 
@@ -50,6 +56,7 @@ class MCDropout(Posterior):
         *,
         seed: int = 0,
         layers: Sequence[str] | None = None,
+        after: str | None = None,
         forward: networks.Forward | None = None,
     ) -> None:
         networks.check_network("model", model)
@@ -57,7 +64,10 @@ class MCDropout(Posterior):
         self.members = self.samples = count_of("samples", samples)
         self.layers = dropout_layers(model, layers)
         self._partial = layers is not None
-        self._checked = False
+        self.after = after
+        if after is not None:
+            check_after(model, after, self.layers)
+        self._ways: dict[Any, Way] = {}
 
     def __repr__(self) -> str:
         return f"MCDropout({self.samples} samples, {len(self.layers)} dropout layers, seed={self.seed})"
@@ -65,18 +75,21 @@ class MCDropout(Posterior):
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
         wanted = chosen(members, self.samples)
         device, _ = networks.place_of(self.model)
+        inputs = networks.moved(batch, self.model)
         # Nothing is switched while a chunk is out: the caller may do what he likes with the model.
-        shared, numbers = None, 0
+        way, state, numbers = None, None, 0
         start = 0
         while start < len(wanted):
             run = next(chunks_of(wanted[start:], numbers)) if numbers else wanted[start : start + 1]
             with self.sampling(), networks.random_state_kept():
-                if shared is None:
-                    shared = self._shared(batch)
                 found = []
                 for k in run:
-                    networks.sow(networks.seed_of(self.seed, k, position), device)
-                    found.append(self._rest(shared))
+                    sow = partial(networks.sow, networks.seed_of(self.seed, k, position), device)
+                    if way is None:
+                        way, state, first = self._begun(inputs, sow)
+                        found.append(first)
+                    else:
+                        found.append(passed(way, state, sow))
             start += len(run)
             chunk = networks.stacked(found)
             numbers = numbers or (chunk.numel() if hasattr(chunk, "numel") else chunk.values.numel())
@@ -102,31 +115,42 @@ class MCDropout(Posterior):
         finally:
             torch.backends.mha.set_fastpath_enabled(fused)
 
-    def _shared(self, batch: Any) -> tuple[list[Any] | None, Any]:
-        """Return the layers that are left to run, and what comes into them; None: the whole model."""
-        inputs = networks.moved(batch, self.model)
-        steps = steps_of(self.model) if self.forward is None else None
-        if steps is None or not hasattr(inputs, "shape"):
-            return None, inputs
-        active = {id(layer) for layer in self.layers.values()}
-        first = next(i for i, step in enumerate(steps) if any(id(m) in active for m in step.modules()))
-        for step in steps[:first]:
-            inputs = step(inputs)
-        return steps[first:], inputs
+    def _begun(self, inputs: Any, sow: Callable[[], None]) -> tuple[Way, Any, Any]:
+        """Return how such inputs go through the model, what members share, and the first one's predictions.
 
-    def _rest(self, shared: tuple[list[Any] | None, Any]) -> Any:
-        """Run one member's pass; the very first one is watched."""
-        with contextlib.nullcontext() if self._checked else self._watched():
-            steps, value = shared
-            if steps is None:
-                found = networks.called(self.model, networks.copied(value), self.forward)
-            else:
-                for step in steps:
-                    # A layer may work in place: what all members share must stay as it is.
-                    value = step(networks.copied(value) if value is shared[1] else value)
-                found = networks.predictions_in(value)
-        self._checked = True
-        return found
+        The very first pass is a whole one. It is watched, and a model is cut only where that gives the same.
+        """
+        kind = tuple(inputs) if isinstance(inputs, Mapping) else None
+        way = self._ways.get(kind)
+        if way is not None:
+            state = way.first(inputs)
+            return way, state, passed(way, state, sow)
+        whole = Whole(lambda given: networks.called(self.model, given, self.forward))
+        with self._watched():
+            expected = passed(whole, inputs, sow)
+        cut = self._cut(inputs, whole.call)
+        if cut is not None:
+            state = cut.first(inputs)
+            if same(passed(cut, state, sow), expected):
+                self._ways[kind] = cut
+                return cut, state, expected
+            if self.after is not None:
+                raise ValueError(
+                    "after must name a layer whose output is all that later layers need. With "
+                    f"{self.after!r} members are not those of whole passes. Leave after out."
+                )
+        self._ways[kind] = whole
+        return whole, inputs, expected
+
+    def _cut(self, inputs: Any, call: Any) -> Way | None:
+        """Return a way to compute once what all members share; None where there is none."""
+        if self.after is not None:
+            return Replay(call, self.model, self.layers, self.after)
+        if self.forward is not None or is_compiled(self.model):
+            return None
+        sampling = {id(layer) for layer in self.layers.values()}
+        plain = chain_of(self.model, sampling) if hasattr(inputs, "shape") else None
+        return plain or graph_of(self.model, inputs, sampling)
 
     @contextlib.contextmanager
     def _watched(self) -> Iterator[None]:
@@ -210,15 +234,35 @@ def dropout_layers(model: Any, names: Sequence[str] | None) -> dict[str, Any]:
     return found
 
 
-def steps_of(model: Any) -> list[Any] | None:
-    """Return the layers of a plain sequence, nested ones too; None where it is something else."""
-    from torch import nn
-
-    if type(model) is not nn.Sequential or has_hooks(model):
-        return None
-    return [step for child in model for step in (steps_of(child) or [child])]
+def passed(way: Way, state: Any, sow: Callable[[], None]) -> Any:
+    """Return one member's predictions."""
+    sow()
+    return networks.predictions_in(way.rest(state))
 
 
-def has_hooks(module: Any) -> bool:
-    """Tell whether somebody listens to this module, and would miss its call."""
-    return bool(module._forward_hooks or module._forward_pre_hooks)
+def check_after(model: Any, name: str, layers: dict[str, Any]) -> None:
+    """Raise unless this is a layer whose output all members may share."""
+    found = dict(model.named_modules())
+    if not name or name not in found:
+        near = ", ".join(repr(each) for each, _ in model.named_children())
+        raise ValueError(f"after must be a name of model.named_modules(), as {near}. Got {name!r}.")
+    if is_compiled(model):
+        raise ValueError("after takes a model that is not compiled. Compile the layers before it instead.")
+    inside = [each for each, layer in layers.items() if any(layer is part for part in found[name].modules())]
+    if inside:
+        raise ValueError(f"after must name a layer without dropout inside. Got {name!r}, with {inside[0]!r}.")
+
+
+def is_compiled(model: Any) -> bool:
+    """Tell whether this is what ``torch.compile`` returns."""
+    return hasattr(model, "_orig_mod")
+
+
+def same(left: Any, right: Any) -> bool:
+    """Tell whether two predictions are the same, to the last bit."""
+    import torch
+
+    pair = (
+        each if isinstance(each, torch.Tensor) else torch.as_tensor(each.values) for each in (left, right)
+    )
+    return torch.equal(*pair)
