@@ -269,7 +269,8 @@ def test_a_name_that_makes_no_sense_is_refused() -> None:
         ("without dropout inside. Got 'drop', with 'drop'", lambda: MCDropout(late, after="drop")),
         ("Got 'head', and 'drop' samples before it",
          lambda: demur.score(MCDropout(late, 3, after="head"), [X])),
-        ("'block' was never called", lambda: demur.score(MCDropout(late, 3, after="block"), [X])),
+        ("Got 'block', and 'drop' samples before it",  # it is never called at all
+         lambda: demur.score(MCDropout(late, 3, after="block"), [X])),
         ("'backbone' members are not those of whole passes",
          lambda: demur.score(MCDropout(Stateful(), 3, after="backbone"), [X])),
         ("that is not compiled",
