@@ -11,7 +11,7 @@ import numpy as np
 from demur.posteriors import networks
 from demur.posteriors.fitting import Member, fit_members
 from demur.posteriors.posterior import Posterior, chosen
-from demur.posteriors.tensors import read_tensors, write_tensors
+from demur.posteriors.tensors import load_state, read_tensors, weights_kept, write_tensors
 
 
 class DeepEnsemble(Posterior):
@@ -163,12 +163,13 @@ class DeepEnsemble(Posterior):
         return model
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the parameters and buffers of all networks to a safetensors file."""
+        """Write weights, and the parameters and buffers of all networks, to a safetensors file."""
         tensors = {
             f"{k}.{name}": tensor
             for k in range(len(self.models))
             for name, tensor in self._model(k).state_dict().items()
         }
+        tensors |= weights_kept(self.weights)
         write_tensors(path, tensors, {"method": "DeepEnsemble", "members": str(self.members)})
 
     @classmethod
@@ -180,10 +181,6 @@ class DeepEnsemble(Posterior):
                 f"{os.fspath(path)!r} holds {facts['members']} members. Got {len(models)} models."
             )
         for k, model in enumerate(models):
-            networks.check_network(f"models[{k}]", model)
             own = {n.partition(".")[2]: t for n, t in tensors.items() if n.startswith(f"{k}.")}
-            try:
-                model.load_state_dict(own)
-            except RuntimeError as error:
-                raise ValueError(f"models[{k}] must have the architecture that was saved. {error}") from None
-        return cls(models, **options)
+            load_state(f"models[{k}]", model, own)
+        return cls(models, **{"weights": tensors.get("weights"), **options})

@@ -21,7 +21,7 @@ from demur.posteriors import networks
 from demur.posteriors.checkpoint import differences
 from demur.posteriors.fingerprint import code_of, fingerprint
 from demur.posteriors.posterior import count_of
-from demur.posteriors.tensors import read_tensors, write_tensors
+from demur.posteriors.tensors import load_state, read_tensors, write_tensors
 from demur.progress import progress_bar
 
 METHOD = "DeepEnsemble.fit"
@@ -102,12 +102,7 @@ class Fit:
         tensors, _ = read_tensors(self.path(k), METHOD)
         with networks.random_state_kept():
             model = self.made(k)
-        try:
-            model.load_state_dict(tensors)
-        except RuntimeError as error:
-            raise ValueError(
-                f"folder: expected members that factory makes. Got another in {str(self.path(k))!r}: {error}"
-            ) from None
+        load_state(f"For {str(self.path(k))!r}, what factory returns", model, tensors)
         return model
 
     def settings(self) -> dict[str, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
 from demur.posteriors import networks
+from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.posterior import Posterior, chosen, chunks_of, count_of
-from demur.posteriors.tensors import read_tensors, write_tensors
+from demur.posteriors.tensors import read_tensors, weights_kept, write_tensors
 
 ROWS = 1024
 """Rows that go through the last layer together: fewer leave a matrix product below its speed."""
@@ -222,16 +224,27 @@ class LastLayer(Posterior):
         return torch.rand(tuple(shape), generator=source) < keep
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the heads to a safetensors file; dropout has no tensors of its own to write."""
-        if self.heads is None:
-            raise ValueError(f"Expected heads to save. Got {self!r}, which model and seed determine.")
-        write_tensors(path, {"weight": self.heads[0], "bias": self.heads[1]}, {"method": "LastLayer"})
+        """Write heads and weights to a safetensors file; or dropout's rate, samples, seed and last layer."""
+        if self.heads is not None:
+            tensors = {"weight": self.heads[0], "bias": self.heads[1], **weights_kept(self.weights)}
+            write_tensors(path, tensors, {"method": "LastLayer"})
+        else:
+            settings = {"dropout": self.dropout, "samples": self.members, "seed": self.seed}
+            facts = {"method": "LastLayer", "dropout": json.dumps(settings)}
+            write_tensors(path, self.layer.state_dict(), facts)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: Any, **options: Any) -> Self:
-        """Read heads that ``save`` wrote, for the same model; ``options`` as for the class."""
-        tensors, _ = read_tensors(path, "LastLayer")
-        return cls(model, (tensors["weight"], tensors["bias"]), **options)
+        """Read what ``save`` wrote, for the same model; ``options`` as for the class."""
+        tensors, facts = read_tensors(path, "LastLayer")
+        if "dropout" not in facts:
+            heads = (tensors["weight"], tensors["bias"])
+            return cls(model, heads, **{"weights": tensors.get("weights"), **options})
+        networks.check_network("model", model)
+        own = last_linear(model, options.get("layer")).state_dict()
+        if fingerprint(dict(own)) != fingerprint(tensors):
+            raise ValueError(f"model must have the last layer that {os.fspath(path)!r} holds. Got another.")
+        return cls(model, **{**json.loads(facts["dropout"]), **options})
 
 
 def last_linear(model: Any, name: str | None) -> Any:

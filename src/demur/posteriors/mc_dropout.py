@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from demur.posteriors import networks
 from demur.posteriors.posterior import Posterior, chosen, chunks_of, count_of
 from demur.posteriors.prefix import Replay, Way, Whole, chain_of, graph_of
+from demur.posteriors.tensors import load_state, read_tensors, write_tensors
 
 
 class MCDropout(Posterior):
@@ -98,6 +101,22 @@ class MCDropout(Posterior):
     def deployed(self, batch: Any) -> Any:
         with networks.quiet([self.model]), networks.random_state_kept():
             return networks.called(self.model, batch, self.forward)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the network's parameters and buffers, the layers that sample, samples and seed."""
+        settings = {"samples": self.samples, "seed": self.seed, "layers": list(self.layers)}
+        facts = {"method": "MCDropout", "settings": json.dumps(settings)}
+        write_tensors(path, self.model.state_dict(), facts)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], model: Any, **options: Any) -> Self:
+        """Read what ``save`` wrote into a network of the same architecture; ``options`` as for the class."""
+        tensors, facts = read_tensors(path, "MCDropout")
+        settings = json.loads(facts["settings"])
+        load_state("model", model, tensors)
+        if settings["layers"] == list(dropout_layers(model, None)):
+            del settings["layers"]
+        return cls(model, **{**settings, **options})
 
     @contextlib.contextmanager
     def sampling(self) -> Iterator[None]:

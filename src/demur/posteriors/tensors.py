@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from demur.posteriors import networks
+
 
 def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Any], facts: dict[str, str]) -> None:
     """Write tensors, and facts about them; an existing file is replaced."""
@@ -39,3 +41,19 @@ def read_tensors(path: str | os.PathLike[str], method: str) -> tuple[dict[str, A
             return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{expected}: {error}.") from None
+
+
+def load_state(name: str, model: Any, state: dict[str, Any]) -> None:
+    """Put parameters and buffers into a network; raise where it has others."""
+    networks.check_network(name, model)
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        raise ValueError(f"{name} must have the architecture that was saved. {error}") from None
+
+
+def weights_kept(weights: Any) -> dict[str, Any]:
+    """Return the weights of members as a tensor for a file; empty where there are none."""
+    import torch
+
+    return {} if weights is None else {"weights": torch.from_numpy(weights)}
