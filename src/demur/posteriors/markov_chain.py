@@ -174,7 +174,7 @@ class MarkovChain(Posterior):
             while state.step < target:
                 state = self.chain.advance(state)
                 show(state.step)
-                if state.step % schedule.length == 0:
+                if state.step % schedule.length == 0 and state.step < schedule.steps:
                     self._held = [self.chain.start, state, state]
                 if files is not None and files.due():
                     files.write_state(state)
