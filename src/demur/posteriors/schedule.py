@@ -59,7 +59,7 @@ class Schedule:
             raise ValueError(
                 f"Expected a step for each sample. Got {self.samples // self.cycles} samples in "
                 f"{self.length - self.first} steps that are left for them in a cycle of {self.length}. "
-                "Give more steps or epochs, or fewer samples."
+                "Give more steps or epochs, fewer samples, or smaller parts without."
             )
 
     @property
