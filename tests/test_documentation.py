@@ -123,6 +123,7 @@ def test_pages_hold_examples():
 # What each script must have printed, as patterns.
 PRINTED = {
     "streaming_moments.py": [r"^256 members", r"all at once: equal$"],
+    "cyclical_sghmc.py": [r"^accuracy on known digits: 0\.9\d+$", r"by K: AUROC 0\.\d+", r"all cycles: \d"],
     "digits_ensemble.py": [r"^accuracy on all of them: 0\.\d+$", r"to a person first:\n  input"],
 }
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 from demur.posteriors import networks
+
+FORMAT = "demur posterior 1"
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Any], facts: dict[str, str]) -> None:
@@ -18,7 +21,8 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Any], facts: 
     # Tensors that share memory are refused: each gets its own.
     own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     try:
-        save_file(own, scratch, {"format": "demur posterior 1", **facts})
+        # One entry: several are written in an order that changes from run to run.
+        save_file(own, scratch, {FORMAT: json.dumps(facts, sort_keys=True)})
         with scratch.open("rb") as file:
             os.fsync(file.fileno())
         scratch.replace(path)
@@ -35,8 +39,8 @@ def read_tensors(path: str | os.PathLike[str], method: str) -> tuple[dict[str, A
         raise FileNotFoundError(f"{expected}, which does not exist.")
     try:
         with safe_open(path, framework="pt") as file:
-            facts = file.metadata() or {}
-            if facts.get("format") != "demur posterior 1" or facts.get("method") != method:
+            facts = json.loads((file.metadata() or {}).get(FORMAT, "{}"))
+            if facts.get("method") != method:
                 raise ValueError(f"{expected}, of {facts.get('method', 'something else')}.")
             return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
     except (SafetensorError, OSError) as error:
