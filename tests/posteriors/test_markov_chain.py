@@ -355,6 +355,8 @@ def test_what_chains_refuse() -> None:
         (ValueError, "within 0 to 2", lambda: SGLD(model, (X, Y), **sizes).parameters(range(3))),
         (FloatingPointError, r"Got nan at step 1 of 4. Lower step_size, which is 0.1",
          lambda: SGLD(model, (X * math.nan, Y), **sizes).fit()),
+        (FloatingPointError, r"Expected finite parameters. Got others in 'weight' at step 1 of 1",
+         lambda: SGLD(model, (X, Y), samples=1, steps=1, step_size=1e300, burn_in=0.0).fit()),
         (FloatingPointError, r"finite log posterior. Got .* of 400. Lower step_size, which is 1e\+06",
          lambda: SGLD(model, (X, Y), samples=2, steps=400, step_size=1e6, prior_scale=0.01).fit()),
     ]  # fmt: skip
