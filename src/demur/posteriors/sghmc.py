@@ -16,8 +16,8 @@ class SGHMC(MarkovChain):
     of their Eq. 15: ``step_size`` is the learning rate, and ``friction`` the part of the momentum that a step
     takes away. Defaults are those of their code for MNIST. In place of their explicit Euler steps, which are
     biased, the dynamics goes by BAOA steps (Leimkuhler and Matthews, 2015). With h = sqrt(step_size),
-    c = 1 - friction, a temperature T, and the log posterior divided by the number of inputs N, estimated from a
-    batch, these are
+    c = 1 - friction, a temperature T, and the log posterior divided by the number of inputs N, estimated from
+    a batch, these are
 
     .. math::
 

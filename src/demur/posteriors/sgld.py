@@ -14,9 +14,9 @@ class SGLD(MarkovChain):
     Welling and Teh (2011), "Bayesian learning via stochastic gradient Langevin dynamics", Eq. 4. With the log
     posterior divided by the number of inputs N, estimated from a batch, a step is
 
-    .. math:: w \leftarrow w + \varepsilon\, \nabla \tfrac1N \log p(w) + \mathcal N(0,\; 2\, \varepsilon\, T / N)
+    .. math:: w \leftarrow w + \varepsilon \nabla \tfrac1N \log p(w) + \mathcal N(0,\; 2 \varepsilon T / N),
 
-    for a step size :math:`\varepsilon` and a temperature T.
+    with step size :math:`\varepsilon` and temperature T.
 
     Their step size falls, and their samples are weighted by it; here it stays, and samples count alike. A
     step that is too large widens the law that is sampled: by 1 / (1 - step_size k / 2) in a direction in
