@@ -13,6 +13,7 @@ import pytest
 
 import demur
 from demur.posteriors import SGHMC, SGLD, CyclicalSGHMC
+from demur.posteriors.chain import transforms
 from demur.posteriors.minibatches import minibatches_of
 
 torch = pytest.importorskip("torch")
@@ -308,6 +309,13 @@ def test_a_let_go_chain_goes_on_from_its_folder(tmp_path, monkeypatch) -> None:
 
 
 # --- what is refused -----------------------------------------------------------------------------
+
+
+def test_without_the_posteriors_package(monkeypatch) -> None:
+    transforms.cache_clear()
+    monkeypatch.setitem(sys.modules, "posteriors", None)
+    with pytest.raises(ImportError, match=r"needs the posteriors package: pip install 'demur\[torch\]'"):
+        SGLD(nn.Linear(4, 3), (X, Y), steps=4, samples=2).fit()
 
 
 class Endless(torch.utils.data.IterableDataset):
