@@ -13,6 +13,7 @@ import pytest
 
 import demur
 from demur.posteriors import SGHMC, SGLD, CyclicalSGHMC
+from demur.posteriors.chain import transforms
 from demur.posteriors.minibatches import minibatches_of
 
 torch = pytest.importorskip("torch")
@@ -310,6 +311,13 @@ def test_a_let_go_chain_goes_on_from_its_folder(tmp_path, monkeypatch) -> None:
 # --- what is refused -----------------------------------------------------------------------------
 
 
+def test_without_the_posteriors_package(monkeypatch) -> None:
+    transforms.cache_clear()
+    monkeypatch.setitem(sys.modules, "posteriors", None)
+    with pytest.raises(ImportError, match=r"needs the posteriors package: pip install 'demur\[torch\]'"):
+        SGLD(nn.Linear(4, 3), (X, Y), steps=4, samples=2).fit()
+
+
 class Endless(torch.utils.data.IterableDataset):
     def __iter__(self):
         yield from zip(X, Y, strict=True)
@@ -328,7 +336,8 @@ def test_what_chains_refuse() -> None:
          lambda: SGLD(model, torch.utils.data.DataLoader(Endless(), batch_size=8))),
         (ValueError, r"as many targets as inputs, at least one. Got \[60, 5\]",
          lambda: SGLD(model, (X, Y[:5]))),
-        (ValueError, "at least one", lambda: SGLD(model, (X[:0], Y[:0]))),
+        (ValueError, r"Got \[0, 0\]", lambda: SGLD(model, (X[:0], Y[:0]))),
+        (ValueError, r"Got \[60, 0\]", lambda: SGLD(model, (X, 3))),
         (ValueError, "data must have inputs", lambda: SGLD(model, empty)),
         (ValueError, "batch_size must be a positive integer. Got 0",
          lambda: SGLD(model, (X, Y), batch_size=0)),
@@ -355,6 +364,8 @@ def test_what_chains_refuse() -> None:
         (ValueError, "within 0 to 2", lambda: SGLD(model, (X, Y), **sizes).parameters(range(3))),
         (FloatingPointError, r"Got nan at step 1 of 4. Lower step_size, which is 0.1",
          lambda: SGLD(model, (X * math.nan, Y), **sizes).fit()),
+        (FloatingPointError, r"Expected finite parameters. Got others in 'weight' at step 1 of 1",
+         lambda: SGLD(model, (X, Y), samples=1, steps=1, step_size=1e300, burn_in=0.0).fit()),
         (FloatingPointError, r"finite log posterior. Got .* of 400. Lower step_size, which is 1e\+06",
          lambda: SGLD(model, (X, Y), samples=2, steps=400, step_size=1e6, prior_scale=0.01).fit()),
     ]  # fmt: skip

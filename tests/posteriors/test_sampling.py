@@ -215,7 +215,7 @@ def minibatch_laws(x, y, rate, friction):
     return passes, np.outer(noise, noise)
 
 
-@pytest.mark.parametrize("passes", [400, pytest.param(8000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("passes", [400, pytest.param(3000, marks=pytest.mark.slow)])
 def test_minibatches_add_the_noise_that_they_should(passes) -> None:
     """Batches of a pass come without replacement: all orders of a pass, averaged exactly."""
     x, y, rate, friction = np.array([0.5, 1.0, 1.5, 2.0]), np.array([6.0, -5.0, 4.0, -3.0]), 0.4, 0.6

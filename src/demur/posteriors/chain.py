@@ -7,7 +7,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from demur.posteriors import networks
 from demur.posteriors.minibatches import Minibatches
@@ -133,12 +133,21 @@ class Chain:
         temperature = self.temperature / size if self.schedule.noisy(step) else 0.0
         parameters, momenta, value = self.move(state, batch, self.log_posterior, rate, temperature)
         if not torch.isfinite(value):
-            raise FloatingPointError(
-                f"Expected a finite log posterior. Got {value.item()} at step {step + 1} of "
-                f"{self.schedule.steps}. Lower step_size, which is {self.schedule.step_size:g}, or check "
-                "data and model for numbers that are not finite."
-            )
+            self.diverged(f"a finite log posterior. Got {value.item()}", step + 1)
         return State(step + 1, parameters, momenta)
+
+    def check(self, state: State) -> None:
+        """Raise unless all parameters of a sample are finite."""
+        for name, value in state.parameters.items():
+            if not value.isfinite().all():
+                self.diverged(f"finite parameters. Got others in {name!r}", state.step)
+
+    def diverged(self, expected: str, step: int) -> NoReturn:
+        """Raise with what to do about it."""
+        raise FloatingPointError(
+            f"Expected {expected} at step {step} of {self.schedule.steps}. Lower step_size, which is "
+            f"{self.schedule.step_size:g}, or check data and model for numbers that are not finite."
+        )
 
 
 def means_of(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:

@@ -50,7 +50,8 @@ class CyclicalSGHMC(MarkovChain):
     --------
     >>> import torch
     >>> x, y = torch.randn(200, 4), torch.randint(3, (200,))
-    >>> posterior = demur.posteriors.CyclicalSGHMC(torch.nn.Linear(4, 3), (x, y), steps=200)
+    >>> model = torch.nn.Linear(4, 3)
+    >>> posterior = demur.posteriors.CyclicalSGHMC(model, (x, y), steps=200)
     >>> demur.score(posterior, [x[:5]], progress=False).members
     12
     """

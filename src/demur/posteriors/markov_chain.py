@@ -35,10 +35,10 @@ class Options(TypedDict, total=False):
 class MarkovChain(Posterior):
     r"""Samples of a network's parameters, along a Markov chain whose law nears the posterior.
 
-    The posterior is that of all parameters with ``requires_grad``, given the data and a Gaussian prior:
+    The posterior is that of all parameters with ``requires_grad``, given N inputs and a Gaussian prior with
+    mean :math:`\mu` (``prior_mean``) and standard deviation s (``prior_scale``), at a temperature T:
 
-    .. math:: p(w) \propto \Bigl(\prod_{n=1}^N p(y_n \mid x_n, w)\;
-              \mathcal N(w;\, \text{prior\_mean}, \text{prior\_scale}^2)\Bigr)^{1 / \text{temperature}}.
+    .. math:: p(w) \propto \Bigl(\prod_{n=1}^N p(y_n \mid x_n, w)\; \mathcal N(w;\, \mu, s^2)\Bigr)^{1 / T}.
 
     A batch of B inputs estimates the log-likelihood as N / B times its own. Dropout is off and batch norm
     uses its running statistics, which stay as they are; so do the model's own parameters.
@@ -154,11 +154,9 @@ class MarkovChain(Posterior):
         wanted = chosen(members, self.members or 0)
         if self.keep:
             samples = self.fit()._samples or {}
-            if wanted.step > 0:
-                return {
-                    name: value[wanted.start : wanted.stop : wanted.step] for name, value in samples.items()
-                }
-            return {name: value[list(wanted)] for name, value in samples.items()}
+            # A slice is no copy.
+            index = slice(wanted.start, wanted.stop, wanted.step) if wanted.step > 0 else list(wanted)
+            return {name: value[index] for name, value in samples.items()}
         drawn = [self._draw(k) for k in wanted]
         return {name: torch.stack([each[name] for each in drawn]) for name in self.chain.start.parameters}
 
@@ -178,6 +176,7 @@ class MarkovChain(Posterior):
                     self._held = [self.chain.start, state, state]
                 if files is not None and files.due():
                     files.write_state(state)
+        self.chain.check(state)
         self._held = [*self._held[:2], state]
         if files is not None and self.keep:
             files.write_sample(sample, state.parameters)

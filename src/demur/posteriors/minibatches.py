@@ -70,12 +70,10 @@ class OfArrays:
 
         self.inputs, self.targets, self.seed = tensors(inputs), tensors(targets), seed
         parts = [*(self.inputs.values() if isinstance(self.inputs, Mapping) else [self.inputs]), self.targets]
-        sizes = {len(part) if part.ndim else 0 for part in parts}
-        if len(sizes) != 1 or sizes == {0}:
-            raise ValueError(
-                f"data must have as many targets as inputs, at least one. Got {[len(p) for p in parts]}."
-            )
-        self.size = sizes.pop()
+        sizes = [len(part) if part.ndim else 0 for part in parts]
+        if len(set(sizes)) != 1 or sizes[0] == 0:
+            raise ValueError(f"data must have as many targets as inputs, at least one. Got {sizes}.")
+        self.size = sizes[0]
         self.batch_size = min(batch_size, self.size)
         self.each = self.size // self.batch_size
         self._order: tuple[int, Any] = (-1, None)

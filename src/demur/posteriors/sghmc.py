@@ -15,15 +15,16 @@ class SGHMC(MarkovChain):
     Chen, Fox and Guestrin (2014), "Stochastic gradient Hamiltonian Monte Carlo", Eq. 13, with the parameters
     of their Eq. 15: ``step_size`` is the learning rate, and ``friction`` the part of the momentum that a step
     takes away. Defaults are those of their code for MNIST. In place of their explicit Euler steps, which are
-    biased, the dynamics goes by BAOA steps (Leimkuhler and Matthews, 2015): with h = sqrt(step_size) and the
-    log posterior divided by the number of inputs N, estimated from a batch,
+    biased, the dynamics goes by BAOA steps (Leimkuhler and Matthews, 2015). With h = sqrt(step_size),
+    c = 1 - friction, a temperature T, and the log posterior divided by the number of inputs N, estimated from
+    a batch, these are
 
     .. math::
 
-        m &\leftarrow m + h\, \nabla \tfrac1N \log p(w), \qquad w \leftarrow w + \tfrac h2\, m, \\
-        m &\leftarrow (1 - \text{friction})\, m
-            + \mathcal N(0,\; (1 - (1 - \text{friction})^2)\, \text{temperature} / N), \qquad
-            w \leftarrow w + \tfrac h2\, m.
+        m &\leftarrow m + h\, \nabla \tfrac1N \log p(w), \\
+        w &\leftarrow w + \tfrac h2\, m, \\
+        m &\leftarrow c\, m + \mathcal N(0,\; (1 - c^2)\, T / N), \\
+        w &\leftarrow w + \tfrac h2\, m.
 
     Gaussian posteriors keep their covariance at any step size that is stable (step_size k < 4 for the largest
     curvature k of the log posterior over N), but for the noise of the batches.
@@ -55,7 +56,8 @@ class SGHMC(MarkovChain):
     --------
     >>> import torch
     >>> x, y = torch.randn(200, 4), torch.randint(3, (200,))
-    >>> posterior = demur.posteriors.SGHMC(torch.nn.Linear(4, 3), (x, y), samples=20, epochs=100)
+    >>> model = torch.nn.Linear(4, 3)
+    >>> posterior = demur.posteriors.SGHMC(model, (x, y), samples=20, epochs=100)
     >>> demur.score(posterior, [x[:5]], progress=False).members
     20
     """

@@ -14,8 +14,9 @@ class SGLD(MarkovChain):
     Welling and Teh (2011), "Bayesian learning via stochastic gradient Langevin dynamics", Eq. 4. With the log
     posterior divided by the number of inputs N, estimated from a batch, a step is
 
-    .. math:: w \leftarrow w + \text{step\_size}\; \nabla \tfrac1N \log p(w)
-              + \mathcal N(0,\; 2\, \text{step\_size} \cdot \text{temperature} / N).
+    .. math:: w \leftarrow w + \varepsilon \nabla \tfrac1N \log p(w) + \mathcal N(0,\; 2 \varepsilon T / N),
+
+    with step size :math:`\varepsilon` and temperature T.
 
     Their step size falls, and their samples are weighted by it; here it stays, and samples count alike. A
     step that is too large widens the law that is sampled: by 1 / (1 - step_size k / 2) in a direction in
@@ -46,7 +47,8 @@ class SGLD(MarkovChain):
     --------
     >>> import torch
     >>> x, y = torch.randn(200, 4), torch.randint(3, (200,))
-    >>> posterior = demur.posteriors.SGLD(torch.nn.Linear(4, 3), (x, y), samples=20, epochs=100)
+    >>> model = torch.nn.Linear(4, 3)
+    >>> posterior = demur.posteriors.SGLD(model, (x, y), samples=20, epochs=100)
     >>> demur.score(posterior, [x[:5]], progress=False).members
     20
     """
