@@ -67,10 +67,28 @@ def test_a_perfect_ranking_of_few_inputs_proves_little(number) -> None:
     # An AUROC of `low` puts all of so many separate pairs in order with probability 0.025.
     assert found.auroc.low**number == pytest.approx(0.025)
     assert found.auroc.high == 1
-    assert found.aupr.low < 1 and found.fpr95.high == pytest.approx(1 - 0.025 ** (1 / number))
+    # All of so few positives may lie above the threshold: then nothing is known of the rate at it.
+    assert found.aupr.low < 1 and found.fpr95.high == 1
     worst = detection(np.ones(number), np.zeros(number)).auroc
     assert worst.value == worst.low == 0
     assert worst.high == pytest.approx(1 - found.auroc.low)
+
+
+def test_fpr95_is_binomial_in_threshold_and_rate() -> None:
+    # 400 positives surely have some below the threshold, so the end is Clopper-Pearson's of none out of 90.
+    found = detection(np.zeros(90), np.ones(400)).fpr95
+    assert (found.value, found.low) == (0, 0)
+    assert found.high == pytest.approx(1 - 0.025 ** (1 / 90), rel=1e-6)
+    # Against the mixture drawn at random: a threshold between neighbours, then a rate of the alarms there.
+    known, unknown = draw("infinite", 0, 300)
+    rng = np.random.default_rng(0)
+    ordered = np.concatenate([[-np.inf], np.sort(unknown), [np.nan]])  # nothing is above NaN
+    below = rng.binomial(len(unknown), 0.05, 100_000) + rng.integers(0, 2, 100_000)
+    alarms = np.array([np.sum(known >= t) for t in ordered])[below]
+    low = np.quantile(rng.beta(alarms, 300 - alarms + 1), 0.025)
+    high = np.quantile(rng.beta(alarms + 1, np.maximum(300 - alarms, 1e-9)), 0.975)
+    found = detection(known, unknown, resamples=100).fpr95
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.005)
 
 
 def test_delong_variance_is_that_of_loops() -> None:
@@ -103,10 +121,9 @@ def test_asymptotic_and_bootstrap_intervals_agree_for_many_inputs() -> None:
     known, unknown = rng.normal(0, 1, 4000), rng.normal(1, 1, 4000)
     drawn = detection(known, unknown, interval="bootstrap", resamples=500)
     formula = detection(known, unknown, interval="asymptotic")
-    for name in ("aupr", "fpr95"):
-        a, b = getattr(drawn, name), getattr(formula, name)
-        assert a.value == b.value
-        assert (b.high - b.low) == pytest.approx(a.high - a.low, rel=0.15)
+    a, b = drawn.aupr, formula.aupr
+    assert a.value == b.value
+    assert (b.high - b.low) == pytest.approx(a.high - a.low, rel=0.15)
 
 
 def test_a_seed_fixes_the_intervals() -> None:

@@ -4,11 +4,13 @@
     read_weights       one number a member
     score_predictions  a tile of inputs at a time through `demur.Moments`
     write_columns      .csv, .parquet, .npz, .json, whole or not at all
+    read_columns       the same formats back; read_labels also from .npy
 
 Files are mapped, never loaded whole, and no code in them is ever run.
 """
 
 from demur.stores.arrays import StoreError
+from demur.stores.columns import column_of, matches, read_columns, read_labels
 from demur.stores.output import check_output, json_columns, json_number, make_directory, write_columns
 from demur.stores.predictions import Predictions, open_predictions
 from demur.stores.scoring import (
@@ -29,11 +31,15 @@ __all__ = [
     "ScoreTable",
     "StoreError",
     "check_output",
+    "column_of",
     "groups_for",
     "json_columns",
     "json_number",
     "make_directory",
+    "matches",
     "open_predictions",
+    "read_columns",
+    "read_labels",
     "read_weights",
     "score_columns",
     "score_predictions",

@@ -11,12 +11,11 @@ from demur.tasks.detection import split
 from demur.tasks.estimate import (
     Estimate,
     Figures,
+    Options,
     all_alike,
     bca,
-    check_options,
     checked_correct,
     checked_scores,
-    method_for,
     over_splits,
     percentile,
     resampled,
@@ -55,8 +54,7 @@ class Selective:
     excess: Estimate
     right: np.ndarray = field(repr=False, compare=False)  # per level, the most certain first
     wrong: np.ndarray = field(repr=False, compare=False)
-    resamples: int = field(repr=False)
-    seed: int = field(repr=False)
+    options: Options = field(repr=False)
 
     @property
     def curve(self) -> Kept:
@@ -82,11 +80,10 @@ class Selective:
     def figure(self, figure: Figures) -> Estimate:
         """Return any figure of the counts per level with its percentile interval."""
         (replicates,) = resampled(
-            self.right, self.wrong, [figure], stratified=False, both=False,
-            resamples=self.resamples, seed=self.seed,
-        )  # fmt: skip
+            self.right, self.wrong, [figure], self.options, stratified=False, both=False
+        )
         value = float(figure(self.right[None], self.wrong[None])[0])
-        return percentile(value, replicates, self.auc.confidence)
+        return percentile(value, replicates, self.options.confidence)
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Return the areas under their names."""
@@ -122,7 +119,7 @@ def selective(
     >>> float(s.accuracy_at(0.75)), float(s.coverage_at(1.0))
     (1.0, 0.75)
     """
-    check_options(confidence, resamples)
+    options = Options(confidence, interval, resamples, splits, seed)
     values = checked_scores("scores", scores)
     correct = checked_correct(correct, len(values))
     right, wrong = counted(values, correct)
@@ -131,16 +128,16 @@ def selective(
         areas = [float(area_of(*part)) for part in parts]
         auc = over_splits(areas, confidence)
         excess = over_splits([float(excess_of(*part)) for part in parts], confidence)
-    elif method_for(interval, len(values)) == "asymptotic":
+    elif options.resamples_from(len(values)):
+        auc, excess = by_resampling(right, wrong, options)
+    else:
         auc = asymptotic(right, wrong, confidence)
         best = float(area_of(right, wrong) + excess_of(right, wrong))
         excess = Estimate(
             best - auc.value, max(best - auc.high, 0.0), best - auc.low, confidence, "asymptotic"
         )
-    else:
-        auc, excess = by_resampling(right, wrong, confidence, resamples, seed)
     aurc = Estimate(1 - auc.value, 1 - auc.high, 1 - auc.low, confidence, auc.method, auc.spread)
-    return Selective(auc, aurc, excess, right, wrong, resamples, seed)
+    return Selective(auc, aurc, excess, right, wrong, options)
 
 
 def counted(scores: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -248,17 +245,14 @@ def asymptotic(right: np.ndarray, wrong: np.ndarray, confidence: float) -> Estim
     return within_unit(value, error, confidence, "asymptotic")
 
 
-def by_resampling(
-    right: np.ndarray, wrong: np.ndarray, confidence: float, resamples: int, seed: int
-) -> tuple[Estimate, Estimate]:
-    """Return the area (BCa) and its excess (BCa) with bootstrap intervals."""
+def by_resampling(right: np.ndarray, wrong: np.ndarray, options: Options) -> tuple[Estimate, Estimate]:
+    """Return the area (BCa) and its excess (percentile) with bootstrap intervals."""
+    confidence = options.confidence
     value, over = float(area_of(right, wrong)), float(excess_of(right, wrong))
     if not right.any() or not wrong.any():
         auc = perfect(value, int(np.sum(right + wrong)), confidence)
         return auc, Estimate(0.0, 0.0, auc.high - auc.low, confidence, "exact")
-    areas, excesses = resampled(
-        right, wrong, [area_of, excess_of], stratified=False, both=False, resamples=resamples, seed=seed
-    )
+    areas, excesses = resampled(right, wrong, [area_of, excess_of], options, stratified=False, both=False)
     _, acceleration = spread_of([(np.concatenate(influence(right, wrong)), np.concatenate([right, wrong]))])
     auc = bca(value, areas, acceleration, confidence)
     return auc, percentile(over, excesses, confidence)
