@@ -10,13 +10,14 @@ Files are mapped, never loaded whole, and no code in them is ever run.
 """
 
 from demur.stores.arrays import StoreError
-from demur.stores.columns import column_of, matches, read_columns, read_labels
+from demur.stores.columns import column_of, correct_of, read_columns, read_labels
 from demur.stores.output import check_output, json_columns, json_number, make_directory, write_columns
 from demur.stores.predictions import Predictions, open_predictions
 from demur.stores.scoring import (
     MEASURES,
     PARTS,
     ScoreTable,
+    average_predictions,
     groups_for,
     score_columns,
     score_predictions,
@@ -30,13 +31,14 @@ __all__ = [
     "Predictions",
     "ScoreTable",
     "StoreError",
+    "average_predictions",
     "check_output",
     "column_of",
+    "correct_of",
     "groups_for",
     "json_columns",
     "json_number",
     "make_directory",
-    "matches",
     "open_predictions",
     "read_columns",
     "read_labels",

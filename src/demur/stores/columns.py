@@ -84,17 +84,47 @@ def column_of(columns: Mapping[str, np.ndarray], name: str, path: object) -> np.
     return columns[name]
 
 
-def matches(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return where two columns agree: as numbers where both are, else as text.
+def correct_of(
+    columns: Mapping[str, np.ndarray],
+    labels: Mapping[str, np.ndarray] | None,
+    path: object,
+    *,
+    prediction: str = "prediction",
+) -> np.ndarray:
+    """Return where predictions are right.
 
-    Examples
-    --------
-    >>> matches(np.array([1, 2]), np.array([1.0, 3.0]))
-    array([ True, False])
+    Parameters
+    ----------
+    columns
+        Of the scores. The labels may be among them, as `label`, or else `correct` itself.
+    labels
+        What ``read_labels`` returned, for the same inputs in the same order; None if there is no such file.
+    path
+        What messages call the scores.
+    prediction
+        The column of predicted classes.
     """
-    if first.dtype.kind in "fiub" and second.dtype.kind in "fiub":
-        return first == second
-    return first.astype(str) == second.astype(str)
+    if labels is None and "label" not in columns:
+        if "correct" in columns:
+            return columns["correct"]
+        raise StoreError(f"{path}: expected a column label, got none: give the labels by --labels")
+    found = columns if labels is None else labels
+    truth, guess = found["label"], column_of(columns, prediction, path)
+    if len(truth) != len(guess):
+        raise StoreError(f"labels: expected {len(guess)}, one for each input of {path}, got {len(truth)}")
+    for name in ("id", "input"):
+        if name in found and name in columns and not np.array_equal(found[name], columns[name]):
+            raise StoreError(
+                f"labels: expected the inputs of {path} in the same order, got another {name}: sort them"
+            )
+    if (truth.dtype.kind == "U") != (guess.dtype.kind == "U"):
+        raise StoreError(
+            f"labels: expected classes as {path} has them, as {guess[0]}, got {truth[0]}: "
+            "write both as numbers or both as names"
+        )
+    if truth.dtype.kind == "f" and np.isnan(truth).any():
+        raise StoreError(f"labels: expected one for each input, got NaN at input {np.isnan(truth).argmax()}")
+    return truth == guess
 
 
 def _listed(names: Sequence[str] | Mapping[str, Any]) -> str:

@@ -23,13 +23,17 @@ from demur.tasks.estimate import (
     spread_of,
 )
 from demur.tasks.levels import average_precision, false_positive_rate, levels_of, placements
-from demur.tasks.selective import area_of
+from demur.tasks.selective import area_of, excess_of
 
 # Figures of counts per level, from the highest score down; positives are what the task calls so.
 FIGURES: dict[str, dict[str, Figures | None]] = {
     "detection": {"auroc": None, "aupr": average_precision, "fpr95": false_positive_rate},
     "misclassification": {"auroc": None, "aupr": average_precision, "fpr95": false_positive_rate},
-    "selective": {"auc": lambda wrong, right: area_of(right[..., ::-1], wrong[..., ::-1])},
+    "selective": {
+        "auc": lambda wrong, right: area_of(right[..., ::-1], wrong[..., ::-1]),
+        "aurc": lambda wrong, right: 1 - area_of(right[..., ::-1], wrong[..., ::-1]),
+        "excess": lambda wrong, right: excess_of(right[..., ::-1], wrong[..., ::-1]),
+    },
 }
 
 
@@ -74,8 +78,8 @@ def compare(
     correct : (inputs,) array of bool
         Whether the predictions are right; for the other tasks.
     figure : str, optional
-        "auroc" (the default), "aupr" or "fpr95"; for "selective" "auc". AUROCs are compared by DeLong's
-        paired test, the others by a paired bootstrap.
+        "auroc" (the default), "aupr" or "fpr95"; for "selective" "auc" (the default), "aurc" or "excess".
+        AUROCs are compared by DeLong's paired test, the others by a paired bootstrap.
     confidence, resamples, seed
         As for ``detection``.
 

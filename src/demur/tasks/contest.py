@@ -12,7 +12,7 @@ from demur.tasks.detection import Detection, detection, misclassification
 from demur.tasks.estimate import Estimate
 from demur.tasks.selective import Selective, selective
 
-LESS_IS_BETTER = {"fpr95"}
+LESS_IS_BETTER = {"fpr95", "aurc", "excess"}
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,11 @@ class Standing:
     estimate: Estimate
     best: bool = False
     tied: bool = False
+
+    @property
+    def value(self) -> float:
+        """The figure itself."""
+        return self.estimate.value
 
 
 @dataclass(frozen=True)
