@@ -65,7 +65,7 @@ class Table:
     |---|---|---|
     | MCD | **.900** [.850, .940] | .880= [.830, .920] |
     <BLANKLINE>
-    Current: average, new: pairwise. Bold: the best of its kind. =: not told from it by the paired test (Holm, 0.05).
+    Current: average, new: pairwise. Bold: the best of its kind. =: not told from it by the paired test ...
     """
 
     columns: Sequence[Column]

@@ -131,14 +131,14 @@ def error_of(curve: Reliability, options: Options) -> Estimate:
     Of the gap of each bin the size is averaged, and noise makes sizes larger. So the error found is above the
     true one by at most the mean size of the noise itself, with equality where there are no true gaps: the
     lower end takes its quantile off. It is below the true one by at most noise with the signs of the true
-    gaps, which is normal: the upper end adds its quantile. The noise of an accuracy is that of Agresti and
-    Coull (1998), two right and two wrong predictions added, so that bins without an error have some too.
+    gaps, which is normal: the upper end adds its quantile. The noise of an accuracy is found with two right
+    and two wrong predictions added (Agresti and Coull, 1998), so that bins without an error have some too.
     """
     number = curve.number
     shares = number / number.sum()
     value = float(shares @ np.abs(curve.confidence - curve.accuracy))
     accuracy = (curve.accuracy * number + 2) / (number + 4)
-    noise = shares * np.sqrt(accuracy * (1 - accuracy) / (number + 4))
+    noise = shares * np.sqrt(accuracy * (1 - accuracy) / number)
     sizes = np.abs(generator(options.seed).standard_normal((options.resamples, len(number)))) @ noise
     low = value - float(np.quantile(sizes, (1 + options.confidence) / 2))
     high = value + quantile(options.confidence) * float(np.sqrt(np.sum(noise**2)))
