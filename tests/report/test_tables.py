@@ -101,4 +101,4 @@ def test_one_score_has_its_figures_in_columns() -> None:
     table = table_of_figures({"DE": result}, ["auroc", "fpr95"], "K")
     assert table.cells()[0] == ["Method", "AUROC", "FPR95"]
     assert table.csv().splitlines()[1].startswith(f"auroc,DE,K,{result.auroc.value}")
-    assert table.note("*") == ""
+    assert table.notes("*") == []

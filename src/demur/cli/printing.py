@@ -124,5 +124,5 @@ def print_figures(table: tables.Table, form: str, title: str) -> None:
         texts = [Text(c, style="bold" if best else "") for c, best in zip(cells, bold, strict=True)]
         shown.add_row(*texts, end_section=last)
     print_table(title, shown)
-    if note := table.note("*"):
+    for note in table.notes("*"):
         print(note)

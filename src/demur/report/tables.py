@@ -92,16 +92,16 @@ class Table:
             last = row.section
         return names
 
-    def note(self, best: str) -> str:
-        """Return what headings and marks mean, with `best` for the mark of the best."""
+    def notes(self, best: str) -> list[str]:
+        """Return what headings and marks mean, a line each, with `best` for the mark of the best."""
         said = [
             f"{MEASURES[m]}: {m}" for m in MEASURES if any(c.heading == MEASURES[m] for c in self.columns)
         ]
         notes = [f"{', '.join(said).capitalize()}."] if said else []
         if any(cell.best or cell.tied for row in self.rows for cell in row.cells):
-            notes.append(f"{best}: the best of its kind.")
-            notes.append(f"=: not told from it by the paired test (Holm, {self.level:g}).")
-        return " ".join(notes)
+            tied = f"=: not told from it by the paired test (Holm, {self.level:g})."
+            notes.append(f"{best}: the best of its kind. {tied}")
+        return notes
 
     def cells(self) -> list[list[str]]:
         """Return the table for a terminal, headings first; line feeds part values from intervals."""
@@ -123,8 +123,8 @@ class Table:
             lines.append([name.replace("|", r"\|") for name in names] + found)
         text = ["| " + " | ".join(line) + " |" for line in lines]
         text.insert(1, "|---" * len(head) + "|")
-        note = self.note("Bold")
-        return "\n".join([*text, "", note] if note else text)
+        notes = " ".join(self.notes("Bold"))
+        return "\n".join([*text, "", notes] if notes else text)
 
     def latex(self) -> str:
         """Return the table in LaTeX, as the paper has it; it needs the package booktabs."""
@@ -148,8 +148,8 @@ class Table:
                 last = row.section
             cells = [latex_cell(cell) for cell in row.cells]
             lines.append(" & ".join([*(escaped(name) for name in names), *cells]) + r" \\")
-        note = self.note("Bold")
-        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *([f"% {note}"] if note else [])])
+        notes = [f"% {note}" for note in self.notes("Bold")]
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes])
 
     def csv(self) -> str:
         """Return one line for each figure: value, ends, spread, and whether it is best or tied."""
