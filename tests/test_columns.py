@@ -90,6 +90,8 @@ def test_labels() -> None:
     Path("one.csv").write_text("id,truth\nx,1\ny,2\n")
     found = read_labels("one.csv")
     assert found["label"].tolist() == [1, 2] and found["id"].tolist() == ["x", "y"]
+    Path("bare.csv").write_text("3\n1\n2\n")
+    assert read_labels("bare.csv")["label"].tolist() == [3, 1, 2]
     Path("two.csv").write_text("a,b\n1,2\n")
     with pytest.raises(StoreError, match=r"expected a column named label, or a single one, got a, b: write"):
         read_labels("two.csv")

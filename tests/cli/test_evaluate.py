@@ -282,7 +282,7 @@ OOD = ("ood", "--id", "id.csv", "--ood", "ood.csv")
         ((*OOD, "--interval", "wald"), "interval must be 'auto'"),
         ((*OOD, "--splits", "1"), "splits must be at least 2"),
         ((*OOD, "--id", "other=ood.csv"), "expected an --ood of the same name for each --id"),
-        ((*OOD, "--ood", "ood.csv"), "expected a name for each file"),
+        ((*OOD, "--ood", "ood.csv"), "expected another name for each file"),
         ((*OOD, "--logits", "--probs"), "expected exactly one of --logits"),
         (("misclassification", "id.csv"), "expected a column label, got none: give the labels by --labels"),
         (("misclassification", "id.csv", "--labels", "short.npy"), "expected 120, one for each input"),

@@ -141,7 +141,7 @@ def of_splits(seed: int) -> dict[str, tuple[Estimate, float]]:
     known, unknown = rng.normal(0, 1, 900), rng.normal(1, 1, 300)
     truth = truth_of(1.0, 0.25)
     found = detection(known, unknown, splits=3, seed=seed)
-    shared = [detection(part, unknown, interval="asymptotic").auroc.value for part in np.split(known, 3)]
+    shared = [float(np.mean(unknown[:, None] > part)) for part in np.split(known, 3)]
     return {
         "auroc": (found.auroc, truth["auroc"]),
         "fpr95": (found.fpr95, truth["fpr95"]),

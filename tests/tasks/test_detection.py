@@ -164,7 +164,7 @@ def test_bad_input_is_told(call, message) -> None:
 def test_many_scores_take_seconds() -> None:
     rng = np.random.default_rng(0)
     known, unknown = rng.normal(0, 1, 500_000), rng.normal(1, 1, 500_000)
-    begin = time.perf_counter()
+    begin = time.process_time()
     found = detection(known, unknown)
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
     assert float(found.auroc) == pytest.approx(norm.cdf(1 / np.sqrt(2)), abs=0.003)

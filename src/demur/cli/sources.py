@@ -82,8 +82,11 @@ class Reader:
         """Read several, each of its own name."""
         found = [self.read(each) for each in written]
         names = [source.name for source in found]
-        if len(set(names)) < len(names):
-            raise ValueError(f"expected a name for each file, as NAME={found[0].path}, got {names[0]} twice")
+        for source in found:
+            if names.count(source.name) > 1:
+                raise ValueError(
+                    f"expected another name for each file, as NAME={source.path}, got {source.name} twice"
+                )
         return found
 
     def scores(self, sources: Sequence[Source]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from demur.stores.arrays import StoreError, open_binary
 from demur.stores.names import split_name
+from demur.stores.tables import is_number
 
 SUFFIXES = (".csv", ".parquet", ".npz", ".json")
 LABELS = (*SUFFIXES, ".npy")
@@ -23,7 +24,7 @@ _ROWS = 65536
 """Rows of text that are held at a time."""
 
 
-def read_columns(path: Path) -> dict[str, np.ndarray]:
+def read_columns(path: Path, *, nameless: str | None = None) -> dict[str, np.ndarray]:
     """Read columns of equal length by their names, numbers as numbers and other things as text.
 
     Parameters
@@ -31,6 +32,8 @@ def read_columns(path: Path) -> dict[str, np.ndarray]:
     path
         .csv with names in the first line, .parquet, .npz, or .json with the columns under `scores` or by
         themselves.
+    nameless
+        What to call a single column of numbers in a .csv that has no name.
 
     Raises
     ------
@@ -44,7 +47,8 @@ def read_columns(path: Path) -> dict[str, np.ndarray]:
             f"{repr(suffix) if suffix else 'no suffix'}: "
             "for predictions say --logits, --probs or --log-probs"
         )
-    return _checked(path, _READERS[suffix](path))
+    found = _read_csv(path, nameless=nameless) if suffix == ".csv" else _READERS[suffix](path)
+    return _checked(path, found)
 
 
 def read_labels(written: str) -> dict[str, np.ndarray]:
@@ -63,7 +67,7 @@ def read_labels(written: str) -> dict[str, np.ndarray]:
             f"{path}: expected labels in a file that ends in {', '.join(LABELS)}, got "
             f"{Path(path).suffix.lower()!r}"
         )
-    columns = read_columns(Path(path))
+    columns = read_columns(Path(path), nameless="label")
     if name is None:
         known = [each for each in LABEL_NAMES if each in columns]
         rest = [each for each in columns if each not in ("input", "id")]
@@ -152,13 +156,17 @@ def _checked(path: Path, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndar
     return dict(columns)
 
 
-def _read_csv(path: Path, texts: frozenset[str] = frozenset()) -> dict[str, np.ndarray]:
+def _read_csv(
+    path: Path, texts: frozenset[str] = frozenset(), nameless: str | None = None
+) -> dict[str, np.ndarray]:
     """Read a table, `texts` as text and other columns as the narrowest of integers, numbers and text."""
     with open_binary(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
         try:
             rows = csv.reader(file, strict=True)
             names = [name.strip() for name in next(rows, [])]
-            if not names or all(_is_number(name) for name in names):
+            if nameless and len(names) == 1 and is_number(names[0]):
+                rows, names = itertools.chain([names], rows), [nameless]
+            if not names or all(is_number(name) for name in names):
                 raise StoreError(
                     f"{path}: expected names of columns in the first line, got {_listed(names) or 'none'}"
                 )
@@ -171,9 +179,10 @@ def _read_csv(path: Path, texts: frozenset[str] = frozenset()) -> dict[str, np.n
                 except ValueError:
                     columns = []
                 if len(columns) != len(names):
+                    lengths = sorted({len(row) for row in block})
                     raise StoreError(
-                        f"{path}: expected {len(names)} cells in each row, as in the first, got others "
-                        f"before line {rows.line_num + 1}"
+                        f"{path}: expected {len(names)} cells in each row, as in the first, got "
+                        f"{' and '.join(map(str, lengths))}"
                     )
                 for name, parts, cells in zip(names, blocks, columns, strict=True):
                     parts.append(np.array(cells) if name in texts else _typed(cells))
@@ -185,7 +194,7 @@ def _read_csv(path: Path, texts: frozenset[str] = frozenset()) -> dict[str, np.n
         if 0 < sum(part.dtype.kind == "U" for part in parts) < len(parts)
     }
     if mixed:  # a number in one block is text in another
-        return _read_csv(path, frozenset(texts | mixed))
+        return _read_csv(path, frozenset(texts | mixed), nameless)
     return {
         name: np.concatenate(parts) if parts else np.empty(0)
         for name, parts in zip(names, blocks, strict=True)
@@ -198,14 +207,6 @@ def _typed(cells: Sequence[Any]) -> np.ndarray:
         with contextlib.suppress(ValueError, OverflowError):
             return np.array(list(map(kind, cells)), dtype)
     return np.array(list(map(str, cells)))
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
@@ -277,4 +278,4 @@ def _read_parquet(path: Path) -> dict[str, np.ndarray]:
     return found
 
 
-_READERS = {".csv": _read_csv, ".parquet": _read_parquet, ".npz": _read_npz, ".json": _read_json}
+_READERS = {".parquet": _read_parquet, ".npz": _read_npz, ".json": _read_json}
