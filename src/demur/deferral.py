@@ -71,12 +71,15 @@ class Deferral:
         Of the promise, for each group by itself.
     thresholds : dict
         The `Threshold` of each group; of "" where there are no groups.
+    score : str or None
+        What the scores are called in files, where the command line fitted it.
     """
 
     goal: str
     target: float
     confidence: float
     thresholds: dict[str, Threshold]
+    score: str | None = None
 
     @classmethod
     def fit(

@@ -2,6 +2,7 @@
 
 from demur.tasks.calibration import Calibration, calibration
 from demur.tasks.compare import Comparison, compare, compare_all, holm
+from demur.tasks.contest import Contest, Standing, contest
 from demur.tasks.detection import Detection, detection, misclassification
 from demur.tasks.estimate import Estimate
 from demur.tasks.selective import Selective, selective
@@ -9,12 +10,15 @@ from demur.tasks.selective import Selective, selective
 __all__ = [
     "Calibration",
     "Comparison",
+    "Contest",
     "Detection",
     "Estimate",
     "Selective",
+    "Standing",
     "calibration",
     "compare",
     "compare_all",
+    "contest",
     "detection",
     "holm",
     "misclassification",
