@@ -16,6 +16,7 @@ from demur import posteriors, tasks
 from demur.credal import Credal, credal
 from demur.decompose import attribute, decompose
 from demur.deferral import Deferral, NoGuarantee
+from demur.divergences import Convergence, convergence, divergences
 from demur.measures import Decomposition, Measure
 from demur.moments import Moments
 from demur.posteriors.score import score
@@ -44,6 +45,7 @@ __all__ = [
     "Bernoulli",
     "Beta",
     "Categorical",
+    "Convergence",
     "Credal",
     "Decomposition",
     "Deferral",
@@ -62,8 +64,10 @@ __all__ = [
     "Scores",
     "Uniform",
     "attribute",
+    "convergence",
     "credal",
     "decompose",
+    "divergences",
     "information",
     "information_bounds",
     "label_variance",
