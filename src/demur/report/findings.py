@@ -75,6 +75,10 @@ def find(
     progress
         Called with the number of scores done, of ``len(methods) * len(scores)``.
     """
+    for name, shares in (("confidence", [confidence]), ("accuracy", targets)):
+        for share in shares:
+            if not 0 < share < 1:
+                raise ValueError(f"{name} must be between 0 and 1, as 0.95. Got {share!r}.")
     scores = distinct(run.scores, [scored.scores for m in run.methods for scored in m.sets.values()])
     others = [name for name in run.sets if name != "id"]
     detections: dict[Key, dict[str, Detection]] = {}

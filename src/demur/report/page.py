@@ -62,7 +62,7 @@ def page(found: Findings, *, top: int = 20) -> str:
     def part(marker: re.Match[str]) -> str:
         name = marker[1]
         if name == "title":
-            return html.escape(title_of(found.run))
+            return html.escape(title_of(found.run)).encode("utf-8", "replace").decode()
         if name == "data":
             return embedded(data(found, top))
         return (folder / name).read_text(encoding="utf-8")
@@ -197,7 +197,7 @@ def detected(result: Detection) -> dict[str, Any]:
     band = roc_band(result, np.linspace(0, 1, 401), confidence=result.auroc.confidence)
     ends = []
     for end in (band.low, band.high):
-        some = corners(band.at, end, 1e-3)
+        some = corners(band.at, end)
         ends.append([shorts(band.at[some], 4), shorts(end[some], 4)])
     return {
         "auroc": bounds(result.auroc),
@@ -224,8 +224,8 @@ def kept(result: Selective) -> dict[str, Any]:
         "excess": bounds(result.excess),
         "at": (some + 1).tolist(),
         "accuracy": shorts(curve.accuracy[some]),
-        "low": shorts(band.low, 5),
-        "high": shorts(band.high, 5),
+        "low": shorts(band.low),
+        "high": shorts(band.high),
         "oracle": shorts(best_accuracy(result, some + 1)),
         "chance": short(float(curve.accuracy[-1])),
     }
@@ -266,7 +266,7 @@ def slider(found: Findings, key: Key, method: Method) -> dict[str, Any]:
 
 def ends_of(estimates: list[Estimate]) -> list[list[Any]]:
     """Return lower and upper ends; the values follow from the counts."""
-    return [shorts([e.low for e in estimates], 5), shorts([e.high for e in estimates], 5)]
+    return [shorts([e.low for e in estimates]), shorts([e.high for e in estimates])]
 
 
 def acted(scored: Scored, score: str, thresholds: np.ndarray) -> dict[str, Any]:

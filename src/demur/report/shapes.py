@@ -48,11 +48,11 @@ def binned(sets: Mapping[str, np.ndarray], bins: int = 50) -> Bins:
     """
     pooled = np.concatenate(list(sets.values()))
     finite = pooled[np.isfinite(pooled)]
-    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 1.0)
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
     logarithmic = False
     if low >= 0 and high > 0:
         # Nine powers of ten at most: more would leave no room for the scores that matter.
-        least = max(float(np.quantile(finite[finite > 0], 0.005)), high * 1e-9)
+        least = max(float(np.quantile(finite[finite > 0], 0.005, method="lower")), high * 1e-9)
         logarithmic = high > WIDE * least
         low = least if logarithmic else low
     if low == high:
@@ -67,7 +67,7 @@ def binned(sets: Mapping[str, np.ndarray], bins: int = 50) -> Bins:
     return Bins(edges, logarithmic, counts, below, infinite, {k: len(v) for k, v in sets.items()})
 
 
-def corners(x: np.ndarray, y: np.ndarray, tolerance: float = 5e-4) -> np.ndarray:
+def corners(x: np.ndarray, y: np.ndarray, tolerance: float = 1e-3) -> np.ndarray:
     """Return which points of a curve to draw: lines between them pass all others within the tolerance.
 
     Ramer (1972) and Douglas and Peucker (1973). Points are those of the curve, none is moved.

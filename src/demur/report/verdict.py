@@ -105,7 +105,9 @@ def headline(found: Findings) -> str:
         return f"{name} is the best, or cannot be told from it, in {where}. No other is."
     if always:
         names = listed(name_of(score).short for score in always)
-        return f"No single winner: {names} are the best, or cannot be told from it, in {where}. The others are not."
+        return (
+            f"No single winner: in {where} {names} are the best, or cannot be told from it. Others are not."
+        )
     return "Which measure is best depends on the task: none is the best, or as good, in all of them."
 
 
@@ -186,13 +188,13 @@ def deferral_cards(found: Findings) -> list[dict[str, Any]]:
     t = policy.thresholds[""]
     if t.kept == t.number:
         return []
-    accuracy = found.accuracy[key[0]]
-    caption = (
-        f"Accuracy of {key[0] or 'the predictions'} when the least certain "
-        f"{percent(1 - t.kept / t.number)} go to a person, by {called(found, key)}. Of all predictions {percent(accuracy.value)} are right."
-    )
-    sentence = "What can be promised for new inputs stands below, at the threshold."
-    return [card("Asking a person", proportion(t.right, t.kept, found.confidence), caption, [sentence])]
+    who, share = key[0] or "the predictions", percent(1 - t.kept / t.number)
+    caption = f"Accuracy of {who} when the least certain {share} go to a person, by {called(found, key)}."
+    sentences = [
+        f"Of all predictions {percent(found.accuracy[key[0]].value)} are right.",
+        "What can be promised for new inputs stands below, at the threshold.",
+    ]
+    return [card("Asking a person", proportion(t.right, t.kept, found.confidence), caption, sentences)]
 
 
 def compared(found: Findings, best: Leading, result: Detection) -> list[str]:
