@@ -137,12 +137,12 @@ def test_choices_change_what_is_shown(open_page, run):
             result = demur.tasks.detection(
                 method.sets["id"].scores["average_epistemic"], method.sets[name].scores["average_epistemic"]
             )
-            assert near(re.search(r"AUROC ([\d.]+ %)", page.inner_text("#roc-why"))[1], float(result.auroc))
+            assert near(re.search(r"AUROC ([\d.]+\s%)", page.inner_text("#roc-why"))[1], float(result.auroc))
             assert task in page.inner_text("#density .key") and task in page.inner_text("#points .key")
     page.get_by_role("radio", name="wrong predictions").check()
     known = found.methods[-1].sets["id"]
     result = demur.tasks.misclassification(known.scores["average_epistemic"], known.correct)
-    assert near(re.search(r"AUROC ([\d.]+ %)", page.inner_text("#roc-why"))[1], float(result.auroc))
+    assert near(re.search(r"AUROC ([\d.]+\s%)", page.inner_text("#roc-why"))[1], float(result.auroc))
 
 
 def test_figures_are_read_by_pointer_and_by_keys(open_page):
@@ -177,7 +177,7 @@ def test_a_reading_of_the_accuracy_is_the_library_s(open_page, run):
     for _ in range(6):
         page.keyboard.press("PageUp")
         text = page.inner_text("#kept .reading")
-        kept, accuracy = re.search(r"kept \((\d+)\): accuracy ((?:over |under )?[\d.]+ %)", text).groups()
+        kept, accuracy = re.search(r"kept \((\d+)\): accuracy ((?:over |under )?[\d.]+\s%)", text).groups()
         assert near(accuracy, curve[int(kept) - 1]), text
 
 
@@ -227,7 +227,7 @@ def test_the_verdict_comes_first_and_says_how_sure_it_is(open_page):
     cards = page.locator(".card")
     assert cards.count() == 6  # three sets, two methods' mistakes, and asking a person
     for card in cards.all():
-        assert "95 % interval" in card.inner_text()
+        assert "95 % interval" in " ".join(card.inner_text().split())
     stars = page.locator("#all td.best").count()
     assert stars == 5
 
@@ -303,7 +303,7 @@ def test_infinite_scores_are_shown_beside_the_axis(open_page, tmp_path):
         "Score infinite: 8.3 % of in-distribution, 66.7 % of a"
     )
     page.locator("#threshold").fill(page.get_attribute("#threshold", "max"))
-    assert page.inner_text("#cut") == "none" and page.inner_text("#share") == "100 %"
+    assert page.inner_text("#cut") == "none" and page.inner_text("#share").split() == ["100", "%"]
     assert rows(page, "K")[0] == "∞"
     assert "NaN" not in page.inner_text("main")
 

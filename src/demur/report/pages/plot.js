@@ -31,11 +31,11 @@ function text(value, digits = 4) {
 // A share in percent: more digits near none and all, so that 99.97 % is not 100 %.
 function percent(share, digits = null) {
   const rest = Math.min(share, 1 - share);
-  if (rest === 0) return `${100 * share} %`;
+  if (rest === 0) return `${100 * share}\u00a0%`;
   const places = digits ?? (rest < 0.01 ? 2 : 1), shown = (100 * share).toFixed(places);
-  if (Number(shown) === 0) return `under ${(10 ** -places).toFixed(places)} %`;
-  if (Number(shown) === 100) return `over ${(100 - 10 ** -places).toFixed(places)} %`;
-  return `${shown} %`;
+  if (Number(shown) === 0) return `under ${(10 ** -places).toFixed(places)}\u00a0%`;
+  if (Number(shown) === 100) return `over ${(100 - 10 ** -places).toFixed(places)}\u00a0%`;
+  return `${shown}\u00a0%`;
 }
 // As many digits as an interval of this width makes worth reading.
 const digitsFor = ([, low, high]) => (high - low < 0.01 ? 2 : high - low < 0.2 ? 1 : 0);

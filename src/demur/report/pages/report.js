@@ -25,6 +25,8 @@ function lead() {
   return `${parts.join(", ")}. Higher scores mean less certain predictions.`;
 }
 
+const glued = (words) => words.replaceAll(" %", "\u00a0%"); // no line breaks there
+
 function card(content) {
   const [value, low, high] = content.bounds;
   const from = Math.min(0.5, low), place = (share) => `${(100 * (share - from)) / (1 - from)}%`;
@@ -32,10 +34,10 @@ function card(content) {
   Object.assign(range.style, { left: place(low), right: `calc(100% - ${place(high)})` });
   dot.style.left = place(value);
   return element("article", { class: "card" }, element("h3", {}, content.title),
-    element("p", { class: "figure" }, content.figure),
+    element("p", { class: "figure" }, glued(content.figure)),
     element("div", { class: "whisker", "aria-hidden": "true" }, range, dot, element("small", {}, `${percent(from, 0)}${content.chance && from === 0.5 ? ", a coin toss" : ""}`), element("small", {}, "100 %")),
-    element("p", { class: "certainty" }, content.interval), element("p", {}, content.caption),
-    ...content.sentences.map((sentence) => element("p", { class: "sentence" }, sentence)));
+    element("p", { class: "certainty" }, glued(content.interval)), element("p", {}, glued(content.caption)),
+    ...content.sentences.map((sentence) => element("p", { class: "sentence" }, glued(sentence))));
 }
 
 // What there is to tell from in-distribution inputs: other sets, and mistakes.
@@ -325,7 +327,7 @@ function showAll() {
     const cells = heads.map(({ of, task }) => {
       const bounds = of(DATA.results[m][s]), kind = task === undefined ? "" : mark(m, s, task);
       if (!bounds) return element("td", {}, "–");
-      return element("td", { class: kind }, element("span", {}, percent(bounds[0], 2).replace(" %", ""), kind === "tie" ? " ≈" : kind === "best" ? " ★" : ""), element("small", {}, ` ${bounds.slice(1).map((v) => percent(v, 2).replace(" %", "")).join(" to ")}`));
+      return element("td", { class: kind }, element("span", {}, percent(bounds[0], 2).replace("\u00a0%", ""), kind === "tie" ? " ≈" : kind === "best" ? " ★" : ""), element("small", {}, ` ${bounds.slice(1).map((v) => percent(v, 2).replace("\u00a0%", "")).join(" to ")}`));
     });
     const here = m === state.method && s === state.score;
     return element("tr", here ? { "aria-current": "true" } : {}, element("th", { scope: "row" }, each.short, ...(several ? [element("small", {}, method)] : [])), ...cells);
