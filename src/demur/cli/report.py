@@ -53,7 +53,7 @@ def report(
 
         target = check_target(out or folder / "report.html", folder)
         run = read_run(folder)
-        with progress_bar(len(run.methods) * len(run.scores), "scores") as progress:
+        with progress_bar(len(run.methods), "methods") as progress:
             found = find(
                 run,
                 confidence=confidence,

@@ -73,7 +73,7 @@ def find(
     targets
         Accuracies that are asked of `Deferral`; named before any label is seen, so that each promise holds.
     progress
-        Called with the number of scores done, of ``len(methods) * len(scores)``.
+        Called with the number of methods done.
     """
     for name, shares in (("confidence", [confidence]), ("accuracy", targets)):
         for share in shares:
@@ -86,8 +86,7 @@ def find(
     kept: dict[Key, Selective] = {}
     policies: dict[Key, list[Deferral | str]] = {}
     accuracy: dict[str, Estimate] = {}
-    done = 0
-    for method in run.methods:
+    for done, method in enumerate(run.methods, start=1):
         known = method.sets.get("id")
         correct = None if known is None else known.correct
         if correct is not None:
@@ -107,8 +106,7 @@ def find(
                     if correct.any() and not correct.all():
                         errors[key] = misclassification(own, correct, **options(len(own), confidence))
                     policies[key] = [policy(own, correct, target, confidence) for target in targets]
-            done += 1
-            progress(done)
+        progress(done)
     best = winners(run, scores, others, errors, confidence)
     return Findings(
         run, confidence, tuple(targets), scores, detections, errors, kept, policies, accuracy, best

@@ -24,8 +24,8 @@ def divergence_figure(matrix: Any, *, names: Sequence[str] | None = None, unit: 
 
     Parameters
     ----------
-    matrix : (members, members) array
-        As ``demur.divergences`` returns it for one input, or its mean over inputs.
+    matrix : array
+        Square, as ``demur.divergences`` returns it for one input, or its mean over inputs.
     names : sequence of str, optional
         Of the members; their numbers by default.
     unit : str
@@ -184,7 +184,7 @@ def convergence_figure(
                 at, value[there], np.nan_to_num(error[there]), color=COLOURS[index],
                 ls=LINES[index % len(LINES)], elinewidth=0.8, label=name, **style,
             )  # fmt: skip
-        ticks = found.members if sizes <= 6 else found.members[:: -(-sizes // 6)]
+        ticks = found.members if sizes <= 6 else found.members[:: -(sizes // 5)]
         axes.set(xscale="log", xlabel="members", ylabel=label)
         axes.set_xticks(ticks, [str(t) for t in ticks])
         axes.set_xticks([], minor=True)

@@ -203,7 +203,6 @@ def detected(result: Detection) -> dict[str, Any]:
         "auroc": bounds(result.auroc),
         "aupr": bounds(result.aupr),
         "fpr95": bounds(result.fpr95),
-        "counts": [result.positives, result.negatives],
         "roc": [shorts(curve.fpr[at]), shorts(curve.tpr[at])],
         "thresholds": [None, *shorts(curve.thresholds[at][1:], 5)],
         "band": ends,
@@ -221,7 +220,6 @@ def kept(result: Selective) -> dict[str, Any]:
     band = accuracy_band(result, some + 1, confidence=result.auc.confidence)
     return {
         "auc": bounds(result.auc),
-        "excess": bounds(result.excess),
         "at": (some + 1).tolist(),
         "accuracy": shorts(curve.accuracy[some]),
         "low": shorts(band.low),

@@ -42,9 +42,9 @@ def binned(sets: Mapping[str, np.ndarray], bins: int = 50) -> Bins:
 
     Examples
     --------
-    >>> found = binned({"id": np.array([0.0, 1e-4, 1e-2, 1.0, np.inf])}, bins=4)
+    >>> found = binned({"id": np.array([0.0, 1e-4, 0.02, 1.0, np.inf])}, bins=4)
     >>> found.logarithmic, found.counts["id"].tolist(), found.below, found.infinite
-    (True, [1, 1, 0, 1], {'id': 1}, {'id': 1})
+    (True, [1, 0, 1, 1], {'id': 1}, {'id': 1})
     """
     pooled = np.concatenate(list(sets.values()))
     finite = pooled[np.isfinite(pooled)]

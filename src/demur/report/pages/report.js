@@ -82,6 +82,8 @@ function showDensity() {
   const range = [...(low ? [-1] : []), ...bins, ...(high ? [bins.length] : [])];
   const top = Math.max(0.001, ...sets.flatMap(([index]) => range.map((bin) => share(index, bin))));
   const middle = (bin) => (bin < 0 ? 0 : bin >= bins.length ? Infinity : log ? Math.sqrt(edges[bin] * edges[bin + 1]) : (edges[bin] + edges[bin + 1]) / 2);
+  $("density-why").textContent = sets.length > 1 && state.task !== null ? "The less the two shapes overlap, the better the measure tells them apart."
+    : "How many inputs have which score. Without in-distribution inputs beside others there is nothing to tell apart.";
   const slider = result().slider, cut = slider ? real(slider.threshold[state.at]) : null;
   chart($("density"), {
     label: `Spread of ${score().long}`, rest: "Point at the figure, or use the arrow keys, to read it off.",
@@ -116,7 +118,7 @@ function showRoc() {
   const what = state.task === ERRORS ? "wrong predictions" : DATA.sets[state.task].name;
   const those = state.task === ERRORS ? "right predictions" : "in-distribution inputs";
   $("roc-why").textContent = `AUROC ${said(found.auroc)} (${between(found.auroc)}). To catch 95 % of ${what}, ` +
-    `${said(found.fpr95)} of ${those} raise an alarm too (${between(found.fpr95)}).`;
+    `${said(found.fpr95)} of ${those} raise an alarm too (${between(found.fpr95)}). Average precision ${said(found.aupr)} (${between(found.aupr)}).`;
   const [fpr, tpr] = found.roc, kind = colour(state.task);
   chart($("roc"), {
     label: `ROC curve of ${score().long} for ${what}`, rest: "The band holds the whole true curve with the stated confidence.",
