@@ -59,7 +59,9 @@ def test_the_slider_is_what_a_policy_reports(found):
         ranked = np.sort(known.scores[score])
         for at in range(0, len(slider["threshold"]), 7):
             kept = slider["sets"][0]["kept"][at]
-            policy = demur.Deferral.fit(known.scores[score], known.correct, coverage=kept / len(ranked))
+            policy = demur.Deferral.fit(
+                known.scores[score], known.correct, coverage=(kept - 0.5) / len(ranked)
+            )
             for place, name in enumerate(found.run.sets):
                 own = method.sets[name]
                 expected = policy.report(own.scores[score], own.correct)
