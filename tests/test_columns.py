@@ -32,6 +32,16 @@ def test_what_was_written_comes_back(suffix) -> None:
         assert found[name].dtype.kind == values.dtype.kind
 
 
+@pytest.mark.parametrize("suffix", ["csv", "json"])
+def test_ids_keep_their_zeros(suffix) -> None:
+    write_columns(
+        Path(f"s.{suffix}"), {"id": np.array(["007", "008"]), "a": np.array([0.1, 0.2], np.float32)}
+    )
+    found = read_columns(Path(f"s.{suffix}"))
+    assert found["id"].tolist() == ["007", "008"]
+    np.testing.assert_allclose(found["a"], [0.1, 0.2], rtol=1e-7)
+
+
 def test_text_that_begins_after_many_numbers_stays_text(monkeypatch) -> None:
     monkeypatch.setattr(stored, "_ROWS", 2)
     Path("s.csv").write_text("id,x\n007,1\n008,2\nnine,2.5\n")

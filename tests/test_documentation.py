@@ -145,7 +145,7 @@ def test_example_runs(script, tmp_path):
 def test_reference_lists_every_public_name():
     reference = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\.\. auto\w+:: ([\w.]+)", reference, re.MULTILINE))
-    parts = {"posteriors": demur.posteriors, "tasks": demur.tasks}
+    parts = {"posteriors": demur.posteriors, "report": demur.report, "tasks": demur.tasks}
     public = set(demur.__all__) - set(parts)
     inside = {f"demur.{name}.{own}" for name, part in parts.items() for own in part.__all__}
     assert listed - {"demur.posteriors", "demur.tasks"} == public | inside

@@ -25,7 +25,7 @@ _ROWS = 65536
 
 
 def read_columns(path: Path, *, nameless: str | None = None) -> dict[str, np.ndarray]:
-    """Read columns of equal length by their names, numbers as numbers and other things as text.
+    """Read columns of equal length by their names, numbers as numbers, other things and `id` as text.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ def _checked(path: Path, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndar
 
 
 def _read_csv(
-    path: Path, texts: frozenset[str] = frozenset(), nameless: str | None = None
+    path: Path, texts: frozenset[str] = frozenset({"id"}), nameless: str | None = None
 ) -> dict[str, np.ndarray]:
     """Read a table, `texts` as text and other columns as the narrowest of integers, numbers and text."""
     with open_binary(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as file:
@@ -236,18 +236,20 @@ def _read_json(path: Path) -> dict[str, np.ndarray]:
         try:
             held = json.loads(file.read().decode("utf-8-sig"))
             columns = held.get("scores", held)
-            return {name: _from_json(values) for name, values in columns.items()}
+            return {name: _from_json(name, values) for name, values in columns.items()}
         except (ValueError, AttributeError, TypeError) as error:
             raise StoreError(
                 f"{path}: expected a JSON object of columns, as demur score writes, got something else"
             ) from error
 
 
-def _from_json(values: Any) -> np.ndarray:
+def _from_json(name: str, values: Any) -> np.ndarray:
     """Return a list as a column; numbers that JSON has no way to write are texts as "inf"."""
     kinds = {type(each) for each in values}
     if not isinstance(values, list) or not kinds <= {bool, int, float, str}:
         raise TypeError
+    if name == "id":
+        return np.array(list(map(str, values)))
     return np.array(values) if kinds <= {bool, int, float} else _typed([str(each) for each in values])
 
 
