@@ -112,8 +112,9 @@ def fitted(data: digits.Digits, seed: int) -> dict[str, Any]:
     network = ensemble.models[0]
     training = demur.posteriors.HeadTraining(epochs=100, batch=32, rate=1e-2)
     chain = demur.posteriors.CyclicalSGHMC(
-        network, pair, samples=60, cycles=4, steps=2000, step_size=0.05, prior_scale=0.3, seed=seed
-    )
+        network, pair, samples=60, cycles=4, steps=3000, batch_size=100, step_size=0.1, friction=0.1,
+        exploration=0.5, prior_scale=0.5, seed=seed,
+    )  # fmt: skip
     return {
         "deep-ensemble": ensemble,
         "last-layers": demur.posteriors.LastLayer.fit(network, [pair], 10, training=training, seed=seed),
