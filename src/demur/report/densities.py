@@ -65,7 +65,7 @@ def label_bins(axes: Any, logarithmic: bool, slots: Mapping[float, str], edges: 
 
     room = MaxNLocator(5, integer=logarithmic, steps=[1, 2, 5, 10]).tick_values(edges[0], edges[-1])
     apart = 5 * (edges[1] - edges[0])
-    inside = [x for x in room.tolist() if edges[0] <= x <= edges[-1]]
+    inside = [float(x) for x in room if edges[0] <= x <= edges[-1]]
     places = [x for x in inside if all(abs(x - slot) >= apart for slot in slots)]
     names = [f"$10^{{{x:.0f}}}$" if logarithmic else f"{x:g}" for x in places]
     axes.set_xticks([*places, *slots], [*names, *slots.values()])

@@ -55,7 +55,7 @@ def divergence_figure(matrix: Any, *, names: Sequence[str] | None = None, unit: 
                     j, i, text, ha="center", va="center", fontsize=6, color="black" if light else "white"
                 )
         places = np.arange(count) if count <= 2 * WRITTEN else np.arange(0, count, -(-count // WRITTEN))
-        labels = [str(names[i]) if names is not None else str(i) for i in places]
+        labels = [str(names[i]) if names is not None else str(i) for i in places.tolist()]
         upright = max(map(len, labels)) > 3
         axes.set_xticks(places, labels, rotation=90 if upright else 0)
         axes.set_yticks(places, labels)
@@ -134,7 +134,7 @@ def decomposition_figure(
         for i, j in np.argwhere(~np.isfinite(values)):
             right.add_patch(endless_patch(float(j), float(i)))
             right.text(j, i, INFINITY, ha="center", va="center", fontsize=8)
-        labels = [str(classes[c]) if classes is not None else str(c) for c in some]
+        labels = [str(classes[c]) if classes is not None else str(c) for c in some.tolist()]
         right.set_xticks(np.arange(len(some)), labels, rotation=90 if max(map(len, labels)) > 3 else 0)
         right.set_yticks([])
         right.spines[:].set_visible(False)

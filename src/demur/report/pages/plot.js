@@ -1,21 +1,5 @@
 // Figures as SVG, with a cursor that follows the pointer and the arrow keys.
 
-const $ = (id) => document.getElementById(id);
-
-function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
-
-function drawn(name, attributes = {}, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
-
 const real = (value) => (value === "inf" ? Infinity : value === "-inf" ? -Infinity : value);
 
 // A number with so many digits, in powers of ten where it would be long.
