@@ -1,7 +1,7 @@
 """Fit a deep ensemble with a training function of your own, in parallel, and find what it never saw.
 
-Five small networks learn the digits 0 to 7 of scikit-learn's 8 x 8 images. Each is kept in a folder as soon as
-it is trained: stop the script and run it again, and it goes on with the members that miss. Needs PyTorch
+Five small networks learn the digits 0 to 7 of scikit-learn's 8 x 8 images. Each is kept in a folder as soon
+as it is trained: stop the script and run it again, and it goes on with the members that miss. Needs PyTorch
 and scikit-learn: `pip install "demur[torch,report]"`.
 
 Run: python examples/deep_ensemble.py

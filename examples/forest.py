@@ -27,9 +27,7 @@ def main():
         posterior = Forest(forest, prior=prior)
         scores, strange = demur.score(posterior, test), demur.score(posterior, unknown)
         infinite = np.isinf(scores["pairwise"].epistemic).mean()
-        print(
-            f"prior {prior}: accuracy {scores.correct.mean():.3f}, K infinite for {infinite:.0%} of known digits"
-        )
+        print(f"prior {prior}: accuracy {scores.correct.mean():.3f}, K infinite for {infinite:.0%} of digits")
         for measure, name in (("pairwise", "K"), ("average", "I")):
             found = demur.tasks.detection(scores[measure].epistemic, strange[measure].epistemic)
             print(f"  AUROC of 8 and 9 against the others by {name}: {found.auroc}")

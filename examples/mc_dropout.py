@@ -1,7 +1,7 @@
 """Leave dropout on: a hundred members from one network that is trained already.
 
-A small residual network learns the digits 0 to 7 of scikit-learn's 8 x 8 images. What comes before its dropout
-runs once for all members. Needs PyTorch and scikit-learn: `pip install "demur[torch,report]"`.
+A small residual network learns the digits 0 to 7 of scikit-learn's 8 x 8 images. What comes before its
+dropout runs once for all members. Needs PyTorch and scikit-learn: `pip install "demur[torch,report]"`.
 
 Run: python examples/mc_dropout.py
 """
