@@ -1,8 +1,8 @@
 """One network, many last layers: features once, on disk, then an ensemble of heads and dropout.
 
 A small network learns the digits 0 to 7 of scikit-learn's 8 x 8 images. What comes into its last layer is
-kept in a folder. Ten last layers are trained on it (DE (LL)), and MC dropout of the last layer draws 200 members.
-Needs PyTorch and scikit-learn: `pip install "demur[torch,report]"`.
+kept in a folder. Ten last layers are trained on it (DE (LL)), and MC dropout of the last layer draws 200
+members. Needs PyTorch and scikit-learn: `pip install "demur[torch,report]"`.
 
 Run: python examples/last_layer.py
 """
