@@ -124,6 +124,18 @@ def test_pages_hold_examples():
 PRINTED = {
     "streaming_moments.py": [r"^256 members", r"all at once: equal$"],
     "cyclical_sghmc.py": [r"^accuracy on known digits: 0\.9\d+$", r"by K: AUROC 0\.\d+", r"all cycles: \d"],
+    "deep_ensemble.py": [
+        r"^DeepEnsemble\(5 models\).*accuracy 0\.9\d+$",
+        r"by K: 0\.[89]\d+ \[",
+        r"by I: 0\.[89]",
+    ],
+    "last_layer.py": [
+        r"^Features\(1000 inputs, 64 features",
+        r"^LastLayer\(10 heads\): accuracy 0\.9",
+        r"by K 0\.[89]",
+    ],
+    "mc_dropout.py": [r"dropout off: 0\.9\d+$", r"by K: 0\.[89]\d+ \[", r"^most doubtful: input \d+, K \d"],
+    "forest.py": [r"^prior 0\.0: .* K infinite for [89]\d% of", r"^prior 1\.0: .* K infinite for 0% of"],
     "digits_ensemble.py": [r"^accuracy on all of them: 0\.\d+$", r"to a person first:\n  input"],
 }
 

@@ -84,7 +84,7 @@ class Fit:
             model = self.made(k)
             shapes = shapes_of(model)
             found = self.train(model, self.member(k))
-            found = uncompiled(model if found is None else found)
+            found = networks.uncompiled(model if found is None else found)
             networks.check_network("What train returns", found)
         now = shapes_of(found)
         if others := [
@@ -296,11 +296,6 @@ def cores(threads: int | None) -> int:
     """Return how many members this machine can train at a time."""
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, there // (threads or 1))
-
-
-def uncompiled(model: Any) -> Any:
-    """Return the network that ``torch.compile`` wrapped."""
-    return getattr(model, "_orig_mod", model)
 
 
 def shapes_of(model: Any) -> dict[str, tuple[int, ...] | None]:

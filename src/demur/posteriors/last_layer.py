@@ -165,7 +165,7 @@ class LastLayer(Posterior):
         handle = self.layer.register_forward_hook(lambda _, given, out: seen.append((given[0], out)))
         try:
             with networks.quiet([self.model]), networks.random_state_kept():
-                logits = networks.called(self.model, batch, self.forward)
+                logits = networks.called(networks.uncompiled(self.model), batch, self.forward)
         finally:
             handle.remove()
         if len(seen) != 1 or not isinstance(logits, torch.Tensor) or not torch.equal(seen[0][1], logits):

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Self
 
 from demur.posteriors import networks
+from demur.posteriors.dropout import Watch, dropout_layers
 from demur.posteriors.posterior import Posterior, chosen, chunks_of, count_of
 from demur.posteriors.prefix import Replay, Way, Whole, chain_of, graph_of
 from demur.posteriors.tensors import load_state, read_tensors, write_tensors
@@ -28,8 +29,9 @@ class MCDropout(Posterior):
     ----------
     model
         A network with dropout layers: ``torch.nn.Dropout`` in 1, 2 or 3 dimensions, ``AlphaDropout``,
-        ``FeatureAlphaDropout``, and the attention of ``torch.nn.MultiheadAttention``. Calls of
-        ``torch.nn.functional.dropout`` are no layers: they are refused.
+        ``FeatureAlphaDropout``, and the attention of ``torch.nn.MultiheadAttention`` and of Hugging Face
+        models whose attention holds a dropout layer. Calls of ``torch.nn.functional.dropout`` are no layers:
+        they are refused.
     samples
         How many members.
     seed
@@ -71,6 +73,7 @@ class MCDropout(Posterior):
         if after is not None:
             check_after(model, after, self.layers)
         self._ways: dict[Any, Way] = {}
+        self._holders: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         return f"MCDropout({self.samples} samples, {len(self.layers)} dropout layers, seed={self.seed})"
@@ -128,7 +131,7 @@ class MCDropout(Posterior):
         try:
             torch.backends.mha.set_fastpath_enabled(False)
             with networks.quiet([self.model]):
-                for layer in self.layers.values():
+                for layer in (*self.layers.values(), *self._holders.values()):
                     layer.training = True
                 yield
         finally:
@@ -145,8 +148,7 @@ class MCDropout(Posterior):
             state = way.first(inputs)
             return way, state, passed(way, state, sow)
         whole = Whole(lambda given: networks.called(self.model, given, self.forward))
-        with self._watched():
-            expected = passed(whole, inputs, sow)
+        expected = self._watched(lambda: passed(whole, inputs, sow))
         cut = self._cut(inputs, whole.call)
         if cut is not None:
             state = cut.first(inputs)
@@ -164,93 +166,48 @@ class MCDropout(Posterior):
     def _cut(self, inputs: Any, call: Any) -> Way | None:
         """Return a way to compute once what all members share; None where there is none."""
         if self.after is not None:
-            return Replay(call, self.model, self.layers, self.after)
-        if self.forward is not None or is_compiled(self.model):
+            return Replay(call, self.model, self.layers | self._holders, self.after)
+        if self.forward is not None or networks.uncompiled(self.model) is not self.model:
             return None
-        sampling = {id(layer) for layer in self.layers.values()}
+        sampling = {id(layer) for layer in (*self.layers.values(), *self._holders.values())}
         plain = chain_of(self.model, sampling) if hasattr(inputs, "shape") else None
         return plain or graph_of(self.model, inputs, sampling)
 
-    @contextlib.contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Refuse a pass in which no dropout layer takes part, or functional dropout is left out."""
-        from torch.overrides import TorchFunctionMode
-
-        functional: list[str] = []
-
-        class Watch(TorchFunctionMode):
-            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-                if name in FUNCTIONAL:
-                    p = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
-                    training = kwargs.get("training", args[2] if len(args) > 2 else FUNCTIONAL[name])
-                    if p > 0 and not training:
-                        functional.append(name)
-                return func(*args, **kwargs)
-
-        ran: set[str] = set()
-        handles = [
-            layer.register_forward_hook(lambda *_, name=name: ran.add(name))
-            for name, layer in self.layers.items()
-        ]
-        try:
-            with Watch():
-                yield
-        finally:
-            for handle in handles:
-                handle.remove()
-        if functional and not self._partial:
+    def _watched(self, run: Callable[[], Any]) -> Any:
+        """Run the first pass; refuse one without a dropout layer, or with functional dropout that is off."""
+        with Watch(self.layers) as seen:
+            found = run()
+        if seen.off and not self._partial:
             raise ValueError(
-                f"Expected dropout in layers alone. Got a call of torch.nn.functional.{functional[0]}, which "
+                f"Expected dropout in layers alone. Got a call of torch.nn.functional.{seen.off[0]}, which "
                 "is off in evaluation and cannot be switched on by itself. Make it a torch.nn.Dropout layer, "
                 "or name the layers that shall sample: layers=[...]."
             )
-        if not ran:
+        missing = [name for name in self.layers if name not in seen.called]
+        if missing:
+            # Attention may read the rate of a layer that it holds, and its own mode, and call a function.
+            holders = {name.rpartition(".")[0]: self.model for name in missing}
+            holders = {name: self.model.get_submodule(name) for name in holders if name}
+            for each in holders.values():
+                each.training = True
+            with Watch(self.layers) as more:
+                again = run()
+            if len(more.on) >= len(seen.on) + len(missing):
+                self._holders = holders
+                return again
+            for each in holders.values():
+                each.training = False
+        if not seen.called:
             raise ValueError(
                 f"Expected dropout layers that take part. None of {', '.join(map(repr, self.layers))} was "
-                "called, so that all members would be identical. Call them in forward as modules; of a "
-                "Hugging Face model try attn_implementation='eager'."
+                "called, so that all members would be identical. Call them in forward as modules."
             )
-        if missing := [name for name in self.layers if name not in ran]:
+        if missing:
             warnings.warn(
                 f"Dropout layers that were never called, and so do not sample: {', '.join(missing)}.",
                 stacklevel=2,
             )
-
-
-FUNCTIONAL = {
-    "dropout": True, "dropout1d": True, "dropout2d": True, "dropout3d": True, "alpha_dropout": False,
-    "feature_alpha_dropout": False,
-}  # fmt: skip
-"""Functions of dropout, and whether they are on where nobody says."""
-
-
-def dropout_layers(model: Any, names: Sequence[str] | None) -> dict[str, Any]:
-    """Return the dropout layers that shall sample, by name; raise where there are none."""
-    from torch.nn import MultiheadAttention
-    from torch.nn.modules.dropout import _DropoutNd
-
-    found: dict[str, Any] = {}
-    idle = 0
-    for name, module in model.named_modules():
-        if isinstance(module, _DropoutNd | MultiheadAttention):
-            rate = module.p if isinstance(module, _DropoutNd) else module.dropout
-            idle += rate == 0 and isinstance(module, _DropoutNd)
-            if rate > 0:
-                found[name] = module
-    if names is not None:
-        if isinstance(names, str) or not names or any(name not in found for name in names):
-            there = ", ".join(map(repr, found)) or "there are none"
-            raise ValueError(f"layers must be a list of dropout layers with p > 0: {there}. Got {names!r}.")
-        return {name: found[name] for name in names}
-    if not found:
-        raise ValueError(
-            "Expected a model with dropout layers. Got "
-            + (f"{idle} with p = 0. " if idle else "none, so that all members would be identical. ")
-            + "Functional dropout is no layer: make it a torch.nn.Dropout. A model trained without dropout "
-            "needs another posterior: DeepEnsemble, or LastLayer."
-        )
-    return found
+        return found
 
 
 def passed(way: Way, state: Any, sow: Callable[[], None]) -> Any:
@@ -265,16 +222,11 @@ def check_after(model: Any, name: str, layers: dict[str, Any]) -> None:
     if not name or name not in found:
         near = ", ".join(repr(each) for each, _ in model.named_children())
         raise ValueError(f"after must be a name of model.named_modules(), as {near}. Got {name!r}.")
-    if is_compiled(model):
+    if networks.uncompiled(model) is not model:
         raise ValueError("after takes a model that is not compiled. Compile the layers before it instead.")
     inside = [each for each, layer in layers.items() if any(layer is part for part in found[name].modules())]
     if inside:
         raise ValueError(f"after must name a layer without dropout inside. Got {name!r}, with {inside[0]!r}.")
-
-
-def is_compiled(model: Any) -> bool:
-    """Tell whether this is what ``torch.compile`` returns."""
-    return hasattr(model, "_orig_mod")
 
 
 def same(left: Any, right: Any) -> bool:
