@@ -58,8 +58,9 @@ def score(
         beyond 64 of them over 64 groups.
     order
         ``"batch"``: all members for a batch, then the next one; memory is that of one batch. ``"member"``:
-        the whole data set for a member, then the next one, for ensembles that do not fit in memory
-        together; memory is that of the moments of all inputs. The scores are the same.
+        the whole data set for a member, or for the few that fit in memory, then the next ones, for
+        ensembles that do not fit together; memory is that of the moments of all inputs. The scores are
+        the same.
     checkpoint
         A file that keeps what is done. The same call after a kill goes on from there; the file is removed
         at the end. It knows the inputs again, but not the parameters of a model: remove it if those change.
@@ -209,39 +210,39 @@ def summed_columns(job: Job, batch: Batch) -> dict[str, Any]:
 
 
 def member_by_member(job: Job, checkpoint: Checkpoint, advance: Callable[[], None]) -> Scores:
-    """Ask one member for the whole data set, then go on to the next."""
+    """Ask a few members for the whole data set, then go on to the next."""
     before = checkpoint.read()
-    moments, done, marks = job.moments(), 0, None
+    moments, done, marks = [], 0, None
     if before and checkpoint.path is not None:
-        moments = unpacked(before["moments"], checkpoint.path)
         done, marks = int(before["done"]), before["marks"].tolist()
-    so_far = ScoresSoFar({})
-    for k in range(done, job.posterior.members or 0):
-        chunks, seen = [], []
+        moments = [unpacked(before[f"moments {i}"], checkpoint.path) for i in range(len(marks))]
+    so_far, members = ScoresSoFar({}), job.posterior.members or 0
+    for start in range(done, members, job.posterior.together):
+        run, seen = range(start, min(start + job.posterior.together, members)), []
         # Each pass starts from the same random state, so that a loader that shuffles does so alike.
         with random_state_kept(), generators_kept(job.loader):
-            for batch in batches_of(job.loader):
+            for index, batch in enumerate(batches_of(job.loader)):
                 seen.append(batch.mark)
-                if marks is not None and (len(seen) > len(marks) or marks[len(seen) - 1] != batch.mark):
+                if marks is not None and (len(seen) > len(marks) or marks[index] != batch.mark):
                     raise ValueError(f"{DIFFERS} Got others at input {batch.position}. {ADVICE}")
-                if k == done:
+                if start == done:
                     so_far.add(batch, columns={}, deployed=job.deployed(batch))
-                for chunk in job.posterior.predict(
-                    batch.inputs, members=range(k, k + 1), position=batch.position
-                ):
-                    chunks.append(checked(chunk, batch))
+                if marks is None:
+                    moments.append(job.moments())
+                for chunk in job.posterior.predict(batch.inputs, members=run, position=batch.position):
+                    prediction, weights = checked(chunk, batch)
+                    moments[index].update(prediction, weights=weights)
                 advance()
         if marks is not None and len(seen) != len(marks):
             raise ValueError(f"{DIFFERS} Got {len(seen)} batches, not {len(marks)}. {ADVICE}")
         marks = seen
-        first, weights = chunks[0]
-        whole = first.with_values(np.concatenate([each.values for each, _ in chunks], axis=1))
-        moments.update(whole, weights=weights)
-        if checkpoint.due() and checkpoint.path is not None and k + 1 < (job.posterior.members or 0):
-            kept = {"moments": packed(moments, checkpoint.path), "done": np.array(k + 1)}
-            checkpoint.write({**kept, "marks": np.array(marks)})
-    so_far.columns = {name: [values] for name, values in job.scores_of(moments)}
-    so_far.members, so_far.classes = job.posterior.members or 0, moments.shape[1]
+        if checkpoint.due() and checkpoint.path is not None and run.stop < members:
+            kept = {f"moments {i}": packed(each, checkpoint.path) for i, each in enumerate(moments)}
+            checkpoint.write({**kept, "done": np.array(run.stop), "marks": np.array(marks)})
+    for each in moments:
+        for name, values in job.scores_of(each):
+            so_far.columns.setdefault(name, []).append(values)
+    so_far.members, so_far.classes = members, moments[0].shape[1]
     checkpoint.remove()
     return finished(job, so_far)
 
@@ -282,7 +283,7 @@ def generators_kept(loader: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def shown(job: Job, order: str, progress: bool) -> Iterator[Callable[[], None]]:
     """Count batches, on a terminal where the user wants it."""
-    passes = (job.posterior.members or 1) if order == "member" else 1
+    passes = math.ceil((job.posterior.members or 1) / job.posterior.together) if order == "member" else 1
     try:
         batches = math.ceil(len(job.loader) / ROWS) if hasattr(job.loader, "shape") else len(job.loader)
     except TypeError:  # a loader that does not know how long it is
