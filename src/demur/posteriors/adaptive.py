@@ -10,8 +10,8 @@ FIRST = 16
 STEP = 8
 """Members that are drawn for the inputs that go on, before they are judged again."""
 
-GROUPS = 8
-"""Groups of members for the standard error of an input."""
+GROUPS = 4
+"""Groups of members for the standard error of one input; its neighbours say the rest."""
 
 PRIOR = 16.0
 """Degrees of freedom that the neighbours' average variance counts for, beside ``GROUPS - 1`` of the input's own.
