@@ -2,10 +2,11 @@
 
 python -m benchmarks.adaptive FOLDER --out build/bench [--every 1] [--seeds 10] [--members 2000]
 
-FOLDER holds ``efficientnet_lite0_features.npz``: features of ImageNet validation images ``val`` (inputs, 1280) and
-the last layer ``fc_weight``, ``fc_bias``. MC dropout of the last layer, rate 0.2; scores are K. The reference is K of
-``--members`` members with a seed of its own. For each seed: the rank correlation with the reference of each fixed
-number of members, of scores with each tolerance, and the smallest fixed number that does as well, interpolated.
+FOLDER holds ``efficientnet_lite0_features.npz``: features of ImageNet validation images ``val``, (inputs,
+1280), and the last layer ``fc_weight``, ``fc_bias``. MC dropout of the last layer, rate 0.2; scores are K.
+The reference is K of ``--members`` members with a seed of its own. For each seed: the rank correlation with
+the reference of each fixed number of members, of scores with each tolerance, and the smallest fixed number
+that does as well, interpolated.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def reached(numbers: np.ndarray, correlations: np.ndarray, goal: float) -> float
     return float(np.interp(1 / (1 - goal), 1 / (1 - correlations[order]), numbers[order]))
 
 
-def one_seed(layer: torch.nn.Linear, batches: list[torch.Tensor], seed: int, reference: np.ndarray) -> dict[str, Any]:
+def one_seed(
+    layer: torch.nn.Linear, batches: list[torch.Tensor], seed: int, reference: np.ndarray
+) -> dict[str, Any]:
     """Return the correlations of fixed numbers and of tolerances, of one seed."""
     curve = np.array([correlation(k, reference) for k in fixed_curve(layer, batches, seed)])
     rows = []
@@ -89,7 +92,13 @@ def one_seed(layer: torch.nn.Linear, batches: list[torch.Tensor], seed: int, ref
         })  # fmt: skip
     adaptive = reached(*(np.array([row[name] for row in rows]) for name in ("members", "correlation")), GOAL)
     fixed = reached(np.array(FIXED), curve, GOAL)
-    return {"seed": seed, "fixed_curve": curve.tolist(), "tolerances": rows, "fixed": fixed, "adaptive": adaptive}
+    return {
+        "seed": seed,
+        "fixed_curve": curve.tolist(),
+        "tolerances": rows,
+        "fixed": fixed,
+        "adaptive": adaptive,
+    }
 
 
 def interval(values: list[float]) -> str:
@@ -110,7 +119,16 @@ def report(results: dict[str, Any]) -> str:
         for i, count in enumerate(FIXED)
         if abs(curves[:, i].mean() - GOAL) < 0.002
     ]
-    titles = ("tolerance", "members", "rank correlation", "1 - 6 t^2", "least", "fixed alike", "saved", "bias of K")
+    titles = (
+        "tolerance",
+        "members",
+        "rank correlation",
+        "1 - 6 t^2",
+        "least",
+        "fixed alike",
+        "saved",
+        "bias of K",
+    )
     lines += ["", " ".join(f"{title:>{max(9, len(title))}}" for title in titles)]
     for i, tolerance in enumerate(TOLERANCES):
         rows = [each["tolerances"][i] for each in seeds]
@@ -118,23 +136,28 @@ def report(results: dict[str, Any]) -> str:
         saved = np.mean([1 - row["members"] / row["fixed_that_does_as_well"] for row in rows])
         least = min(row["correlation"] for row in rows)
         lines.append(
-            f"{tolerance:9.3f} {mean['members']:9.1f} {mean['correlation']:16.4f} {1 - 6 * tolerance**2:9.4f} "
-            f"{least:9.4f} {mean['fixed_that_does_as_well']:11.1f} {saved:9.1%} {mean['bias']:9.2%}"
+            f"{tolerance:9.3f} {mean['members']:9.1f} {mean['correlation']:16.4f} "
+            f"{1 - 6 * tolerance**2:9.4f} {least:9.4f} {mean['fixed_that_does_as_well']:11.1f} "
+            f"{saved:9.1%} {mean['bias']:9.2%}"
         )
+    saved = [1 - each["adaptive"] / each["fixed"] for each in seeds]
+    times = [results["members"] / each["adaptive"] for each in seeds]
     lines += [
         "",
         f"at rank correlation {GOAL}, interpolated, paired by seed:",
         f"  fixed     {interval([each['fixed'] for each in seeds])} members",
         f"  adaptive  {interval([each['adaptive'] for each in seeds])} members",
-        f"  saved     {interval([1 - each['adaptive'] / each['fixed'] for each in seeds])} of the fixed number",
-        f"  {results['members']} members are {interval([results['members'] / e['adaptive'] for e in seeds])} as many",
+        f"  saved     {interval(saved)} of the fixed number",
+        f"  {results['members']} members are {interval(times)} times as many",
     ]
     return "\n".join(lines)
 
 
 def main() -> None:
     """Run everything."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, default=Path("build/bench"))
     parser.add_argument("--every", type=int, default=1, help="take every so many-th input")

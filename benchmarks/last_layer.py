@@ -2,10 +2,10 @@
 
 python -m benchmarks.last_layer --out build/bench [--quick]
 
-A last layer of 1280 features and 1000 classes, for batches of 64 to 1024 inputs. Everything is included: masks,
-products, and the sums, measures and average prediction that `demur.score` returns. The loop is dropout (or the
-next head), linear, softmax, stack, reduce. Shares of the peak are of the floating-point operations a second of a
-large square product in single precision, timed in the same rounds.
+A last layer of 1280 features and 1000 classes, for batches of 64 to 1024 inputs. Everything is included:
+masks, products, and the sums, measures and average prediction that `demur.score` returns. The loop is
+dropout (or the next head), linear, softmax, stack, reduce. Shares of the peak are of the operations a
+second of a large square product in single precision, timed in the same rounds.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ def loop_of_heads(weight: torch.Tensor, bias: torch.Tensor, features: torch.Tens
     return reduced([torch.softmax(functional.linear(features, w, b), -1) for w, b in pairs])
 
 
-def one_size(inputs: int, heads: tuple[torch.Tensor, torch.Tensor], rounds: int, budget: float) -> dict[str, Any]:
+def one_size(
+    inputs: int, heads: tuple[torch.Tensor, torch.Tensor], rounds: int, budget: float
+) -> dict[str, Any]:
     """Time all contenders on batches of one size, as many members as make about the same work."""
     layer = layer_of()
     features = torch.rand(inputs, FEATURES) * 2
@@ -104,9 +106,10 @@ def memory() -> list[dict[str, Any]]:
         demur.score(posterior, [features[:2]], progress=False)
         tracemalloc.start()
         demur.score(posterior, [features], progress=False)
-        sizes = max(c.numel() * c.element_size() for c, _ in posterior.predict(features[:64]))
-        rows.append({"members": members, "numpy_bytes": tracemalloc.get_traced_memory()[1], "chunk_bytes": sizes})
+        peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
+        chunk = max(c.numel() * c.element_size() for c, _ in posterior.predict(features))
+        rows.append({"members": members, "numpy_bytes": peak, "chunk_bytes": chunk})
     return rows
 
 
@@ -121,16 +124,14 @@ def report(results: dict[str, Any]) -> str:
                 f"{row['median_share_of_peak'][name]:7.0%} {ms[f'loop of {name}']:9.0f} "
                 f"{row['times_the_loop'][name]:5.1f}"
             )
-    return "\n".join([
-        *lines,
-        f"({MEMBERS} members; ms: best round; of peak: of the best square product, "
-        f"{max(row['peak_gigaflops'] for row in results['sizes']):.0f} GFLOP/s; median: over rounds, against the",
-        "product of the same round; x: median over rounds of loop over demur)",
-        "memory of masks, 64 inputs: "
-        + ", ".join(
-            f"{(r['numpy_bytes'] + r['chunk_bytes']) / 2**20:.0f} MiB at {r['members']}" for r in results["memory"]
-        ),
-    ])  # fmt: skip
+    peak = max(row["peak_gigaflops"] for row in results["sizes"])
+    sizes = {r["members"]: (r["numpy_bytes"] + r["chunk_bytes"]) / 2**20 for r in results["memory"]}
+    lines += [
+        f"({MEMBERS} members; ms: best round; of peak: of the best square product, {peak:.0f} GFLOP/s;",
+        "median: over rounds, against the product of the same round; x: median over rounds, loop over demur)",
+        "memory with masks, 64 inputs: " + ", ".join(f"{s:.0f} MiB at {m}" for m, s in sizes.items()),
+    ]
+    return "\n".join(lines)
 
 
 def main() -> None:

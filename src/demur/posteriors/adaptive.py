@@ -1,4 +1,4 @@
-"""When to stop drawing members for an input: once more of them would hardly change the order of the inputs."""
+"""When to stop drawing members for an input: once more of them would hardly change the order of inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GROUPS = 4
 """Groups of members for the standard error of one input; its neighbours say the rest."""
 
 PRIOR = 16.0
-"""Degrees of freedom that the neighbours' average variance counts for, beside ``GROUPS - 1`` of the input's own.
+"""Degrees of freedom that the neighbours' average variance counts for, beside ``GROUPS - 1`` of its own.
 
 Without it inputs stop whose few members agree by chance: on ImageNet features all of the gain is lost."""
 
@@ -30,15 +30,15 @@ class Stopping:
 
     An error ``e`` of an input's score moves its rank by ``e f``, as a share of all inputs, where ``f`` is the
     density of scores there. With variance ``v`` of a single draw, ``m`` members leave a mean square of
-    ``a**2 / m``, ``a = f sqrt(v)``. The fewest draws for which its mean over the inputs is ``tolerance**2`` are
+    ``a**2 / m``, ``a = f sqrt(v)``. The fewest draws for which its mean over inputs is ``tolerance**2`` are
 
         m = a mean(a) / tolerance**2
 
     (Neyman, 1934, for strata of single inputs), and an input goes on until it has as many. Spearman's rank
     correlation with endless members is then about ``1 - 6 tolerance**2``.
 
-    Density and mean are taken over the inputs of the batch and those finished before, at most 4096 of them. The
-    variance of an input is shrunk towards the average of its neighbours in the order of scores.
+    Density and mean are taken over the inputs of the batch and those finished before, at most 4096 of them.
+    The variance of an input is shrunk towards the average of its neighbours in the order of scores.
 
     Parameters
     ----------
@@ -130,8 +130,8 @@ def check_tolerance(tolerance: float, *, order: str, members: int | None) -> Non
         )
     if order != "batch":
         raise ValueError(
-            "tolerance takes order='batch': members that go through the whole data set cannot stop for one input. "
-            f"Got order={order!r}."
+            "tolerance takes order='batch': a member that goes through the whole data set cannot stop for "
+            f"one input. Got order={order!r}."
         )
     if members is None:
         raise ValueError("tolerance must know how many members there are. Give Samples(..., members=...).")

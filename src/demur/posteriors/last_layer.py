@@ -17,7 +17,7 @@ ROWS = 1024
 """Rows that go through the last layer together: fewer leave a matrix product below its speed."""
 
 FEWEST = 8
-"""Members of a chunk, also of large batches: adding one to the moments of a batch costs as much as adding two."""
+"""Members of a chunk at least, also of large batches: one member costs the moments as much as two."""
 
 DRAWN = 1 << 24
 """Numbers that heads drawn at a time may have."""
@@ -173,7 +173,7 @@ class LastLayer(Posterior):
         return flat.reshape(len(features), len(run), -1).transpose(0, 1)
 
     def _parameters(self, run: range) -> tuple[Any, Any]:
-        """Return weight and bias of a run of heads; those just drawn are not drawn again for the next batch."""
+        """Return weight and bias of a run of heads; those just drawn are kept for the next batch."""
         if isinstance(self.heads, tuple):
             return self.heads[0][run.start : run.stop], self.heads[1][run.start : run.stop]
         if self._drawn is None or self._drawn[0] != run:
@@ -186,7 +186,7 @@ class LastLayer(Posterior):
         return self._drawn[1]
 
     def _of_dropout(self, scaled: Any, run: range, places: np.ndarray) -> Any:
-        """Return logits of masked features, (members, inputs, classes), in products of about ``ROWS`` rows."""
+        """Return logits of masked features, (members, inputs, classes), by products of ``ROWS`` rows."""
         import torch
 
         inputs, width = scaled.shape
@@ -251,8 +251,8 @@ def heads_of(given: Any, layer: Any) -> Any:
         heads = list(given)
         if not heads or not all(isinstance(head, torch.nn.Linear) for head in heads):
             raise TypeError(
-                "heads must be torch.nn.Linear layers, a pair of weight and bias, or an object with members and "
-                "parameters(members). Got others."
+                "heads must be torch.nn.Linear layers, a pair of weight and bias, or an object with members "
+                "and parameters(members). Got others."
             )
         weight = torch.stack([head.weight.detach() for head in heads])
         zero = weight.new_zeros(weight.shape[1])

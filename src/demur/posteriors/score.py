@@ -203,7 +203,7 @@ def batch_by_batch(job: Job, checkpoint: Checkpoint, advance: Callable[[], None]
             if index < len(so_far.marks):
                 so_far.check(index, batch)
             else:
-                found = summed_columns(job, batch) if stopping is None else stopped_columns(job, batch, stopping)
+                found = summed_columns(job, batch) if stopping is None else stopped(job, batch, stopping)
                 so_far.add(batch, **found, deployed=job.deployed(batch))
                 if checkpoint.due():
                     checkpoint.write(so_far.arrays() | (stopping.arrays() if stopping else {}))
@@ -228,7 +228,7 @@ def summed_columns(job: Job, batch: Batch) -> dict[str, Any]:
     return {"columns": columns, "members": members, "classes": moments.shape[1]}
 
 
-def stopped_columns(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
+def stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
     """Do as ``summed_columns``, and go on in rounds with the inputs that need more members."""
     members = job.posterior.members or 0
     ask = job.posterior.hold(batch.inputs, position=batch.position)
