@@ -30,7 +30,7 @@ from demur.posteriors import LastLayer
 FEATURES, CLASSES, RATE = 1280, 1000, 0.2
 SQUARE = 2048
 INPUTS = (64, 256, 1024)
-MEMBERS = 64
+MEMBERS = 100
 
 
 def layer_of() -> torch.nn.Linear:
