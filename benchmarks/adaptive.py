@@ -65,13 +65,17 @@ def fixed_curve(layer: torch.nn.Linear, batches: list[torch.Tensor], seed: int) 
 
 def correlation(scores: np.ndarray, reference: np.ndarray) -> float:
     """Return Spearman's rank correlation."""
-    return float(stats.spearmanr(scores, reference).statistic)
+    return float(np.corrcoef(stats.rankdata(scores), stats.rankdata(reference))[0, 1])
 
 
 def reached(numbers: np.ndarray, correlations: np.ndarray, goal: float) -> float:
-    """Return the number of members at which a correlation is reached: 1 - rho falls about as 1 / members."""
+    """Return the number of members at which a correlation is reached; NaN where none or all reach it.
+
+    Interpolated, as 1 - rho falls about as 1 / members.
+    """
     order = np.argsort(correlations)
-    return float(np.interp(1 / (1 - goal), 1 / (1 - correlations[order]), numbers[order]))
+    place, known = 1 / (1 - goal), 1 / (1 - correlations[order])
+    return float(np.interp(place, known, numbers[order], left=np.nan, right=np.nan))
 
 
 def one_seed(
@@ -90,7 +94,8 @@ def one_seed(
             "most": int(scores.used.max()), "fixed_that_does_as_well": alike,
             "bias": float(scores["pairwise"].epistemic.mean() / reference.mean() - 1),
         })  # fmt: skip
-    adaptive = reached(*(np.array([row[name] for row in rows]) for name in ("members", "correlation")), GOAL)
+    members, correlations = (np.array([row[name] for row in rows]) for name in ("members", "correlation"))
+    adaptive = reached(members, correlations, GOAL)
     fixed = reached(np.array(FIXED), curve, GOAL)
     return {
         "seed": seed,

@@ -132,7 +132,7 @@ class LastLayer(Posterior):
         return max(1, DRAWN // self.layer.weight.numel())
 
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
-        yield from self.hold(batch, position=position)(members)
+        yield from self.hold(batch, position=position)(members, None)
 
     def hold(self, batch: Any, *, position: int = 0) -> Ask:
         features, logits = self.features(batch)

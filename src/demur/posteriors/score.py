@@ -233,9 +233,9 @@ def stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
     members = job.posterior.members or 0
     ask = job.posterior.hold(batch.inputs, position=batch.position)
     active, moments = np.arange(batch.size), job.moments()
-    used, figures = np.zeros(batch.size), np.zeros((2, batch.size))
+    used, scores, errors = (np.zeros(batch.size) for _ in range(3))
     columns: dict[str, np.ndarray] = {}
-    done = 0
+    done = classes = 0
     while len(active):
         run = range(done, min(done + (STEP if done else FIRST), members))
         for chunk in ask(run, None if len(active) == batch.size else active):
@@ -244,8 +244,9 @@ def stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
         done = run.stop
         used[active] = done
         first = moments.decompose(job.measures[0], unbiased=True, stderr=True)
-        figures[:, active] = first.epistemic, first.stderr.epistemic
-        ends = (stopping.needed(*figures, used)[active] <= done) | (done == members)
+        assert first.stderr is not None
+        scores[active], errors[active] = first.epistemic, first.stderr.epistemic
+        ends = (stopping.needed(scores, errors, used)[active] <= done) | (done == members)
         if ends.any():
             for name, values in job.scores_of(moments.only(ends)):
                 whole = columns.setdefault(name, np.empty((batch.size, *values.shape[1:]), values.dtype))
@@ -253,7 +254,7 @@ def stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
             classes = moments.shape[1]
             active = active[~ends]
             moments = moments.only(~ends)
-    stopping.finish(*figures, used)
+    stopping.finish(scores, errors, used)
     return {"columns": columns | {"members": used.astype(int)}, "members": members, "classes": classes}
 
 
