@@ -40,6 +40,8 @@ def parts_of(thing: Any) -> list[Any]:
         return [repr(thing).encode()]
     if isinstance(thing, bytes):
         return [thing]
+    if callable(getattr(thing, "fingerprint", None)):
+        return [thing.fingerprint().encode()]
     if isinstance(thing, np.ndarray):
         return array_parts(thing)
     if isinstance(thing, Mapping):

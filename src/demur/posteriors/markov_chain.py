@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-import zlib
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Self, TypedDict
 
 from demur.posteriors import networks
 from demur.posteriors.chain import Call, Chain, Likelihood, State
 from demur.posteriors.chain_files import ChainFiles
+from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.minibatches import minibatches_of
 from demur.posteriors.posterior import Posterior, chosen, chunks_of
 from demur.posteriors.schedule import Schedule
@@ -114,6 +114,7 @@ class MarkovChain(Posterior):
     def _open(self, model: Any, forward: networks.Forward | None, members: int) -> None:
         self.model, self.members, self._call = model, members, Call(model, forward)
         self.keep, self._samples, self._files = True, None, None
+        self.chain: Any = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.members} samples)"
@@ -193,8 +194,6 @@ class MarkovChain(Posterior):
     def _facts(self) -> dict[str, Any]:
         """Return what must be the same for a chain to go on."""
         chain = self.chain
-        inputs, targets = chain.minibatches.at(0)
-        inputs = inputs.values() if isinstance(inputs, Mapping) else [inputs]
         return {
             "method": type(self).__name__,
             "schedule": repr(chain.schedule),
@@ -202,11 +201,14 @@ class MarkovChain(Posterior):
             "seed": self.seed,
             "temperature": chain.temperature,
             "prior_scale": chain.prior_scale,
-            "prior_mean": mark_of((chain.prior_mean or {}).values()),
-            "parameters": [list(chain.start.parameters), mark_of(chain.start.parameters.values())],
-            "data": [chain.minibatches.size, mark_of([*inputs, targets])],
+            "prior_mean": fingerprint(chain.prior_mean),
+            "parameters": fingerprint(chain.start.parameters),
+            "data": [chain.minibatches.size, fingerprint(chain.minibatches.at(0))],
             "keep": self.keep,
         }
+
+    def fingerprint(self) -> str:
+        return fingerprint(self._samples if self.chain is None else self._facts())
 
     # --- applying --------------------------------------------------------------------------------
 
@@ -259,14 +261,3 @@ class MarkovChain(Posterior):
         self._open(model, forward, len(next(iter(tensors.values()))))
         self._samples = {name: value.to(own[name].device) for name, value in tensors.items()}
         return self
-
-
-def mark_of(tensors: Iterable[Any]) -> int:
-    """Return a number that tells these tensors from others."""
-    import torch
-
-    found = 0
-    for each in tensors:
-        whole = torch.as_tensor(each).detach().cpu().contiguous().reshape(-1)
-        found = zlib.crc32(whole.view(torch.uint8).numpy().tobytes(), found)
-    return found

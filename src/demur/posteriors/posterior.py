@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from demur.posteriors.fingerprint import fingerprint
 from demur.predictions import Categorical, arrays
@@ -12,6 +14,9 @@ from demur.predictions.parametric import Parametric
 
 NUMBERS = 1 << 22
 """Logits that a chunk of members may hold."""
+
+Ask = Callable[[range | None, np.ndarray | None], Iterator[Any]]
+"""From members and rows of a batch (None: all of them) to chunks, as ``Posterior.predict`` yields them."""
 
 
 class Posterior(ABC):
@@ -31,6 +36,11 @@ class Posterior(ABC):
 
     members: int | None = None
     classes: Any = None
+
+    @property
+    def together(self) -> int:
+        """How many members ``order="member"`` asks for in one pass over the data set."""
+        return 1
 
     @abstractmethod
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
@@ -52,6 +62,20 @@ class Posterior(ABC):
             ``demur.Categorical(probs=...)`` or ``demur.Gaussian(...)``. Or a pair of those and weights,
             of shape (members,).
         """
+
+    def hold(self, batch: Any, *, position: int = 0) -> Ask:
+        """Return a function of members and rows that predicts for some inputs of one batch.
+
+        For a batch that is asked for several times. Here the rows are a smaller batch at the same position.
+        A posterior that draws noise for a whole batch at once may give an input other draws, of the same
+        distribution, in a smaller batch; one that has something to keep in between defines its own.
+        """
+
+        def ask(members: range | None, rows: np.ndarray | None = None) -> Iterator[Any]:
+            part = batch if rows is None else rows_of(batch, rows)
+            return self.predict(part, members=members, position=position)
+
+        return ask
 
     def deployed(self, batch: Any) -> Any:
         """Return the deployed model's logits (inputs, classes), or None where there is no such model."""
@@ -75,6 +99,14 @@ def prediction_of(chunk: Any) -> tuple[Any, Any]:
     return host, weights
 
 
+def rows_of(batch: Any, rows: np.ndarray) -> Any:
+    """Return some inputs of a batch; entries of a mapping that are not one for each input stay whole."""
+    if isinstance(batch, Mapping):
+        size = len(next(iter(batch.values())))
+        return {name: rows_of(v, rows) if np.ndim(v) and len(v) == size else v for name, v in batch.items()}
+    return batch[rows] if hasattr(batch, "shape") else [batch[row] for row in rows]
+
+
 def chosen(members: range | None, count: int) -> range:
     """Return which members are asked for; raise unless there are such members."""
     if members is None:
@@ -91,9 +123,9 @@ def count_of(name: str, value: Any) -> int:
     return value
 
 
-def chunks_of(members: range, numbers: int) -> Iterator[range]:
+def chunks_of(members: range, numbers: int, *, fewest: int = 1) -> Iterator[range]:
     """Cut members into runs whose predictions, of so many numbers each, fit in little memory."""
-    step = max(1, NUMBERS // max(1, numbers))
+    step = max(fewest, NUMBERS // max(1, numbers))
     for start in range(0, len(members), step):
         yield members[start : start + step]
 
