@@ -156,7 +156,7 @@ def test_what_drawn_heads_must_return() -> None:
         wrong.shape = shape
         with pytest.raises(ValueError, match=message):
             demur.score(LastLayer(model_of(), wrong), [x], progress=False)
-    with pytest.raises(ValueError, match="whose members are drawn"):
+    with pytest.raises(ValueError, match="whose heads are drawn"):
         LastLayer(model_of(), Chain()).save("nowhere")
     wrong.members = 0
     with pytest.raises(ValueError, match=r"heads\.members must be a positive integer"):

@@ -39,8 +39,8 @@ def load(seed: int) -> Digits:
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
-    images, digits = load_digits(return_X_y=True)
-    images = (images / 16).astype(np.float32)  # pixels count from 0 to 16
+    found: Any = load_digits()
+    images, digits = (found.data / 16).astype(np.float32), found.target  # pixels count from 0 to 16
     strange = np.isin(digits, HELD_OUT)
     train, test = train_test_split(
         np.flatnonzero(~strange), train_size=0.3, stratify=digits[~strange], random_state=seed

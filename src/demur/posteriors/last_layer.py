@@ -249,10 +249,9 @@ class LastLayer(Posterior):
         if self._drawn is None or self._drawn[0] != run:
             assert self.heads is not None
             found = self.heads.parameters(run)
-            weight, bias = found["weight"], found.get("bias")
-            parts = checked_heads(
-                weight, weight.new_zeros(weight.shape[:2]) if bias is None else bias, self.layer
-            )
+            weight = found["weight"]
+            bias = found["bias"] if "bias" in found else weight.new_zeros(weight.shape[:2])
+            parts = checked_heads(weight, bias, self.layer)
             if len(parts[0]) != len(run):
                 raise ValueError(f"heads.parameters must return {len(run)} heads. Got {len(parts[0])}.")
             self._drawn = run, parts
@@ -296,7 +295,7 @@ class LastLayer(Posterior):
             write_tensors(path, self.layer.state_dict(), facts)
         else:
             raise ValueError(
-                f"Expected heads that are there to save. Got {self!r}, which draws them: save what draws them."
+                f"Expected heads to save. Got {self!r}, whose heads are drawn: save what draws them."
             )
 
     @classmethod
