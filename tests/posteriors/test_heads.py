@@ -82,7 +82,7 @@ def test_one_head_is_a_plain_loop() -> None:
 
     x, y = data()
     layer = nn.Linear(4, 3)
-    training = HeadTraining(epochs=2, batch=32, start="network", noise=0.0, weight_decay=0.02)
+    training = HeadTraining(epochs=2, batch=32, rate=1e-3, start="network", noise=0.0, weight_decay=0.02)
     found = LastLayer.fit(layer, [(x, y)], 1, training=training, seed=9)
     plain = nn.Linear(4, 3)
     plain.load_state_dict(layer.state_dict())

@@ -39,7 +39,8 @@ class HeadTraining:
     epochs, batch
         Passes over the data, and inputs of a step. Each head has an order of its own.
     rate
-        Step size at the start.
+        Step size at the start. Heads that are trained too little still show how they started, and K follows
+        that: look at the loss on held-out inputs first, above all where features are small.
     weight_decay
         The penalty. With it the loss has one minimum only, and heads that are trained for long are alike.
     optimizer
@@ -53,7 +54,7 @@ class HeadTraining:
 
     epochs: int = 20
     batch: int = 256
-    rate: float = 1e-3
+    rate: float = 1e-2
     weight_decay: float = 1e-4
     optimizer: Literal["adam", "sgd"] = "adam"
     momentum: float = 0.9
