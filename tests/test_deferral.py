@@ -85,6 +85,16 @@ def test_coverage_promises_the_bound_of_its_accuracy() -> None:
     assert broken / 1000 <= 0.071  # three standard errors above 0.05
 
 
+def test_a_share_of_k_in_n_keeps_k() -> None:
+    scores, correct = draw(np.random.default_rng(0), 300)
+    for kept in range(1, 301):
+        assert demur.Deferral.fit(scores, correct, coverage=kept / 300).thresholds[""].kept == kept
+    wrong = np.zeros(99, bool)
+    for allowed in range(1, 100):  # of 99 errors, as many are kept as the risk in 100 allows, less one
+        policy = demur.Deferral.fit(np.arange(99.0), wrong, risk=allowed / 100)
+        assert policy.thresholds[""].kept == allowed - 1
+
+
 def test_risk_control_bounds_the_expected_share_of_kept_and_wrong() -> None:
     losses = []
     for run in range(1000):

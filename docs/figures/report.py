@@ -1,69 +1,36 @@
-"""Makes a run on handwritten digits, its report, and the pictures of the page "Read the report".
+"""Makes the pictures of the page "Read the report", and that of the README, from the run of the demo.
 
-python docs/figures/report.py --run build/digits --out docs/figures
+demur demo --out build/demo
+python docs/figures/report.py --run build/demo --out docs/figures --readme docs/_static/demo.png
 
-Ten small networks and a forest learn the digits 0 to 7; 8 and 9 are out-of-distribution. The pictures of the
-page are taken in Chromium, by playwright.
+The pictures of the page are taken in Chromium, by playwright.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
+import tempfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from sklearn.datasets import load_digits
-from sklearn.ensemble import RandomForestClassifier
-from sklearn.model_selection import train_test_split
-from sklearn.neural_network import MLPClassifier
 
 import demur
 from demur.report import page
 from demur.report.findings import find
-from demur.report.folder import read_run
+from demur.report.folder import Run, read_run
 
-PARTS = {"verdict": ".verdict", "figures": ".figures", "deferral": "#deferral"}
-
-
-def write_run(folder: Path) -> Path:
-    """Train, score and write the folder of the run."""
-    shutil.rmtree(folder, ignore_errors=True)
-    images, digits = load_digits(return_X_y=True)
-    strange = digits >= 8
-    train, test, train_digits, test_digits = train_test_split(
-        images[~strange], digits[~strange], test_size=0.5, stratify=digits[~strange], random_state=0
-    )
-    networks = [MLPClassifier(64, max_iter=500, tol=0.05, random_state=k) for k in range(10)]
-    forest = RandomForestClassifier(50, min_samples_leaf=5, random_state=0)
-    methods: dict[str, list[Any]] = {
-        "networks": [network.fit(train, train_digits) for network in networks],
-        "forest": forest.fit(train, train_digits).estimators_,
-    }
-    sets: dict[str, Any] = {"id": (test, test_digits), "ood-8 and 9": images[strange]}
-    (folder / "images").mkdir(parents=True)
-    for name, batch in sets.items():
-        inputs = batch[0] if name == "id" else batch
-        np.save(folder / "images" / f"{name}.npy", (inputs.reshape(-1, 8, 8) * 255 / 16).astype(np.uint8))
-        for method, models in methods.items():
-            (folder / method).mkdir(exist_ok=True)
-            demur.score(models, [batch], progress=False).save(folder / method / f"{name}.csv")
-            with np.errstate(divide="ignore"):  # a tree may exclude a class
-                log_probs = np.log([member.predict_proba(inputs) for member in models])
-            np.save(folder / method / f"members-{name}.npy", log_probs)
-    facts = {"title": "Handwritten digits", "command": "python docs/figures/report.py", "seed": 0}
-    facts |= {"versions": {"demur": demur.__version__, "numpy": np.__version__}, "classes": list("01234567")}
-    (folder / "run.json").write_text(json.dumps(facts, indent=1), encoding="utf-8")
-    return folder
+METHOD, SET = "deep-ensemble", "ood-held-out"
+PARTS = {
+    "verdict": ".verdict", "figures": ".figures", "deferral": "#deferral", "inputs": "section:has(#inputs)",
+}  # fmt: skip
 
 
-def draw(folder: Path, out: Path) -> None:
+def draw(run: Run, out: Path) -> None:
     """Draw single inputs and members."""
-    networks = next(method for method in read_run(folder).methods if method.name == "networks")
-    first = np.argsort(-networks.sets["ood-8 and 9"].scores["pairwise_epistemic"], kind="stable")[:6]
-    members = np.asarray(networks.members["ood-8 and 9"][:, first])
+    method = next(method for method in run.methods if method.name == METHOD)
+    first = np.argsort(-method.sets[SET].scores["pairwise_epistemic"], kind="stable")[:6]
+    members = np.asarray(method.members[SET][:, first])
     parts = demur.decompose(log_probs=members), demur.attribute(log_probs=members)
     settled = demur.convergence(log_probs=members[:, :3])
     figures = {
@@ -75,8 +42,8 @@ def draw(folder: Path, out: Path) -> None:
         figure.savefig(out / f"report-{name}.png", dpi=130)
 
 
-def take_pictures(address: str, out: Path) -> None:
-    """Take pictures of the parts of a page."""
+def take_pictures(address: str, out: Path, readme: Path) -> None:
+    """Take pictures of the page's beginning, and of its parts."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -85,26 +52,27 @@ def take_pictures(address: str, out: Path) -> None:
         shown = browser.new_page(viewport={"width": 1000, "height": 800}, color_scheme="light")
         shown.goto(address)
         shown.add_style_tag(content="#controls { position: static !important; }")
-        shown.select_option("#method", label="networks")
-        shown.select_option("#score", "0")
+        shown.select_option("#method", label=METHOD)
+        shown.select_option("#score", "0")  # K
         for name, selector in PARTS.items():
             shown.locator(selector).screenshot(path=out / f"report-{name}.png")
-        shown.locator("section:has(#inputs)").screenshot(path=out / "report-inputs.png")
+        shown.set_viewport_size({"width": 1280, "height": 1180})
+        shown.screenshot(path=readme)
         browser.close()
 
 
 def main() -> None:
     """Do what the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--run", type=Path, required=True, help="folder of the run, written anew")
-    parser.add_argument("--out", type=Path, help="folder of the pictures")
+    parser.add_argument("--run", type=Path, required=True, help="folder that demur demo wrote")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the pictures")
+    parser.add_argument("--readme", type=Path, required=True, help="picture of the page's beginning")
     given = parser.parse_args()
-    folder = write_run(given.run)
-    written = page.write(find(read_run(folder)), folder / "report.html", top=6)
-    if given.out is not None:
-        draw(folder, given.out)
-        take_pictures(written.resolve().as_uri(), given.out)
-    print(written)
+    run = read_run(given.run)
+    draw(run, given.out)
+    with tempfile.TemporaryDirectory() as folder:
+        written = page.write(find(run), Path(folder) / "report.html", top=6)
+        take_pictures(written.resolve().as_uri(), given.out, given.readme)
 
 
 if __name__ == "__main__":
