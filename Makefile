@@ -32,6 +32,7 @@ test-browser: $(VENV)/dev.stamp
 
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks.run --out build/bench
+	$(BIN)/python -m benchmarks.last_layer --out build/bench
 	$(BIN)/python -m benchmarks.credal
 
 lint: $(VENV)/dev.stamp
@@ -52,7 +53,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/demo.stamp: pyproject.toml constraints.txt | $(BIN)/python
-	$(PIP) -e ".[report,tables]"
+	$(PIP) -e ".[report,tables,torch]"
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python

@@ -10,8 +10,9 @@ import demur
 SOURCE = Path(demur.__file__).parent
 ORDER = [
     "progress", "rules", "families", "predictions", "state", "measures", "kernels", "jackknife", "described",
-    "given", "moments", "mixtures", "averaged", "bounds", "distributions", "decompose", "regression",
-    "credal", "scores", "tasks", "deferral", "stores", "posteriors", "report", "experiments", "cli",
+    "given", "moments", "mixtures", "averaged", "bounds", "distributions", "decompose", "divergences",
+    "regression", "credal", "scores", "tasks", "deferral", "stores", "posteriors", "report", "experiments",
+    "cli",
 ]  # fmt: skip
 
 

@@ -123,6 +123,19 @@ def test_pages_hold_examples():
 # What each script must have printed, as patterns.
 PRINTED = {
     "streaming_moments.py": [r"^256 members", r"all at once: equal$"],
+    "cyclical_sghmc.py": [r"^accuracy on known digits: 0\.9\d+$", r"by K: AUROC 0\.\d+", r"all cycles: \d"],
+    "deep_ensemble.py": [
+        r"^DeepEnsemble\(5 models\).*accuracy 0\.9\d+$",
+        r"by K: 0\.[89]\d+ \[",
+        r"by I: 0\.[89]",
+    ],
+    "last_layer.py": [
+        r"^Features\(1000 inputs, 64 features",
+        r"^LastLayer\(10 heads\): accuracy 0\.9",
+        r"by K 0\.[89]",
+    ],
+    "mc_dropout.py": [r"dropout off: 0\.9\d+$", r"by K: 0\.[89]\d+ \[", r"^most doubtful: input \d+, K \d"],
+    "forest.py": [r"^prior 0\.0: .* K infinite for [89]\d% of", r"^prior 1\.0: .* K infinite for 0% of"],
     "digits_ensemble.py": [r"^accuracy on all of them: 0\.\d+$", r"to a person first:\n  input"],
 }
 
@@ -144,7 +157,7 @@ def test_example_runs(script, tmp_path):
 def test_reference_lists_every_public_name():
     reference = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\.\. auto\w+:: ([\w.]+)", reference, re.MULTILINE))
-    parts = {"posteriors": demur.posteriors, "tasks": demur.tasks}
+    parts = {"posteriors": demur.posteriors, "report": demur.report, "tasks": demur.tasks}
     public = set(demur.__all__) - set(parts)
     inside = {f"demur.{name}.{own}" for name, part in parts.items() for own in part.__all__}
     assert listed - {"demur.posteriors", "demur.tasks"} == public | inside

@@ -85,3 +85,13 @@ def test_the_cells_are_those_of_the_posterior(script) -> None:
     for name, (total, aleatoric) in expected.items():
         assert float(found[name].total) == pytest.approx(total, abs=1e-6), name
         assert float(found[name].aleatoric) == pytest.approx(aleatoric, abs=1e-6), name
+
+
+def test_pictures_of_the_report_are_small_and_all_shown_or_of_the_same_command() -> None:
+    page = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
+    pictures = sorted((ROOT / "docs" / "figures").glob("report-*.png"))
+    assert "python docs/figures/report.py --run build/demo --out docs/figures" in page
+    assert len(pictures) == len(re.findall(r"\(figures/report-\w+\.png\)", page)) > 5
+    for picture in pictures:
+        assert f"(figures/{picture.name})" in page
+        assert picture.stat().st_size < 150_000, picture

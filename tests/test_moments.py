@@ -361,3 +361,20 @@ def test_truncated_and_foreign_files(tmp_path) -> None:
             demur.Moments.load(path)
     with pytest.raises(FileNotFoundError):
         demur.Moments.load(tmp_path / "nowhere.npz")
+
+
+@pytest.mark.parametrize("groups", [None, 3])
+def test_some_of_the_inputs(groups) -> None:
+    logits = np.random.default_rng(3).normal(size=(9, 7, 4))
+    logits[2, 5, 1] = -np.inf
+    chosen = np.array([5, 0, 3])
+    moments = demur.Moments(groups=groups).update(logits=logits)
+    expected = demur.Moments(groups=groups).update(logits=logits[:, chosen])
+    assert moments.only(np.arange(7) == 5).shape == (1, 4)
+    found = moments.only(chosen)
+    for measure in ("pairwise", "average"):
+        np.testing.assert_array_equal(found.decompose(measure).total, expected.decompose(measure).total)
+    found.update(logits=logits[:4, chosen])
+    expected.update(logits=logits[:4, chosen])
+    np.testing.assert_allclose(found.decompose().epistemic, expected.decompose().epistemic, rtol=1e-12)
+    assert moments.count == 9  # the whole is left alone

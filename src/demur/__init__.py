@@ -4,7 +4,7 @@ The way of the data: predictions of members are checked at the door (``predictio
 reference (``kernels``, ``state``), kept in a stream where they come one by one (``moments``), and read off as
 total, aleatoric and epistemic uncertainty under a chosen measure (``measures``, ``decompose``). Where there
 are models and no predictions yet, ``posteriors`` draws them and ``score`` runs a data set through. What the
-scores are good for is measured by ``tasks``; ``deferral`` makes decisions of them.
+scores are good for is measured by ``tasks``; ``deferral`` makes decisions of them, ``report`` draws them.
 
 >>> p = np.array([[[0.7, 0.3]], [[0.5, 0.5]]])     # two members, one input, two classes
 >>> u = demur.decompose(p)
@@ -12,10 +12,11 @@ scores are good for is measured by ``tasks``; ``deferral`` makes decisions of th
 (array([0.69437063]), array([0.65200574]), array([0.04236489]))
 """
 
-from demur import posteriors, tasks
+from demur import posteriors, report, tasks
 from demur.credal import Credal, credal
 from demur.decompose import attribute, decompose
 from demur.deferral import Deferral, NoGuarantee
+from demur.divergences import Convergence, convergence, divergences
 from demur.measures import Decomposition, Measure
 from demur.moments import Moments
 from demur.posteriors.score import score
@@ -44,6 +45,7 @@ __all__ = [
     "Bernoulli",
     "Beta",
     "Categorical",
+    "Convergence",
     "Credal",
     "Decomposition",
     "Deferral",
@@ -62,14 +64,17 @@ __all__ = [
     "Scores",
     "Uniform",
     "attribute",
+    "convergence",
     "credal",
     "decompose",
+    "divergences",
     "information",
     "information_bounds",
     "label_variance",
     "margin",
     "max_probability",
     "posteriors",
+    "report",
     "score",
     "softmax_variance",
     "tasks",

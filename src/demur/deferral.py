@@ -71,12 +71,15 @@ class Deferral:
         Of the promise, for each group by itself.
     thresholds : dict
         The `Threshold` of each group; of "" where there are no groups.
+    score : str or None
+        What the scores are called in files, where the command line fitted it.
     """
 
     goal: str
     target: float
     confidence: float
     thresholds: dict[str, Threshold]
+    score: str | None = None
 
     @classmethod
     def fit(
@@ -256,10 +259,11 @@ def fitted(
         return Threshold(just_below(ranked, kept), kept, number, int(hits[kept]), promise)
 
     if goal == "coverage":
-        kept = int(ends[np.searchsorted(ends, target * number)])
+        kept = int(ends[np.searchsorted(ends / number, target)])  # a share of k / n keeps k, not k + 1
         return threshold(kept, lower(int(hits[kept]), kept, confidence))
     if goal == "risk":
-        allowed = math.floor(target * (number + 1)) - 1
+        shares = np.arange(1, number + 2) / (number + 1)
+        allowed = int(np.searchsorted(shares, target, side="right")) - 1
         if allowed < 0:
             refuse(name, f"a risk of {target:g}", f"1 in {number + 1} can be, by deferring nearly all")
         errors = np.flatnonzero(~right[order])

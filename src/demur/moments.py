@@ -162,6 +162,13 @@ class Moments:
         self._double = self._double or other._double
         return self
 
+    def only(self, inputs: Any) -> Moments:
+        """Return the sums of some of the inputs, by their indices or as true and false for each."""
+        found = Moments(groups=self.groups)
+        found.rule, found._like, found._double = self.rule, self._like, self._double
+        found.state = self._filled().only(inputs)
+        return found
+
     def _here(self, other: State) -> State:
         mine = arrays.library(self._filled().reference)
         if arrays.library(other.reference) != mine:

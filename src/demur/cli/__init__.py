@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from demur.cli import demo, reproduce, score
+from demur.cli import demo, evaluate, report, reproduce, score
 from demur.cli.printing import complain
 
 # typer brings its own copy of click, or before 0.25 the real one: this is UsageError of either.
@@ -61,7 +61,9 @@ def _options(
 
 
 app.command()(score.score)
+app.command()(report.report)
 app.command()(demo.demo)
+app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(reproduce.app, name="reproduce")
 
 

@@ -12,6 +12,7 @@ import typer
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from demur.report import tables
     from demur.stores import ScoreTable
 
 
@@ -98,3 +99,30 @@ def print_top(scores: ScoreTable, count: int, unit: str, extra: Mapping[str, Any
         table.add_row(str(index), *(str(each) for each in shown), *cells)
     what = "most uncertain input" if len(chosen) == 1 else f"{len(chosen)} most uncertain inputs"
     print_table(f"The {what}, by {first}_epistemic, in {unit}", table)
+
+
+def print_object(content: Mapping[str, Any]) -> None:
+    """Print one JSON object on one line."""
+    import json
+
+    print(json.dumps(content, allow_nan=False))
+
+
+def print_figures(table: tables.Table, form: str, title: str) -> None:
+    """Print a table of figures: "text" for people, else "latex", "markdown" or "csv"."""
+    if form != "text":
+        print(getattr(table, form)())
+        return
+    from rich.text import Text
+
+    head, *body = table.cells()
+    shown = new_table(*head, texts=len(table.corner))
+    for index, (cells, row) in enumerate(zip(body, table.rows, strict=True)):
+        names = len(cells) - len(row.cells)
+        last = index + 1 == len(body) or table.rows[index + 1].section != row.section
+        bold = [False] * names + [cell.best for cell in row.cells]
+        texts = [Text(c, style="bold" if best else "") for c, best in zip(cells, bold, strict=True)]
+        shown.add_row(*texts, end_section=last)
+    print_table(title, shown)
+    for note in table.notes("*"):
+        print(note)

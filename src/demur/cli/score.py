@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from demur.cli.options import Axis, Force, Logits, LogProbs, Probs
 from demur.cli.printing import bad_input_exits, print_summary, print_top
 from demur.progress import progress_bar
 
@@ -28,14 +29,10 @@ def score(
             "its files in natural order (9 before 10).",
         ),
     ],
-    logits: Annotated[bool, typer.Option("--logits", help="The numbers are logits.")] = False,
-    probs: Annotated[bool, typer.Option("--probs", help="The numbers are probabilities.")] = False,
-    log_probs: Annotated[
-        bool, typer.Option("--log-probs", help="The numbers are log-probabilities.")
-    ] = False,
-    axis: Annotated[
-        int, typer.Option(help="Where files with three axes have their members. Classes are last.")
-    ] = 0,
+    logits: Logits = False,
+    probs: Probs = False,
+    log_probs: LogProbs = False,
+    axis: Axis = 0,
     weights: Annotated[
         Path | None,
         typer.Option(
@@ -85,7 +82,7 @@ def score(
             help="Write the scores: .csv, .parquet, .npz or .json. Columns are {measure}_{part}.",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing --out file.")] = False,
+    force: Force = False,
     json: Annotated[
         bool,
         typer.Option(

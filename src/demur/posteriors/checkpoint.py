@@ -46,8 +46,12 @@ class Checkpoint:
             header = json.loads(str(found.pop("header")))
         except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"{expected}: {error}. Choose another name.") from None
-        if header.get("format") != FORMAT or header.get("settings") != self.settings:
-            raise ValueError(f"{expected}, of a run with other settings. Remove it or choose another name.")
+        if header.get("format") != FORMAT:
+            raise ValueError(f"{expected}, which is something else. Choose another name.")
+        if others := differences(header.get("settings") or {}, self.settings):
+            raise ValueError(
+                f"{expected}, of a run with other settings: {others}. Remove it or choose another name."
+            )
         return found
 
     def due(self) -> bool:
@@ -75,6 +79,15 @@ class Checkpoint:
         """Take the file away: the run is done."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
+
+
+def differences(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Say which settings are not what they were; empty where all are."""
+    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+    # Long values are fingerprints: that they differ is all there is to say.
+    short = [name for name in names if max(len(repr(s.get(name))) for s in (before, now)) <= 32]
+    said = [f"{name} was {before.get(name)!r} and is {now.get(name)!r}" for name in short]
+    return ", ".join([*(f"{name} changed" for name in names if name not in short), *said])
 
 
 def packed(moments: Moments, beside: Path) -> np.ndarray:

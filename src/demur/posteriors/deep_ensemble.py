@@ -9,16 +9,18 @@ from typing import Any, Self
 import numpy as np
 
 from demur.posteriors import networks
+from demur.posteriors.fitting import Member, fit_members
 from demur.posteriors.posterior import Posterior, chosen
-from demur.posteriors.tensors import read_tensors, write_tensors
+from demur.posteriors.tensors import load_state, read_tensors, weights_kept, write_tensors
 
 
 class DeepEnsemble(Posterior):
-    """Networks trained apart, each one member.
+    r"""Networks trained apart, each one member.
 
     Lakshminarayanan, Pritzel and Blundell (2017), "Simple and scalable predictive uncertainty estimation
-    using deep ensembles". Architectures may differ: give each its own ``prepare`` (the DE (all) of
-    Schweighofer et al., 2023, is ten of them, with input sizes of their own).
+    using deep ensembles", whose average is :math:`p(y | x) = M^{-1} \sum_m p(y | x, \theta_m)` (section 2.4),
+    with the weights where they are given. ``fit`` trains them. Architectures may differ: give each its own
+    ``prepare`` (the DE (all) of Schweighofer et al., 2023, is ten of them, with input sizes of their own).
 
     Parameters
     ----------
@@ -77,6 +79,69 @@ class DeepEnsemble(Posterior):
             )
         self.forward = forward
 
+    @classmethod
+    def fit(
+        cls,
+        factory: Callable[[], Any],
+        train: Callable[[Any, Member], Any],
+        members: int = 10,
+        *,
+        seed: int = 0,
+        folder: str | os.PathLike[str] | None = None,
+        processes: int | None = None,
+        threads: int | None = 1,
+        progress: bool = True,
+        **options: Any,
+    ) -> Self:
+        """Train members apart, several at a time, with a training function of your own.
+
+        Each member is kept as soon as it is done. The same call after a kill goes on with the members that
+        miss, and gives what a run without a kill gives. So does a call for more members.
+
+        Parameters
+        ----------
+        factory
+            Without arguments, returns a network that is not trained. The generators of Python, NumPy and
+            PyTorch have the member's seed.
+        train
+            ``train(model, member)`` trains a network, in place, or returns it. ``member.index`` and
+            ``member.seed`` are for what needs them.
+        members
+            How many; the paper's ImageNet tables have ten.
+        seed
+            Fixes all members, if ``train`` does.
+        folder
+            Where members are kept, a safetensors file each; None: nowhere, unless a training fails. A folder
+            of other settings (seed, threads, code of the two functions) is refused.
+        processes
+            How many members are trained at a time, each in a process of its own; None: as many as there are
+            cores; 0 or 1: one after the other in this process, which takes any function.
+        threads
+            Threads of PyTorch for each member; None: as it chooses. The last digits may depend on it.
+        progress
+            Show how far it has come, on a terminal.
+        options
+            As for the class.
+
+        Examples
+        --------
+        >>> import torch
+        >>> x, y = torch.randn(200, 4), torch.randint(3, (200,))
+        >>> def train(model, member):
+        ...     optimizer = torch.optim.Adam(model.parameters())
+        ...     for _ in range(20):
+        ...         optimizer.zero_grad()
+        ...         torch.nn.functional.cross_entropy(model(x), y).backward()
+        ...         _ = optimizer.step()
+        >>> demur.posteriors.DeepEnsemble.fit(lambda: torch.nn.Linear(4, 3), train, 5, processes=0)
+        DeepEnsemble(5 models)
+        """
+        models = fit_members(
+            factory, train, members, seed=seed, folder=folder, processes=processes, threads=threads,
+            progress=progress,
+        )  # fmt: skip
+        return cls(models, **options)
+
     def __repr__(self) -> str:
         return f"DeepEnsemble({self.members} models)"
 
@@ -98,12 +163,13 @@ class DeepEnsemble(Posterior):
         return model
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the parameters and buffers of all networks to a safetensors file."""
+        """Write weights, and the parameters and buffers of all networks, to a safetensors file."""
         tensors = {
             f"{k}.{name}": tensor
             for k in range(len(self.models))
             for name, tensor in self._model(k).state_dict().items()
         }
+        tensors |= weights_kept(self.weights)
         write_tensors(path, tensors, {"method": "DeepEnsemble", "members": str(self.members)})
 
     @classmethod
@@ -115,10 +181,6 @@ class DeepEnsemble(Posterior):
                 f"{os.fspath(path)!r} holds {facts['members']} members. Got {len(models)} models."
             )
         for k, model in enumerate(models):
-            networks.check_network(f"models[{k}]", model)
             own = {n.partition(".")[2]: t for n, t in tensors.items() if n.startswith(f"{k}.")}
-            try:
-                model.load_state_dict(own)
-            except RuntimeError as error:
-                raise ValueError(f"models[{k}] must have the architecture that was saved. {error}") from None
-        return cls(models, **options)
+            load_state(f"models[{k}]", model, own)
+        return cls(models, **{"weights": tensors.get("weights"), **options})

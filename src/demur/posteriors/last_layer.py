@@ -2,32 +2,51 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Self
 
+import numpy as np
+
 from demur.posteriors import networks
-from demur.posteriors.posterior import Posterior, chosen, chunks_of, count_of
-from demur.posteriors.tensors import read_tensors, write_tensors
+from demur.posteriors.fingerprint import fingerprint
+from demur.posteriors.masks import Masks
+from demur.posteriors.posterior import Ask, Posterior, chosen, chunks_of, count_of
+from demur.posteriors.tensors import read_tensors, weights_kept, write_tensors
 
 ROWS = 1024
 """Rows that go through the last layer together: fewer leave a matrix product below its speed."""
+
+FEWEST = 8
+"""Members of a chunk at least, also of large batches: one member costs the moments as much as two."""
+
+DRAWN = 1 << 24
+"""Numbers that heads drawn at a time may have."""
+
+TOGETHER = 64
+"""Members of a pass over the data set in ``order="member"``, where they take no memory of their own."""
 
 
 class LastLayer(Posterior):
     """One network with many last layers, or with dropout before its last layer.
 
     The features that come into the last layer are computed once a batch. Give either ``heads``, an ensemble
-    of last layers (DE (LL) of Schweighofer et al., 2023), or ``dropout``, MC dropout (Gal and Ghahramani,
-    2016) of the last layer's input.
+    of last layers (DE (LL) of Schweighofer et al., 2023, "Quantification of uncertainty with adversarial
+    models"; ``fit`` trains them), or ``dropout``, MC dropout of the last layer's input (Gal and Ghahramani,
+    2016, equation 6).
 
     Parameters
     ----------
     model
-        The network. It is the deployed model as well.
+        The network. It is the deployed model as well. Or a last layer alone, a ``torch.nn.Linear``, for
+        inputs that are features already: those of ``features``, or your own.
     heads
         Last layers: a list of ``torch.nn.Linear``, or a pair of tensors, weight (members, classes, features)
-        and bias (members, classes) or None.
+        and bias (members, classes) or None. Or an object that draws them: it has ``members``, how many there
+        are, and ``parameters(members)``, from a range of members to ``{"weight": ..., "bias": ...}`` of the
+        same shapes. ``order="member"`` asks it for each member once and in order, ``order="batch"`` from the
+        first one on for each batch.
     dropout
         Probability with which each feature is left out, above 0 and below 1; the others are scaled by
         1 / (1 - dropout).
@@ -62,8 +81,6 @@ class LastLayer(Posterior):
         weights: Any = None,
         forward: networks.Forward | None = None,
     ) -> None:
-        import numpy as np
-
         networks.check_network("model", model)
         if (heads is None) == (dropout is None):
             raise ValueError(
@@ -76,12 +93,84 @@ class LastLayer(Posterior):
         self._last: tuple[Any, Any] = (None, None)
         self.layer = last_linear(model, layer)
         self.heads = None if heads is None else heads_of(heads, self.layer)
-        self.members = count_of("samples", samples) if self.heads is None else len(self.heads[0])
+        if self.heads is None:
+            self.members = count_of("samples", samples)
+            self._masks = Masks(dropout or 0.0, seed, self.layer.in_features)
+        else:
+            drawn = not isinstance(self.heads, tuple)
+            self.members = count_of("heads.members", self.heads.members) if drawn else len(self.heads[0])
+        self._drawn: tuple[range, tuple[Any, Any]] | None = None
         self.weights = None if weights is None else np.asarray(weights, float)
         if self.weights is not None and (
             self.heads is None or self.weights.shape != (self.members,) or not (self.weights > 0).all()
         ):
             raise ValueError(f"weights must be a positive number for each head. Got {weights!r}.")
+
+    @classmethod
+    def fit(
+        cls,
+        model: Any,
+        loader: Any,
+        members: int = 10,
+        *,
+        training: Any = None,
+        seed: int = 0,
+        layer: str | None = None,
+        forward: networks.Forward | None = None,
+        cache: str | os.PathLike[str] | None = None,
+        path: str | os.PathLike[str] | None = None,
+        every: float = 30.0,
+        progress: bool = True,
+    ) -> Self:
+        """Train an ensemble of last layers on the features of a data set: DE (LL).
+
+        The same call after a kill goes on from what ``path`` holds, to the same heads.
+
+        Parameters
+        ----------
+        model, layer, forward
+            As for the class.
+        loader
+            As for ``demur.score``, with labels from 0 to classes - 1; or ``Features`` of this model.
+        members
+            How many heads; the paper's ImageNet tables have ten.
+        training
+            A ``HeadTraining``, which says how heads start and how they are trained; None: its defaults. The
+            paper and the code that it used say that ten heads were trained, and not how.
+        seed
+            Fixes the heads: how each one starts, and in which order it sees the inputs.
+        cache
+            A folder that keeps the features, as for ``features``; None: they are kept in memory.
+        path
+            A safetensors file that keeps what is done, and in the end the heads, as ``save`` writes them.
+        every
+            Seconds between two writes of the file, at the end of an epoch.
+        progress
+            Show how far it has come, on a terminal.
+
+        Examples
+        --------
+        >>> import torch
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+        >>> data = [(torch.randn(50, 4), torch.randint(3, (50,)))]
+        >>> demur.posteriors.LastLayer.fit(model, data, 5)
+        LastLayer(5 heads)
+        """
+        from demur.posteriors.features import Features, features
+        from demur.posteriors.heads import HeadTraining, fit_heads
+
+        networks.check_network("model", model)
+        if training is not None and not isinstance(training, HeadTraining):
+            raise TypeError(f"training must be a HeadTraining. Got {type(training).__name__}.")
+        if not isinstance(loader, Features):
+            loader = features(
+                model, loader, cache=cache, layer=layer, forward=forward, every=every, progress=progress
+            )
+        heads = fit_heads(
+            last_linear(model, layer), loader, members, training=training or HeadTraining(), seed=seed,
+            path=path, every=every, progress=progress,
+        )  # fmt: skip
+        return cls(model, heads, layer=layer, forward=forward)
 
     def __repr__(self) -> str:
         kind = f"{self.members} heads" if self.heads else f"dropout={self.dropout}, {self.members} samples"
@@ -95,7 +184,7 @@ class LastLayer(Posterior):
         handle = self.layer.register_forward_hook(lambda _, given, out: seen.append((given[0], out)))
         try:
             with networks.quiet([self.model]), networks.random_state_kept():
-                logits = networks.called(self.model, batch, self.forward)
+                logits = networks.called(networks.uncompiled(self.model), batch, self.forward)
         finally:
             handle.remove()
         if len(seen) != 1 or not isinstance(logits, torch.Tensor) or not torch.equal(seen[0][1], logits):
@@ -105,16 +194,39 @@ class LastLayer(Posterior):
             )
         return seen[0][0], logits
 
+    @property
+    def together(self) -> int:
+        """How many members ``order="member"`` asks for at a time: as many heads as fit in little memory."""
+        if self.heads is None or isinstance(self.heads, tuple):
+            return TOGETHER
+        return max(1, DRAWN // self.layer.weight.numel())
+
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
-        wanted = chosen(members, self.members or 0)
+        yield from self.hold(batch, position=position)(members, None)
+
+    def hold(self, batch: Any, *, position: int = 0) -> Ask:
         features, logits = self.features(batch)
         self._last = (batch, logits)
-        inputs, classes = len(features), self.layer.out_features
-        for run in chunks_of(wanted, inputs * max(classes, self.layer.in_features)):
-            yield (
-                self._of_heads(features, run) if self.heads else self._of_dropout(features, run, position),
-                None if self.weights is None else self.weights[run.start : run.stop],
-            )
+
+        def ask(members: range | None, rows: np.ndarray | None = None) -> Iterator[Any]:
+            places = np.arange(len(features)) if rows is None else rows
+            return self._predicted(features if rows is None else features[rows], members, places + position)
+
+        return ask
+
+    def _predicted(self, features: Any, members: range | None, places: np.ndarray) -> Iterator[Any]:
+        """Yield logits of members for features of inputs at these places, in chunks."""
+        wanted = chosen(members, self.members or 0)
+        scaled = None if self.dropout is None else features / (1 - self.dropout)
+        runs = chunks_of(wanted, len(features) * self.layer.out_features, fewest=FEWEST)
+        if not (self.heads is None or isinstance(self.heads, tuple)):
+            runs = (wanted[i : i + self.together] for i in range(0, len(wanted), self.together))
+        for run in runs:
+            if scaled is None:
+                found = self._of_heads(features, run)
+            else:
+                found = self._of_dropout(scaled, run, places)
+            yield found, None if self.weights is None else self.weights[run.start : run.stop]
 
     def deployed(self, batch: Any) -> Any:
         # What predict has just computed for this very batch is not computed again.
@@ -124,46 +236,80 @@ class LastLayer(Posterior):
     def _of_heads(self, features: Any, run: range) -> Any:
         import torch
 
-        assert self.heads is not None
-        weight, bias = (part[run.start : run.stop].to(features) for part in self.heads)
+        weight, bias = (part.to(features) for part in self._parameters(run))
+        # One product a head: for few inputs a fifth faster than a single one as wide as all heads.
         with torch.no_grad():
-            # One product for the heads of a chunk: (inputs, features) by (features, heads classes).
-            flat = torch.addmm(bias.reshape(-1), features, weight.reshape(-1, weight.shape[-1]).T)
-        return flat.reshape(len(features), len(run), -1).transpose(0, 1)
+            each = features.expand(len(run), *features.shape)
+            return torch.baddbmm(bias[:, None], each, weight.transpose(1, 2))
 
-    def _of_dropout(self, features: Any, run: range, position: int) -> Any:
+    def _parameters(self, run: range) -> tuple[Any, Any]:
+        """Return weight and bias of a run of heads; those just drawn are kept for the next batch."""
+        if isinstance(self.heads, tuple):
+            return self.heads[0][run.start : run.stop], self.heads[1][run.start : run.stop]
+        if self._drawn is None or self._drawn[0] != run:
+            assert self.heads is not None
+            found = self.heads.parameters(run)
+            weight = found["weight"]
+            bias = found["bias"] if "bias" in found else weight.new_zeros(weight.shape[:2])
+            parts = checked_heads(weight, bias, self.layer)
+            if len(parts[0]) != len(run):
+                raise ValueError(f"heads.parameters must return {len(run)} heads. Got {len(parts[0])}.")
+            self._drawn = run, parts
+        return self._drawn[1]
+
+    def _of_dropout(self, scaled: Any, run: range, places: np.ndarray) -> Any:
+        """Return logits of masked features, (members, inputs, classes), by products of ``ROWS`` rows."""
         import torch
 
-        keep = 1.0 - (self.dropout or 0.0)
-        found = []
-        step = max(1, ROWS // max(1, len(features)))
+        inputs, width = scaled.shape
+        step = max(1, ROWS // inputs)
+        parts = np.array_split(np.arange(inputs), -(-inputs // ROWS))
+        bias, weight = self.layer.bias, self.layer.weight.T
+        rows = scaled.new_empty((step * len(parts[0]), width))
+        found = scaled.new_empty((len(run), inputs, self.layer.out_features))
         with torch.no_grad():
             for start in range(0, len(run), step):
-                masks = torch.stack(
-                    [self._mask(features.shape, k, position, keep) for k in run[start : start + step]]
-                )
-                rows = masks.to(features) * features / keep
-                found.append(torch.nn.functional.linear(rows, self.layer.weight, self.layer.bias))
-            return torch.cat(found)
-
-    def _mask(self, shape: Sequence[int], k: int, position: int, keep: float) -> Any:
-        """Return which features one member keeps, drawn apart from all other draws."""
-        import torch
-
-        source = torch.Generator().manual_seed(networks.seed_of(self.seed, k, position))
-        return torch.rand(tuple(shape), generator=source) < keep
+                own = run[start : start + step]
+                for part in parts:
+                    some = slice(part[0], part[-1] + 1)
+                    kept = torch.from_numpy(self._masks.kept(own, places[some]))
+                    masked = rows[: len(own) * len(part)].view(kept.shape)
+                    # Converting first and multiplying then is four times as fast as a product of two types.
+                    masked.copy_(kept).mul_(scaled[some])
+                    # A view: inputs are in several parts only where members come one by one.
+                    out = found[start : start + len(own), some].flatten(0, 1)
+                    if bias is None:
+                        torch.mm(masked.flatten(0, 1), weight, out=out)
+                    else:
+                        torch.addmm(bias, masked.flatten(0, 1), weight, out=out)
+        return found
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the heads to a safetensors file; dropout has no tensors of its own to write."""
-        if self.heads is None:
-            raise ValueError(f"Expected heads to save. Got {self!r}, which model and seed determine.")
-        write_tensors(path, {"weight": self.heads[0], "bias": self.heads[1]}, {"method": "LastLayer"})
+        """Write heads and weights to a safetensors file; or dropout's rate, samples, seed and last layer."""
+        if isinstance(self.heads, tuple):
+            tensors = {"weight": self.heads[0], "bias": self.heads[1], **weights_kept(self.weights)}
+            write_tensors(path, tensors, {"method": "LastLayer"})
+        elif self.dropout is not None:
+            settings = {"dropout": self.dropout, "samples": self.members, "seed": self.seed}
+            facts = {"method": "LastLayer", "dropout": json.dumps(settings)}
+            write_tensors(path, self.layer.state_dict(), facts)
+        else:
+            raise ValueError(
+                f"Expected heads to save. Got {self!r}, whose heads are drawn: save what draws them."
+            )
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: Any, **options: Any) -> Self:
-        """Read heads that ``save`` wrote, for the same model; ``options`` as for the class."""
-        tensors, _ = read_tensors(path, "LastLayer")
-        return cls(model, (tensors["weight"], tensors["bias"]), **options)
+        """Read what ``save`` wrote, for the same model; ``options`` as for the class."""
+        tensors, facts = read_tensors(path, "LastLayer")
+        if "dropout" not in facts:
+            heads = (tensors["weight"], tensors["bias"])
+            return cls(model, heads, **{"weights": tensors.get("weights"), **options})
+        networks.check_network("model", model)
+        own = last_linear(model, options.get("layer")).state_dict()
+        if fingerprint(dict(own)) != fingerprint(tensors):
+            raise ValueError(f"model must have the last layer that {os.fspath(path)!r} holds. Got another.")
+        return cls(model, **{**json.loads(facts["dropout"]), **options})
 
 
 def last_linear(model: Any, name: str | None) -> Any:
@@ -179,20 +325,30 @@ def last_linear(model: Any, name: str | None) -> Any:
     return list(found.values())[-1] if name is None else found[name]
 
 
-def heads_of(given: Any, layer: Any) -> tuple[Any, Any]:
-    """Return weight (members, classes, features) and bias (members, classes) of heads, checked."""
+def heads_of(given: Any, layer: Any) -> Any:
+    """Return weight (members, classes, features) and bias (members, classes) of heads; an object as it is."""
     import torch
 
+    if hasattr(given, "members") and callable(getattr(given, "parameters", None)):
+        return given
     if isinstance(given, tuple) and len(given) == 2 and not isinstance(given[0], torch.nn.Module):
         weight = torch.as_tensor(given[0])
         bias = weight.new_zeros(weight.shape[:2]) if given[1] is None else torch.as_tensor(given[1])
     else:
         heads = list(given)
         if not heads or not all(isinstance(head, torch.nn.Linear) for head in heads):
-            raise TypeError("heads must be torch.nn.Linear layers, or a pair of weight and bias. Got others.")
+            raise TypeError(
+                "heads must be torch.nn.Linear layers, a pair of weight and bias, or an object with members "
+                "and parameters(members). Got others."
+            )
         weight = torch.stack([head.weight.detach() for head in heads])
         zero = weight.new_zeros(weight.shape[1])
         bias = torch.stack([zero if head.bias is None else head.bias.detach() for head in heads])
+    return checked_heads(weight, bias, layer)
+
+
+def checked_heads(weight: Any, bias: Any, layer: Any) -> tuple[Any, Any]:
+    """Return weight and bias of heads; raise unless they fit the last layer."""
     expected = (layer.out_features, layer.in_features)
     if weight.ndim != 3 or len(weight) == 0 or weight.shape[1:] != expected or bias.shape != weight.shape[:2]:
         raise ValueError(

@@ -3,33 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import os
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Self
 
 from demur.posteriors import networks
+from demur.posteriors.dropout import Watch, dropout_layers
 from demur.posteriors.posterior import Posterior, chosen, chunks_of, count_of
+from demur.posteriors.prefix import Replay, Way, Whole, chain_of, graph_of
+from demur.posteriors.tensors import load_state, read_tensors, write_tensors
 
 
 class MCDropout(Posterior):
     """One network with its dropout layers on; each pass is one member.
 
-    Gal and Ghahramani (2016), "Dropout as a Bayesian approximation". Only dropout layers sample; batch norm
-    and everything else stays in evaluation. In a ``torch.nn.Sequential`` what comes before the first dropout
-    layer is computed once for all members.
+    Gal and Ghahramani (2016), "Dropout as a Bayesian approximation", equation 6. Only dropout layers sample;
+    batch norm and everything else stays in evaluation. What comes before the first dropout layer is computed
+    once a batch, for all members, in a ``torch.nn.Sequential``, in a model that ``torch.fx`` can trace, or
+    where you name a layer; the members are the same. Other models, and compiled ones, run whole passes.
 
     Parameters
     ----------
     model
         A network with dropout layers: ``torch.nn.Dropout`` in 1, 2 or 3 dimensions, ``AlphaDropout``,
-        ``FeatureAlphaDropout``, and the attention of ``torch.nn.MultiheadAttention``. Calls of
-        ``torch.nn.functional.dropout`` are no layers: they are refused.
+        ``FeatureAlphaDropout``, and the attention of ``torch.nn.MultiheadAttention`` and of Hugging Face
+        models whose attention holds a dropout layer. Calls of ``torch.nn.functional.dropout`` are no layers:
+        they are refused.
     samples
         How many members.
     seed
         Fixes the members. Each input of each member has a mask of its own.
     layers
         Names of the dropout layers that sample, as in ``model.named_modules()``; None: all.
+    after
+        Name of a layer that is done before dropout samples, as ``"backbone.layer4"``: it and the layers that
+        are done before it run once a batch. Only needed for models that are no sequence and cannot be traced.
     forward
         From the network and its inputs to logits, where ``model(inputs)`` does not return them.
 
@@ -50,6 +61,7 @@ class MCDropout(Posterior):
         *,
         seed: int = 0,
         layers: Sequence[str] | None = None,
+        after: str | None = None,
         forward: networks.Forward | None = None,
     ) -> None:
         networks.check_network("model", model)
@@ -57,7 +69,11 @@ class MCDropout(Posterior):
         self.members = self.samples = count_of("samples", samples)
         self.layers = dropout_layers(model, layers)
         self._partial = layers is not None
-        self._checked = False
+        self.after = after
+        if after is not None:
+            check_after(model, after, self.layers)
+        self._ways: dict[Any, Way] = {}
+        self._holders: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         return f"MCDropout({self.samples} samples, {len(self.layers)} dropout layers, seed={self.seed})"
@@ -65,18 +81,21 @@ class MCDropout(Posterior):
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
         wanted = chosen(members, self.samples)
         device, _ = networks.place_of(self.model)
+        inputs = networks.moved(batch, self.model)
         # Nothing is switched while a chunk is out: the caller may do what he likes with the model.
-        shared, numbers = None, 0
+        way, state, numbers = None, None, 0
         start = 0
         while start < len(wanted):
             run = next(chunks_of(wanted[start:], numbers)) if numbers else wanted[start : start + 1]
             with self.sampling(), networks.random_state_kept():
-                if shared is None:
-                    shared = self._shared(batch)
                 found = []
                 for k in run:
-                    networks.sow(networks.seed_of(self.seed, k, position), device)
-                    found.append(self._rest(shared))
+                    sow = partial(networks.sow, networks.seed_of(self.seed, k, position), device)
+                    if way is None:
+                        way, state, first = self._begun(inputs, sow)
+                        found.append(first)
+                    else:
+                        found.append(passed(way, state, sow))
             start += len(run)
             chunk = networks.stacked(found)
             numbers = numbers or (chunk.numel() if hasattr(chunk, "numel") else chunk.values.numel())
@@ -85,6 +104,22 @@ class MCDropout(Posterior):
     def deployed(self, batch: Any) -> Any:
         with networks.quiet([self.model]), networks.random_state_kept():
             return networks.called(self.model, batch, self.forward)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the network's parameters and buffers, the layers that sample, samples and seed."""
+        settings = {"samples": self.samples, "seed": self.seed, "layers": list(self.layers)}
+        facts = {"method": "MCDropout", "settings": json.dumps(settings)}
+        write_tensors(path, self.model.state_dict(), facts)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], model: Any, **options: Any) -> Self:
+        """Read what ``save`` wrote into a network of the same architecture; ``options`` as for the class."""
+        tensors, facts = read_tensors(path, "MCDropout")
+        settings = json.loads(facts["settings"])
+        load_state("model", model, tensors)
+        if settings["layers"] == list(dropout_layers(model, None)):
+            del settings["layers"]
+        return cls(model, **{**settings, **options})
 
     @contextlib.contextmanager
     def sampling(self) -> Iterator[None]:
@@ -96,129 +131,109 @@ class MCDropout(Posterior):
         try:
             torch.backends.mha.set_fastpath_enabled(False)
             with networks.quiet([self.model]):
-                for layer in self.layers.values():
+                for layer in (*self.layers.values(), *self._holders.values()):
                     layer.training = True
                 yield
         finally:
             torch.backends.mha.set_fastpath_enabled(fused)
 
-    def _shared(self, batch: Any) -> tuple[list[Any] | None, Any]:
-        """Return the layers that are left to run, and what comes into them; None: the whole model."""
-        inputs = networks.moved(batch, self.model)
-        steps = steps_of(self.model) if self.forward is None else None
-        if steps is None or not hasattr(inputs, "shape"):
-            return None, inputs
-        active = {id(layer) for layer in self.layers.values()}
-        first = next(i for i, step in enumerate(steps) if any(id(m) in active for m in step.modules()))
-        for step in steps[:first]:
-            inputs = step(inputs)
-        return steps[first:], inputs
+    def _begun(self, inputs: Any, sow: Callable[[], None]) -> tuple[Way, Any, Any]:
+        """Return how such inputs go through the model, what members share, and the first one's predictions.
 
-    def _rest(self, shared: tuple[list[Any] | None, Any]) -> Any:
-        """Run one member's pass; the very first one is watched."""
-        with contextlib.nullcontext() if self._checked else self._watched():
-            steps, value = shared
-            if steps is None:
-                found = networks.called(self.model, networks.copied(value), self.forward)
-            else:
-                for step in steps:
-                    # A layer may work in place: what all members share must stay as it is.
-                    value = step(networks.copied(value) if value is shared[1] else value)
-                found = networks.predictions_in(value)
-        self._checked = True
-        return found
+        The very first pass is a whole one. It is watched, and a model is cut only where that gives the same.
+        """
+        kind = tuple(inputs) if isinstance(inputs, Mapping) else None
+        way = self._ways.get(kind)
+        if way is not None:
+            state = way.first(inputs)
+            return way, state, passed(way, state, sow)
+        whole = Whole(lambda given: networks.called(self.model, given, self.forward))
+        expected = self._watched(lambda: passed(whole, inputs, sow))
+        cut = self._cut(inputs, whole.call)
+        if cut is not None:
+            state = cut.first(inputs)
+            if same(passed(cut, state, sow), expected):
+                self._ways[kind] = cut
+                return cut, state, expected
+            if self.after is not None:
+                raise ValueError(
+                    "after must name a layer whose output is all that later layers need. With "
+                    f"{self.after!r} members are not those of whole passes. Leave after out."
+                )
+        self._ways[kind] = whole
+        return whole, inputs, expected
 
-    @contextlib.contextmanager
-    def _watched(self) -> Iterator[None]:
-        """Refuse a pass in which no dropout layer takes part, or functional dropout is left out."""
-        from torch.overrides import TorchFunctionMode
+    def _cut(self, inputs: Any, call: Any) -> Way | None:
+        """Return a way to compute once what all members share; None where there is none."""
+        if self.after is not None:
+            return Replay(call, self.model, self.layers | self._holders, self.after)
+        if self.forward is not None or networks.uncompiled(self.model) is not self.model:
+            return None
+        sampling = {id(layer) for layer in (*self.layers.values(), *self._holders.values())}
+        plain = chain_of(self.model, sampling) if hasattr(inputs, "shape") else None
+        return plain or graph_of(self.model, inputs, sampling)
 
-        functional: list[str] = []
-
-        class Watch(TorchFunctionMode):
-            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-                name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-                if name in FUNCTIONAL:
-                    p = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
-                    training = kwargs.get("training", args[2] if len(args) > 2 else FUNCTIONAL[name])
-                    if p > 0 and not training:
-                        functional.append(name)
-                return func(*args, **kwargs)
-
-        ran: set[str] = set()
-        handles = [
-            layer.register_forward_hook(lambda *_, name=name: ran.add(name))
-            for name, layer in self.layers.items()
-        ]
-        try:
-            with Watch():
-                yield
-        finally:
-            for handle in handles:
-                handle.remove()
-        if functional and not self._partial:
+    def _watched(self, run: Callable[[], Any]) -> Any:
+        """Run the first pass; refuse one without a dropout layer, or with functional dropout that is off."""
+        with Watch(self.layers) as seen:
+            found = run()
+        if seen.off and not self._partial:
             raise ValueError(
-                f"Expected dropout in layers alone. Got a call of torch.nn.functional.{functional[0]}, which "
+                f"Expected dropout in layers alone. Got a call of torch.nn.functional.{seen.off[0]}, which "
                 "is off in evaluation and cannot be switched on by itself. Make it a torch.nn.Dropout layer, "
                 "or name the layers that shall sample: layers=[...]."
             )
-        if not ran:
+        missing = [name for name in self.layers if name not in seen.called]
+        if missing:
+            # Attention may read the rate of a layer that it holds, and its own mode, and call a function.
+            holders = {name.rpartition(".")[0]: self.model for name in missing}
+            holders = {name: self.model.get_submodule(name) for name in holders if name}
+            for each in holders.values():
+                each.training = True
+            with Watch(self.layers) as more:
+                again = run()
+            if len(more.on) >= len(seen.on) + len(missing):
+                self._holders = holders
+                return again
+            for each in holders.values():
+                each.training = False
+        if not seen.called:
             raise ValueError(
                 f"Expected dropout layers that take part. None of {', '.join(map(repr, self.layers))} was "
-                "called, so that all members would be identical. Call them in forward as modules; of a "
-                "Hugging Face model try attn_implementation='eager'."
+                "called, so that all members would be identical. Call them in forward as modules."
             )
-        if missing := [name for name in self.layers if name not in ran]:
+        if missing:
             warnings.warn(
                 f"Dropout layers that were never called, and so do not sample: {', '.join(missing)}.",
                 stacklevel=2,
             )
+        return found
 
 
-FUNCTIONAL = {
-    "dropout": True, "dropout1d": True, "dropout2d": True, "dropout3d": True, "alpha_dropout": False,
-    "feature_alpha_dropout": False,
-}  # fmt: skip
-"""Functions of dropout, and whether they are on where nobody says."""
+def passed(way: Way, state: Any, sow: Callable[[], None]) -> Any:
+    """Return one member's predictions."""
+    sow()
+    return networks.predictions_in(way.rest(state))
 
 
-def dropout_layers(model: Any, names: Sequence[str] | None) -> dict[str, Any]:
-    """Return the dropout layers that shall sample, by name; raise where there are none."""
-    from torch.nn import MultiheadAttention
-    from torch.nn.modules.dropout import _DropoutNd
-
-    found: dict[str, Any] = {}
-    idle = 0
-    for name, module in model.named_modules():
-        if isinstance(module, _DropoutNd | MultiheadAttention):
-            rate = module.p if isinstance(module, _DropoutNd) else module.dropout
-            idle += rate == 0 and isinstance(module, _DropoutNd)
-            if rate > 0:
-                found[name] = module
-    if names is not None:
-        if isinstance(names, str) or not names or any(name not in found for name in names):
-            there = ", ".join(map(repr, found)) or "there are none"
-            raise ValueError(f"layers must be a list of dropout layers with p > 0: {there}. Got {names!r}.")
-        return {name: found[name] for name in names}
-    if not found:
-        raise ValueError(
-            "Expected a model with dropout layers. Got "
-            + (f"{idle} with p = 0. " if idle else "none, so that all members would be identical. ")
-            + "Functional dropout is no layer: make it a torch.nn.Dropout. A model trained without dropout "
-            "needs another posterior: DeepEnsemble, or LastLayer."
-        )
-    return found
+def check_after(model: Any, name: str, layers: dict[str, Any]) -> None:
+    """Raise unless this is a layer whose output all members may share."""
+    found = dict(model.named_modules())
+    if not name or name not in found:
+        near = ", ".join(repr(each) for each, _ in model.named_children())
+        raise ValueError(f"after must be a name of model.named_modules(), as {near}. Got {name!r}.")
+    if networks.uncompiled(model) is not model:
+        raise ValueError("after takes a model that is not compiled. Compile the layers before it instead.")
+    inside = [each for each, layer in layers.items() if any(layer is part for part in found[name].modules())]
+    if inside:
+        raise ValueError(f"after must name a layer without dropout inside. Got {name!r}, with {inside[0]!r}.")
 
 
-def steps_of(model: Any) -> list[Any] | None:
-    """Return the layers of a plain sequence, nested ones too; None where it is something else."""
-    from torch import nn
+def same(left: Any, right: Any) -> bool:
+    """Tell whether two predictions are the same, to the last bit."""
+    import torch
 
-    if type(model) is not nn.Sequential or has_hooks(model):
-        return None
-    return [step for child in model for step in (steps_of(child) or [child])]
-
-
-def has_hooks(module: Any) -> bool:
-    """Tell whether somebody listens to this module, and would miss its call."""
-    return bool(module._forward_hooks or module._forward_pre_hooks)
+    pair = (
+        each if isinstance(each, torch.Tensor) else torch.as_tensor(each.values) for each in (left, right)
+    )
+    return torch.equal(*pair)

@@ -77,6 +77,11 @@ def check_network(name: str, model: Any) -> None:
         raise TypeError(f"{name} must be a torch.nn.Module. Got {type(model).__name__}.")
 
 
+def uncompiled(model: Any) -> Any:
+    """Return the network that ``torch.compile`` wrapped: a compiled one has no layers to listen to."""
+    return getattr(model, "_orig_mod", model)
+
+
 def place_of(model: Any) -> tuple[Any, Any]:
     """Return the device and the type of a model's first parameter."""
     import torch

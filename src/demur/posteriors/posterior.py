@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from demur.posteriors.fingerprint import fingerprint
 from demur.predictions import Categorical, arrays
 from demur.predictions.parametric import Parametric
 
 NUMBERS = 1 << 22
 """Logits that a chunk of members may hold."""
+
+Ask = Callable[[range | None, np.ndarray | None], Iterator[Any]]
+"""From members and rows of a batch (None: all of them) to chunks, as ``Posterior.predict`` yields them."""
 
 
 class Posterior(ABC):
@@ -30,6 +36,11 @@ class Posterior(ABC):
 
     members: int | None = None
     classes: Any = None
+
+    @property
+    def together(self) -> int:
+        """How many members ``order="member"`` asks for in one pass over the data set."""
+        return 1
 
     @abstractmethod
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
@@ -52,9 +63,30 @@ class Posterior(ABC):
             of shape (members,).
         """
 
+    def hold(self, batch: Any, *, position: int = 0) -> Ask:
+        """Return a function of members and rows that predicts for some inputs of one batch.
+
+        For a batch that is asked for several times. Here the rows are a smaller batch at the same position.
+        A posterior that draws noise for a whole batch at once may give an input other draws, of the same
+        distribution, in a smaller batch; one that has something to keep in between defines its own.
+        """
+
+        def ask(members: range | None, rows: np.ndarray | None = None) -> Iterator[Any]:
+            part = batch if rows is None else rows_of(batch, rows)
+            return self.predict(part, members=members, position=position)
+
+        return ask
+
     def deployed(self, batch: Any) -> Any:
         """Return the deployed model's logits (inputs, classes), or None where there is no such model."""
         return None
+
+    def fingerprint(self) -> str:
+        """Return a text that changes with the parameters, of all attributes without an underscore in front.
+
+        A run that was killed goes on only where it is the same.
+        """
+        return fingerprint({name: each for name, each in vars(self).items() if not name.startswith("_")})
 
 
 def prediction_of(chunk: Any) -> tuple[Any, Any]:
@@ -65,6 +97,14 @@ def prediction_of(chunk: Any) -> tuple[Any, Any]:
     host = prediction.with_values(arrays.to_numpy(prediction.values))
     host.precision = prediction.precision
     return host, weights
+
+
+def rows_of(batch: Any, rows: np.ndarray) -> Any:
+    """Return some inputs of a batch; entries of a mapping that are not one for each input stay whole."""
+    if isinstance(batch, Mapping):
+        size = len(next(iter(batch.values())))
+        return {name: rows_of(v, rows) if np.ndim(v) and len(v) == size else v for name, v in batch.items()}
+    return batch[rows] if hasattr(batch, "shape") else [batch[row] for row in rows]
 
 
 def chosen(members: range | None, count: int) -> range:
@@ -83,9 +123,9 @@ def count_of(name: str, value: Any) -> int:
     return value
 
 
-def chunks_of(members: range, numbers: int) -> Iterator[range]:
+def chunks_of(members: range, numbers: int, *, fewest: int = 1) -> Iterator[range]:
     """Cut members into runs whose predictions, of so many numbers each, fit in little memory."""
-    step = max(1, NUMBERS // max(1, numbers))
+    step = max(fewest, NUMBERS // max(1, numbers))
     for start in range(0, len(members), step):
         yield members[start : start + step]
 

@@ -43,7 +43,8 @@ class Scores:
     unbiased: bool
 
     def __repr__(self) -> str:
-        return f"Scores({len(self)} inputs, {self.members} members, {', '.join(self.table.measures)})"
+        drawn = "" if "members" not in self.table.columns else f"{self.used.mean():.1f} of "
+        return f"Scores({len(self)} inputs, {drawn}{self.members} members, {', '.join(self.table.measures)})"
 
     def __len__(self) -> int:
         return self.table.inputs
@@ -61,8 +62,14 @@ class Scores:
 
     @property
     def members(self) -> int:
-        """How many members there were."""
+        """How many members there were; with a tolerance, how many an input could have had."""
         return self.table.members
+
+    @property
+    def used(self) -> np.ndarray:
+        """How many of the members each input had, (inputs,): all of them, unless a tolerance stopped it."""
+        every = np.full(len(self), self.members)
+        return self.table.columns.get("members", every)
 
     @property
     def predictions(self) -> np.ndarray:

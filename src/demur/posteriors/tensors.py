@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
+
+from demur.posteriors import networks
+
+FORMAT = "demur posterior 1"
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Any], facts: dict[str, str]) -> None:
@@ -16,7 +21,10 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Any], facts: 
     # Tensors that share memory are refused: each gets its own.
     own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     try:
-        save_file(own, scratch, {"format": "demur posterior 1", **facts})
+        # One entry: several are written in an order that changes from run to run.
+        save_file(own, scratch, {FORMAT: json.dumps(facts, sort_keys=True)})
+        with scratch.open("rb") as file:
+            os.fsync(file.fileno())
         scratch.replace(path)
     finally:
         scratch.unlink(missing_ok=True)
@@ -31,9 +39,25 @@ def read_tensors(path: str | os.PathLike[str], method: str) -> tuple[dict[str, A
         raise FileNotFoundError(f"{expected}, which does not exist.")
     try:
         with safe_open(path, framework="pt") as file:
-            facts = file.metadata() or {}
-            if facts.get("format") != "demur posterior 1" or facts.get("method") != method:
+            facts = json.loads((file.metadata() or {}).get(FORMAT, "{}"))
+            if facts.get("method") != method:
                 raise ValueError(f"{expected}, of {facts.get('method', 'something else')}.")
             return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{expected}: {error}.") from None
+
+
+def load_state(name: str, model: Any, state: dict[str, Any]) -> None:
+    """Put parameters and buffers into a network; raise where it has others."""
+    networks.check_network(name, model)
+    try:
+        model.load_state_dict(state)
+    except RuntimeError as error:
+        raise ValueError(f"{name} must have the architecture that was saved. {error}") from None
+
+
+def weights_kept(weights: Any) -> dict[str, Any]:
+    """Return the weights of members as a tensor for a file; empty where there are none."""
+    import torch
+
+    return {} if weights is None else {"weights": torch.from_numpy(weights)}

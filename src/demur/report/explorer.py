@@ -12,7 +12,7 @@ def page() -> str:
 
     folder = files("demur.report") / "pages"
     text = (folder / "explorer.html").read_text(encoding="utf-8")
-    for name in ("explorer.css", "coin.js", "explorer.js"):
+    for name in ("explorer.css", "dom.js", "coin.js", "explorer.js"):
         text = text.replace(f"/* {name} */", (folder / name).read_text(encoding="utf-8"))
     return text.replace("{version}", __version__)
 

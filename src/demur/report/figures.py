@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +11,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INFINITY = "∞"
+# Okabe and Ito's colours, but for yellow: told apart with any colour vision; lines and markers also in grey.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+LINES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (4, 1, 1, 1)))
+MARKERS = ("o", "^", "s", "D", "v", "P")
 STYLE: Any = {
     "font.size": 8,
     "axes.titlesize": 9,
@@ -17,6 +23,8 @@ STYLE: Any = {
     "axes.linewidth": 0.6,
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
+    "legend.fontsize": 7,
+    "legend.title_fontsize": 7,
     "pdf.fonttype": 42,  # real fonts in the file, as publishers ask for
 }
 
@@ -31,6 +39,23 @@ def require_matplotlib(what: str) -> None:
         ) from error
 
 
+@contextlib.contextmanager
+def drawing(width: float, height: float, columns: int = 1) -> Iterator[tuple[Figure, Any]]:
+    """Give a new figure of so many inches, in the style, and its axes."""
+    require_matplotlib("the figures")
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=(width, height), layout="constrained")
+        yield figure, figure.subplots(1, columns)
+
+
+def percent_axis(axis: Any) -> None:
+    """Write the shares of an axis in percent."""
+    axis.set_major_formatter(lambda share, _: f"{100 * share:.6g} %")
+
+
 def number(value: float, digits: int = 3) -> str:
     """Write a number for a figure.
 
@@ -42,10 +67,11 @@ def number(value: float, digits: int = 3) -> str:
     return INFINITY if value == float("inf") else f"{value:.{digits}f}"
 
 
-def save(figure: Figure, directory: Path, name: str) -> list[Path]:
+def save(figure: Figure, directory: str | Path, name: str) -> list[Path]:
     """Write a figure as PDF and PNG without the date, so that the same figure gives the same bytes."""
     import matplotlib
 
+    directory = Path(directory)
     paths = [directory / f"{name}.pdf", directory / f"{name}.png"]
     with matplotlib.rc_context(STYLE):
         figure.savefig(paths[0], metadata={"CreationDate": None})

@@ -4,17 +4,20 @@
     read_weights       one number a member
     score_predictions  a tile of inputs at a time through `demur.Moments`
     write_columns      .csv, .parquet, .npz, .json, whole or not at all
+    read_columns       the same formats back; read_labels also from .npy
 
 Files are mapped, never loaded whole, and no code in them is ever run.
 """
 
 from demur.stores.arrays import StoreError
+from demur.stores.columns import column_of, correct_of, read_columns, read_labels
 from demur.stores.output import check_output, json_columns, json_number, make_directory, write_columns
 from demur.stores.predictions import Predictions, open_predictions
 from demur.stores.scoring import (
     MEASURES,
     PARTS,
     ScoreTable,
+    average_predictions,
     groups_for,
     score_columns,
     score_predictions,
@@ -28,12 +31,17 @@ __all__ = [
     "Predictions",
     "ScoreTable",
     "StoreError",
+    "average_predictions",
     "check_output",
+    "column_of",
+    "correct_of",
     "groups_for",
     "json_columns",
     "json_number",
     "make_directory",
     "open_predictions",
+    "read_columns",
+    "read_labels",
     "read_weights",
     "score_columns",
     "score_predictions",

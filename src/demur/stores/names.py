@@ -22,7 +22,7 @@ def locate(names: Sequence[str | os.PathLike[str]]) -> list[tuple[Path, str | No
     """
     found: list[tuple[Path, str | None]] = []
     for written in [os.fspath(each) for each in names]:
-        path, name = _split(written)
+        path, name = split_name(written)
         if os.path.exists(path) or not glob.has_magic(path):
             found.append((Path(path), name))
             continue
@@ -40,7 +40,8 @@ def locate(names: Sequence[str | os.PathLike[str]]) -> list[tuple[Path, str | No
     return found
 
 
-def _split(written: str) -> tuple[str, str | None]:
+def split_name(written: str) -> tuple[str, str | None]:
+    """Return the file and the array or column in it, as `file:name` says."""
     if os.path.exists(written):
         return written, None
     path, colon, name = written.rpartition(":")

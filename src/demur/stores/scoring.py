@@ -140,8 +140,38 @@ def score_predictions(
         except ValueError as error:
             raise StoreError(f"{weights_label}: {error}") from error
     groups = groups_for(measures, predictions.members, unbiased=unbiased, stderr=stderr)
-    tile, members = plan(predictions, groups=groups or 1, budget=budget)
     columns: dict[str, np.ndarray] = {"input": np.arange(predictions.inputs)}
+    options = {"rule": rule, "weights": weights, "groups": groups, "budget": budget, "progress": progress}
+    for inputs, moments in tiles(predictions, kind, **options):
+        for name, values in score_columns(moments, measures, unbiased=unbiased, stderr=stderr, base=base):
+            if name not in columns:
+                columns[name] = np.empty(predictions.inputs, values.dtype)
+            columns[name][inputs] = values
+    return ScoreTable(columns, measures, predictions.members, predictions.classes)
+
+
+def average_predictions(
+    predictions: Predictions, kind: Kind, *, progress: Callable[[int], object] | None = None
+) -> np.ndarray:
+    """Return the probabilities of the average of the members, (inputs, classes)."""
+    found = np.empty((predictions.inputs, predictions.classes))
+    for inputs, moments in tiles(predictions, kind, progress=progress):
+        found[inputs] = arrays.to_numpy(moments.mean)
+    return found
+
+
+def tiles(
+    predictions: Predictions,
+    kind: Kind,
+    *,
+    rule: str = "log",
+    weights: np.ndarray | None = None,
+    groups: int | None = None,
+    budget: int = BUDGET,
+    progress: Callable[[int], object] | None = None,
+) -> Iterator[tuple[slice, Moments]]:
+    """Yield inputs, a tile at a time, with the moments of all members."""
+    tile, members = plan(predictions, groups=groups or 1, budget=budget)
     for start in range(0, predictions.inputs, tile):
         inputs = slice(start, min(start + tile, predictions.inputs))
         moments = Moments(rule=rule, groups=groups)
@@ -156,13 +186,9 @@ def score_predictions(
                 if located is None:
                     raise
                 raise located from error
-        for name, values in score_columns(moments, measures, unbiased=unbiased, stderr=stderr, base=base):
-            if name not in columns:
-                columns[name] = np.empty(predictions.inputs, values.dtype)
-            columns[name][inputs] = values
+        yield inputs, moments
         if progress is not None:
             progress(inputs.stop)
-    return ScoreTable(columns, measures, predictions.members, predictions.classes)
 
 
 def groups_for(measures: Sequence[str], members: int, *, unbiased: bool, stderr: bool) -> int | None:

@@ -40,7 +40,7 @@ def _cells(line: str) -> list[str]:
 
 def _is_header(path: Path, first: list[str], second: list[str]) -> bool:
     """Whether the first line names the columns; where nobody can tell, a `StoreError`."""
-    if first and all(_is_number(cell) for cell in first):
+    if first and all(is_number(cell) for cell in first):
         # pandas names columns 0, 1, ... if nobody else does. Rows of floats never look like that.
         if first != [str(column) for column in range(len(first))]:
             return False
@@ -58,7 +58,8 @@ def _is_header(path: Path, first: list[str], second: list[str]) -> bool:
     return bool(first)
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
+    """Whether a cell holds a number."""
     try:
         float(cell)
     except ValueError:
@@ -76,7 +77,7 @@ def _parse(path: Path, lines: list[str], number: int, columns: int) -> np.ndarra
     except ValueError as error:
         for at, line in enumerate(lines, start=number + 1):
             cells = _cells(line)
-            wrong = [cell for cell in cells if not _is_number(cell)]
+            wrong = [cell for cell in cells if not is_number(cell)]
             if wrong:
                 raise StoreError(
                     f"{path}: expected numbers with commas between them, got {wrong[0][:40]!r} in line {at}"

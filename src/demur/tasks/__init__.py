@@ -1,22 +1,34 @@
 """What scores are good for, with intervals: detection, misclassification, selective, calibration."""
 
+from demur.tasks.bands import Band, accuracy_band, best_accuracy, roc_band
 from demur.tasks.calibration import Calibration, calibration
 from demur.tasks.compare import Comparison, compare, compare_all, holm
+from demur.tasks.contest import Contest, Standing, contest
 from demur.tasks.detection import Detection, detection, misclassification
 from demur.tasks.estimate import Estimate
+from demur.tasks.leading import Leading, leading
 from demur.tasks.selective import Selective, selective
 
 __all__ = [
+    "Band",
     "Calibration",
     "Comparison",
+    "Contest",
     "Detection",
     "Estimate",
+    "Leading",
     "Selective",
+    "Standing",
+    "accuracy_band",
+    "best_accuracy",
     "calibration",
     "compare",
     "compare_all",
+    "contest",
     "detection",
     "holm",
+    "leading",
     "misclassification",
+    "roc_band",
     "selective",
 ]

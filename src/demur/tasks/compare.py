@@ -13,7 +13,7 @@ import numpy as np
 from demur.tasks.estimate import (
     Estimate,
     Figures,
-    check_options,
+    Options,
     checked_correct,
     checked_scores,
     generator,
@@ -23,13 +23,17 @@ from demur.tasks.estimate import (
     spread_of,
 )
 from demur.tasks.levels import average_precision, false_positive_rate, levels_of, placements
-from demur.tasks.selective import area_of
+from demur.tasks.selective import area_of, excess_of
 
 # Figures of counts per level, from the highest score down; positives are what the task calls so.
 FIGURES: dict[str, dict[str, Figures | None]] = {
     "detection": {"auroc": None, "aupr": average_precision, "fpr95": false_positive_rate},
     "misclassification": {"auroc": None, "aupr": average_precision, "fpr95": false_positive_rate},
-    "selective": {"auc": lambda wrong, right: area_of(right[..., ::-1], wrong[..., ::-1])},
+    "selective": {
+        "auc": lambda wrong, right: area_of(right[..., ::-1], wrong[..., ::-1]),
+        "aurc": lambda wrong, right: 1 - area_of(right[..., ::-1], wrong[..., ::-1]),
+        "excess": lambda wrong, right: excess_of(right[..., ::-1], wrong[..., ::-1]),
+    },
 }
 
 
@@ -74,8 +78,8 @@ def compare(
     correct : (inputs,) array of bool
         Whether the predictions are right; for the other tasks.
     figure : str, optional
-        "auroc" (the default), "aupr" or "fpr95"; for "selective" "auc". AUROCs are compared by DeLong's
-        paired test, the others by a paired bootstrap.
+        "auroc" (the default), "aupr" or "fpr95"; for "selective" "auc" (the default), "aurc" or "excess".
+        AUROCs are compared by DeLong's paired test, the others by a paired bootstrap.
     confidence, resamples, seed
         As for ``detection``.
 
@@ -88,7 +92,7 @@ def compare(
     >>> print(c.difference, f"p = {c.p_value:.4f}")
     0.0743 [0.0437, 0.1049] p = 0.0000
     """
-    check_options(confidence, resamples)
+    options = Options(confidence, resamples=resamples, seed=seed)
     figures = FIGURES.get(task)
     if figures is None:
         raise ValueError(f"task must be one of {', '.join(map(repr, FIGURES))}. Got {task!r}.")
@@ -107,7 +111,7 @@ def compare(
         scores = (first, second)
         stratified = task == "detection"
         difference, p_value = bootstrap_paired(
-            scores, positive, of_counts, confidence, resamples, seed, stratified, task != "selective"
+            scores, positive, of_counts, options, stratified=stratified, both=task != "selective"
         )
     return Comparison(difference, p_value, p_value)
 
@@ -143,11 +147,13 @@ def compare_all(
     if reference is not None:
         pairs = [(name, reference) for name in scores if name != reference]
     found = [compare(scores[first], scores[second], task, **options) for first, second in pairs]
-    adjusted = holm([comparison.p_value for comparison in found])
-    return {
-        pair: replace(comparison, adjusted=float(p))
-        for pair, comparison, p in zip(pairs, found, adjusted, strict=True)
-    }
+    return dict(zip(pairs, corrected(found), strict=True))
+
+
+def corrected(family: Sequence[Comparison]) -> list[Comparison]:
+    """Return the comparisons of a family with Holm's p-values."""
+    adjusted = holm([comparison.p_value for comparison in family])
+    return [replace(comparison, adjusted=float(p)) for comparison, p in zip(family, adjusted, strict=True)]
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
@@ -223,15 +229,14 @@ def bootstrap_paired(
     scores: tuple[np.ndarray, np.ndarray],
     positive: np.ndarray,
     figure: Figures,
-    confidence: float,
-    resamples: int,
-    seed: int,
+    options: Options,
+    *,
     stratified: bool,
     both: bool,
 ) -> tuple[Estimate, float]:
     """Return the difference of a figure, its percentile interval and p-value from resampled inputs."""
-    number = len(positive)
-    rng = generator(seed)
+    number, resamples = len(positive), options.resamples
+    rng = generator(options.seed)
     kinds = [np.flatnonzero(~positive), np.flatnonzero(positive)] if stratified else [np.arange(number)]
     rankings = [ranking(s) for s in scores]
 
@@ -258,7 +263,7 @@ def bootstrap_paired(
     replicates = np.concatenate(found)
     value = float(difference(np.ones((1, number), dtype=np.int64))[0])
     tails = [(1 + np.sum(side)) / (1 + len(replicates)) for side in (replicates <= 0, replicates >= 0)]
-    return percentile(value, replicates, confidence), min(1.0, 2 * float(min(tails)))
+    return percentile(value, replicates, options.confidence), min(1.0, 2 * float(min(tails)))
 
 
 def ranking(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from demur.tasks.estimate import (
     Estimate,
+    Options,
     all_alike,
     bca,
-    check_options,
     checked_correct,
     checked_scores,
     generator,
-    method_for,
     over_splits,
-    percentile,
-    proportion,
-    quantile,
     resampled,
     spread_of,
     within_unit,
@@ -31,7 +27,6 @@ from demur.tasks.levels import (
     average_precision,
     average_precision_influence,
     false_positive_rate,
-    first_reaching,
     levels_of,
     placements,
 )
@@ -103,10 +98,10 @@ def detection(
     confidence : float
         Of the intervals.
     interval : "auto", "bootstrap" or "asymptotic"
-        How the intervals of `aupr` and `fpr95` are found: by resampling each kind of inputs (BCa and
-        percentile), or from influence functions and order statistics. "auto" resamples up to 100,000 scores.
-        The interval of the AUROC is always DeLong's on the logit scale, and never narrower to one side than
-        what as many perfectly ranked inputs would allow.
+        How the interval of `aupr` is found: by resampling each kind of inputs (BCa), or from its influence
+        function. "auto" resamples up to 100,000 scores. The interval of the AUROC is always DeLong's on the
+        logit scale, and never narrower to one side than what as many perfectly ranked inputs would allow;
+        that of `fpr95` is always binomial, in the threshold and in the rate.
     resamples : int
         How many bootstrap resamples.
     splits : int or None
@@ -124,7 +119,8 @@ def detection(
     known, unknown = checked_scores("id_scores", id_scores), checked_scores("ood_scores", ood_scores)
     scores = np.concatenate([known, unknown])
     positive = np.arange(len(scores)) >= len(known)
-    return ranked(scores, positive, confidence, interval, resamples, splits, seed, stratified=True)
+    options = Options(confidence, interval, resamples, splits, seed)
+    return ranked(scores, positive, options, stratified=True)
 
 
 def misclassification(
@@ -163,39 +159,22 @@ def misclassification(
             "correct must have both right and wrong predictions to tell apart. "
             f"Got {len(right)} that are all {'right' if right.all() else 'wrong'}. Use more inputs."
         )
-    return ranked(values, ~right, confidence, interval, resamples, splits, seed, stratified=False)
+    options = Options(confidence, interval, resamples, splits, seed)
+    return ranked(values, ~right, options, stratified=False)
 
 
-def ranked(
-    scores: np.ndarray,
-    positive: np.ndarray,
-    confidence: float,
-    interval: str,
-    resamples: int,
-    splits: int | None,
-    seed: int,
-    *,
-    stratified: bool,
-) -> Detection:
+def ranked(scores: np.ndarray, positive: np.ndarray, options: Options, *, stratified: bool) -> Detection:
     """Return the figures of scores with positives marked."""
-    check_options(confidence, resamples)
-    method = method_for(interval, len(scores))
     levels = levels_of(scores, positive)
-    if splits is None:
-        auroc = delong(levels, confidence)
-        if method == "bootstrap":
-            aupr, fpr95 = by_resampling(levels, confidence, resamples, seed, stratified)
-        else:
-            aupr, fpr95 = (
-                precision_asymptotic(levels, confidence, stratified),
-                alarms_asymptotic(levels, confidence),
-            )
+    if options.splits is None:
+        auroc = delong(levels, options.confidence)
+        aupr = precision(levels, options, stratified)
+        fpr95 = alarms(levels, options.confidence)
     else:
-        parts = [levels_of(scores[s], positive[s]) for s in split(positive, splits, seed)]
-        figures = (area, average_precision, false_positive_rate)
+        parts = [levels_of(scores[s], positive[s]) for s in split(positive, options.splits, options.seed)]
         auroc, aupr, fpr95 = (
-            over_splits([float(figure(p.positive, p.negative)) for p in parts], confidence)
-            for figure in figures
+            over_splits([float(figure(p.positive, p.negative)) for p in parts], options.confidence)
+            for figure in (area, average_precision, false_positive_rate)
         )
     return Detection(auroc, aupr, fpr95, int(positive.sum()), int((~positive).sum()), levels)
 
@@ -232,21 +211,26 @@ def delong(levels: Levels, confidence: float) -> Estimate:
     return Estimate(value, min(found.low, bound), max(found.high, 1 - bound), confidence, "delong")
 
 
-def by_resampling(
-    levels: Levels, confidence: float, resamples: int, seed: int, stratified: bool
-) -> tuple[Estimate, Estimate]:
-    """Return average precision (BCa) and FPR95 (percentile) with bootstrap intervals."""
+def precision(levels: Levels, options: Options, stratified: bool) -> Estimate:
+    """Return the average precision, with a BCa interval or that of its influence function.
+
+    The lower end is no higher than that of a perfect ranking, where as many negatives rank above all
+    positives as the exact bound for none out of all allows.
+    """
     p, n = levels.positive, levels.negative
-    precisions, alarms = resampled(
-        p, n, (average_precision, false_positive_rate), stratified=stratified, resamples=resamples, seed=seed
-    )
-    value, rate = float(average_precision(p, n)), float(false_positive_rate(p, n))
-    _, acceleration = precision_spread(levels, stratified)
-    aupr = perfect_precision(levels, confidence)
-    if value < 1:
-        found = bca(value, precisions, acceleration, confidence)
-        aupr = Estimate(value, min(found.low, aupr.low), found.high, confidence, found.method)
-    return aupr, beyond_none(percentile(rate, alarms, confidence), int(n.sum()))
+    positives, negatives = int(p.sum()), int(n.sum())
+    value, confidence = float(average_precision(p, n)), options.confidence
+    above = negatives * (1 - all_alike(min(positives, negatives), confidence))
+    bound = positives / (positives + above)
+    if value == 1:
+        return Estimate(1.0, bound, 1.0, confidence, "exact")
+    error, acceleration = precision_spread(levels, stratified)
+    if options.resamples_from(positives + negatives):
+        (replicates,) = resampled(p, n, [average_precision], options, stratified=stratified)
+        found = bca(value, replicates, acceleration, confidence)
+    else:
+        found = within_unit(value, error, confidence, "asymptotic")
+    return replace(found, low=min(found.low, bound))
 
 
 def precision_spread(levels: Levels, stratified: bool) -> tuple[float, float]:
@@ -258,50 +242,43 @@ def precision_spread(levels: Levels, stratified: bool) -> tuple[float, float]:
     return spread_of([(np.concatenate(influences), np.concatenate(counts))])
 
 
-def perfect_precision(levels: Levels, confidence: float) -> Estimate:
-    """Return the average precision of a perfect ranking.
+def alarms(levels: Levels, confidence: float, share: float = 0.95) -> Estimate:
+    """Return FPR95 with an interval that is binomial in the threshold and in the rate.
 
-    At the lower end as many negatives rank above all positives as the exact bound for none out of all allows.
+    Of the m positives Binomial(m, 0.05) lie below the true threshold, whatever their distribution. So it
+    lies between the j-th and the next one with a known probability, and the negatives above it are a binomial
+    sample of the true rate. The ends are quantiles of the mixture over j of Clopper-Pearson's distributions;
+    each j counts half with its lower and half with its upper neighbour. With fewer than 59 positives the
+    upper end is near 1: then all of them may be above the threshold.
     """
-    positives, negatives = int(levels.positive.sum()), int(levels.negative.sum())
-    above = negatives * (1 - all_alike(min(positives, negatives), confidence))
-    return Estimate(1.0, positives / (positives + above), 1.0, confidence, "exact")
+    from scipy.special import betainc, gammaln, xlogy
 
+    taken, alarmed = np.cumsum(levels.positive), np.cumsum(levels.negative)
+    positives, negatives = int(taken[-1]), int(alarmed[-1])
+    value = float(false_positive_rate(levels.positive, levels.negative, share))
+    centre, reach = (1 - share) * positives, 30 + 8 * math.sqrt(positives * share * (1 - share))
+    first, last = max(0, math.floor(centre - reach)), min(positives, math.ceil(centre + reach))
+    # Of many positives every few will do: the weights are smooth.
+    below = np.arange(first, last + 1, max(1, (last - first) // 800))
+    logs = xlogy(below, 1 - share) + xlogy(positives - below, share)
+    logs -= gammaln(below + 1) + gammaln(positives - below + 1)
+    weights = np.tile(np.exp(logs - logs.max()), 2)
+    # Negatives from the j-th smallest positive up: all from the "0th", none from one beyond the last.
+    places = np.concatenate([below, below + 1])
+    level = np.searchsorted(taken, positives - np.clip(places, 1, positives) + 1)
+    counts = np.where(places == 0, negatives, np.where(places > positives, 0, alarmed[level]))
 
-def precision_asymptotic(levels: Levels, confidence: float, stratified: bool) -> Estimate:
-    """Return the average precision with the interval of its influence function, on the logit scale."""
-    perfect = perfect_precision(levels, confidence)
-    value = float(average_precision(levels.positive, levels.negative))
-    if value == 1:
-        return perfect
-    error, _ = precision_spread(levels, stratified)
-    found = within_unit(value, error, confidence, "asymptotic")
-    return Estimate(value, min(found.low, perfect.low), found.high, confidence, "asymptotic")
+    def end(tail: float, successes: np.ndarray, failures: np.ndarray) -> tuple[float, float]:
+        """Enclose the quantile of a mixture of beta distributions, of which one parameter may be 0."""
+        low, high = 0.0, 1.0
+        for _ in range(45):  # to 3e-14
+            middle = (low + high) / 2
+            parts = betainc(np.maximum(successes, 1), np.maximum(failures, 1), middle)
+            parts = np.where(successes == 0, 1.0, np.where(failures == 0, 0.0, parts))
+            low, high = (middle, high) if weights @ parts < tail * weights.sum() else (low, middle)
+        return low, high
 
-
-def beyond_none(rate: Estimate, negatives: int) -> Estimate:
-    """Return a rate whose interval is no closer to 0, or to 1, than the exact one of none out of all."""
-    few = 1 - all_alike(negatives, rate.confidence)
-    low, high = min(rate.low, 1 - few), max(rate.high, few)
-    return Estimate(rate.value, low, high, rate.confidence, rate.method)
-
-
-def alarms_asymptotic(levels: Levels, confidence: float) -> Estimate:
-    """Return FPR95 with an interval that needs no density.
-
-    The threshold is an order statistic of the positives: its interval has ends among the positives, and the
-    rates at these are one half of the uncertainty. The other is that of a share of negatives at a fixed
-    threshold. Both are independent, and their lengths are added in squares.
-    """
-    p, n = levels.positive, levels.negative
-    half = quantile(confidence) * math.sqrt(0.95 * 0.05 / int(p.sum()))
-    alarms = np.cumsum(n)
-    at = [int(first_reaching(p, min(max(share, 0.0), 1.0))) for share in (0.95 - half, 0.95, 0.95 + half)]
-    less, rate, more = (float(alarms[level] / alarms[-1]) for level in at)
-    exact = proportion(int(alarms[at[1]]), int(alarms[-1]), confidence)
-    low, high = (
-        rate - math.hypot(rate - less, rate - exact.low),
-        rate + math.hypot(more - rate, exact.high - rate),
-    )
-    found = Estimate(rate, max(low, 0.0), min(high, 1.0), confidence, "asymptotic")
-    return beyond_none(found, int(alarms[-1]))
+    tail = (1 - confidence) / 2
+    low, _ = end(tail, counts, negatives - counts + 1)
+    _, high = end(1 - tail, counts + 1, negatives - counts)
+    return Estimate(value, min(low, value), max(high, value), confidence, "binomial")

@@ -29,7 +29,8 @@ class Estimate:
     confidence : float
         How often such an interval holds the true value, over repeated draws of the inputs.
     method : str
-        How the interval was found: "delong", "bca", "percentile", "asymptotic", "exact" or "splits".
+        How the interval was found: "delong", "bca", "percentile", "asymptotic", "binomial", "exact" or
+        "splits".
     spread : float or None
         The standard deviation over splits, where splits were asked for.
 
@@ -56,8 +57,48 @@ class Estimate:
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
 
     def to_dict(self) -> dict[str, float]:
-        """Return value, low and high under their names."""
-        return {"value": self.value, "low": self.low, "high": self.high}
+        """Return value, low and high under their names, and the spread where there is one."""
+        found = {"value": self.value, "low": self.low, "high": self.high}
+        return found if self.spread is None else found | {"spread": self.spread}
+
+
+@dataclass(frozen=True)
+class Options:
+    """How intervals are found: what ``detection`` and the other tasks take, checked in one place.
+
+    Parameters
+    ----------
+    confidence : float
+        Of the intervals.
+    interval : "auto", "bootstrap" or "asymptotic"
+        How those are found that have no closed form; "auto" resamples up to 100,000 scores.
+    resamples : int
+        How many bootstrap resamples.
+    splits : int or None
+        Mean and spread over this many disjoint splits instead.
+    seed : int
+        Of resamples and splits.
+    """
+
+    confidence: float = 0.95
+    interval: str = "auto"
+    resamples: int = 2000
+    splits: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.confidence < 1:
+            raise ValueError(f"confidence must be between 0 and 1, as 0.95. Got {self.confidence!r}.")
+        if self.resamples < 100:
+            raise ValueError(f"resamples must be at least 100. Got {self.resamples!r}.")
+        if self.interval not in ("auto", "bootstrap", "asymptotic"):
+            raise ValueError(f"interval must be 'auto', 'bootstrap' or 'asymptotic'. Got {self.interval!r}.")
+        if self.splits is not None and self.splits < 2:
+            raise ValueError(f"splits must be at least 2. Got {self.splits!r}.")
+
+    def resamples_from(self, number: int) -> bool:
+        """Whether this many scores are resampled."""
+        return self.interval == "bootstrap" or (self.interval == "auto" and number <= 100_000)
 
 
 def quantile(confidence: float) -> float:
@@ -146,11 +187,10 @@ def resampled(
     positive: np.ndarray,
     negative: np.ndarray,
     figures: Sequence[Figures],
+    options: Options,
     *,
     stratified: bool,
     both: bool = True,
-    resamples: int,
-    seed: int,
 ) -> list[np.ndarray]:
     """Return bootstrap replicates of figures that depend on counts per level of the score alone.
 
@@ -163,8 +203,8 @@ def resampled(
     both : bool
         Whether the figures need both kinds: draws of one kind only are then left out.
     """
-    levels = len(positive)
-    rng = generator(seed)
+    levels, resamples = len(positive), options.resamples
+    rng = generator(options.seed)
     codes = np.repeat(np.arange(2 * levels), np.concatenate([positive, negative]))
     strata = np.split(codes, [int(positive.sum())]) if stratified else [codes]
     found: list[list[np.ndarray]] = [[] for _ in figures]
@@ -224,20 +264,3 @@ def checked_correct(correct: Any, number: int) -> np.ndarray:
             f"Got {values.dtype} with other values. Compare predictions with labels: predicted == labels."
         )
     return values.astype(bool)
-
-
-def check_options(confidence: float, resamples: int) -> None:
-    """Raise unless the options of an interval make sense."""
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be between 0 and 1, as 0.95. Got {confidence!r}.")
-    if resamples < 100:
-        raise ValueError(f"resamples must be at least 100. Got {resamples!r}.")
-
-
-def method_for(interval: str, number: int) -> str:
-    """Return "bootstrap" or "asymptotic"."""
-    if interval not in ("auto", "bootstrap", "asymptotic"):
-        raise ValueError(f"interval must be 'auto', 'bootstrap' or 'asymptotic'. Got {interval!r}.")
-    if interval == "auto":
-        return "bootstrap" if number <= 100_000 else "asymptotic"
-    return interval

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,14 +12,14 @@ from demur.tasks.detection import split
 from demur.tasks.estimate import (
     Estimate,
     Figures,
+    Options,
     all_alike,
     bca,
-    check_options,
     checked_correct,
     checked_scores,
-    method_for,
     over_splits,
     percentile,
+    quantile,
     resampled,
     spread_of,
     within_unit,
@@ -55,8 +56,7 @@ class Selective:
     excess: Estimate
     right: np.ndarray = field(repr=False, compare=False)  # per level, the most certain first
     wrong: np.ndarray = field(repr=False, compare=False)
-    resamples: int = field(repr=False)
-    seed: int = field(repr=False)
+    options: Options = field(repr=False)
 
     @property
     def curve(self) -> Kept:
@@ -82,11 +82,10 @@ class Selective:
     def figure(self, figure: Figures) -> Estimate:
         """Return any figure of the counts per level with its percentile interval."""
         (replicates,) = resampled(
-            self.right, self.wrong, [figure], stratified=False, both=False,
-            resamples=self.resamples, seed=self.seed,
-        )  # fmt: skip
+            self.right, self.wrong, [figure], self.options, stratified=False, both=False
+        )
         value = float(figure(self.right[None], self.wrong[None])[0])
-        return percentile(value, replicates, self.auc.confidence)
+        return percentile(value, replicates, self.options.confidence)
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Return the areas under their names."""
@@ -122,25 +121,18 @@ def selective(
     >>> float(s.accuracy_at(0.75)), float(s.coverage_at(1.0))
     (1.0, 0.75)
     """
-    check_options(confidence, resamples)
+    options = Options(confidence, interval, resamples, splits, seed)
     values = checked_scores("scores", scores)
     correct = checked_correct(correct, len(values))
     right, wrong = counted(values, correct)
     if splits is not None:
         parts = [counted(values[s], correct[s]) for s in split(correct, splits, seed)]
-        areas = [float(area_of(*part)) for part in parts]
-        auc = over_splits(areas, confidence)
+        auc = over_splits([float(area_of(*part)) for part in parts], confidence)
         excess = over_splits([float(excess_of(*part)) for part in parts], confidence)
-    elif method_for(interval, len(values)) == "asymptotic":
-        auc = asymptotic(right, wrong, confidence)
-        best = float(area_of(right, wrong) + excess_of(right, wrong))
-        excess = Estimate(
-            best - auc.value, max(best - auc.high, 0.0), best - auc.low, confidence, "asymptotic"
-        )
     else:
-        auc, excess = by_resampling(right, wrong, confidence, resamples, seed)
+        auc, excess = areas(right, wrong, options)
     aurc = Estimate(1 - auc.value, 1 - auc.high, 1 - auc.low, confidence, auc.method, auc.spread)
-    return Selective(auc, aurc, excess, right, wrong, resamples, seed)
+    return Selective(auc, aurc, excess, right, wrong, options)
 
 
 def counted(scores: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -239,26 +231,46 @@ def perfect(value: float, number: int, confidence: float) -> Estimate:
     return Estimate(value, min(value, bound), max(value, 1 - bound), confidence, "exact")
 
 
-def asymptotic(right: np.ndarray, wrong: np.ndarray, confidence: float) -> Estimate:
-    """Return the area with the interval of its influence function, on the logit scale."""
-    value = float(area_of(right, wrong))
-    if not right.any() or not wrong.any():
-        return perfect(value, int(np.sum(right + wrong)), confidence)
-    error, _ = spread_of([(np.concatenate(influence(right, wrong)), np.concatenate([right, wrong]))])
-    return within_unit(value, error, confidence, "asymptotic")
+def excess_influence(right: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the derivatives of the excess: that of the best area, a - a log a, less the area's."""
+    hits, number = int(right.sum()), int(np.sum(right + wrong))
+    slope = math.log(number / hits) / number
+    of_right, of_wrong = influence(right, wrong)
+    return slope * (1 - hits / number) - of_right, -slope * hits / number - of_wrong
 
 
-def by_resampling(
-    right: np.ndarray, wrong: np.ndarray, confidence: float, resamples: int, seed: int
-) -> tuple[Estimate, Estimate]:
-    """Return the area (BCa) and its excess (BCa) with bootstrap intervals."""
+def excess_bound(right: np.ndarray, wrong: np.ndarray, confidence: float) -> float:
+    """Return how large the excess may be where all errors of these inputs come last.
+
+    With k inputs of the rarer kind there are k pairs of a right and a wrong one that share no input. Where
+    all are in order, the exact bound of none out of k is on the share of errors that come before all others.
+    """
+    hits, errors = int(right.sum()), int(wrong.sum())
+    accuracy = hits / (hits + errors)
+    first = (1 - accuracy) * (1 - all_alike(min(hits, errors), confidence))
+    end = first + accuracy
+    return first * math.log(end / first) + accuracy * math.log(end / accuracy)
+
+
+def areas(right: np.ndarray, wrong: np.ndarray, options: Options) -> tuple[Estimate, Estimate]:
+    """Return area and excess, with BCa intervals or those of their influence functions."""
+    confidence = options.confidence
     value, over = float(area_of(right, wrong)), float(excess_of(right, wrong))
     if not right.any() or not wrong.any():
         auc = perfect(value, int(np.sum(right + wrong)), confidence)
         return auc, Estimate(0.0, 0.0, auc.high - auc.low, confidence, "exact")
-    areas, excesses = resampled(
-        right, wrong, [area_of, excess_of], stratified=False, both=False, resamples=resamples, seed=seed
+    counts = np.concatenate([right, wrong])
+    (error, acceleration), (over_error, over_acceleration) = (
+        spread_of([(np.concatenate(of(right, wrong)), counts)]) for of in (influence, excess_influence)
     )
-    _, acceleration = spread_of([(np.concatenate(influence(right, wrong)), np.concatenate([right, wrong]))])
-    auc = bca(value, areas, acceleration, confidence)
-    return auc, percentile(over, excesses, confidence)
+    if options.resamples_from(int(counts.sum())):
+        drawn = resampled(right, wrong, [area_of, excess_of], options, stratified=False, both=False)
+        auc = bca(value, drawn[0], acceleration, confidence)
+        excess = bca(over, drawn[1], over_acceleration, confidence)
+    else:
+        auc = within_unit(value, error, confidence, "asymptotic")
+        half = quantile(confidence) * over_error
+        excess = Estimate(over, over - half, over + half, confidence, "asymptotic")
+    # Rounding can leave replicates of a perfect ranking at -2e-16.
+    most = max(excess.high, excess_bound(right, wrong, confidence))
+    return auc, replace(excess, low=max(excess.low, 0.0), high=most)

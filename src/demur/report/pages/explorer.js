@@ -40,7 +40,6 @@ const MEASURES = {
 const PARTS = ["total", "aleatoric", "epistemic"];
 const LOWEST = -3, HIGHEST = 4; // powers of ten that the sliders of a Beta reach; typed numbers may go further
 
-const $ = (id) => document.getElementById(id);
 const state = { family: "beta", values: { beta: [5, 5], uniform: [0.3, 0.7], deltas: [0.1, 0.9, 0.5] } };
 let sentence = 0;
 
@@ -55,20 +54,6 @@ function text(value, digits = 7) {
 function outside(values) {
   const bad = values.findIndex((x) => !(x >= 0 && x <= 1));
   return bad < 0 ? null : ["each number must be between 0 and 1", bad];
-}
-
-function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
-
-function drawn(name, attributes = {}, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
 }
 
 // Sliders of a Beta run over powers of ten.

@@ -1,0 +1,180 @@
+"""`demur evaluate defer`: fit a threshold that promises something, and apply it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from demur.cli.options import Axis, Confidence, Force, Json, Labels, Logits, LogProbs, Prediction, Probs
+from demur.cli.printing import bad_input_exits, print_object
+from demur.cli.sources import FIRST, Reader, Source
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from demur.deferral import Report
+
+app = typer.Typer(help="Decide which inputs go to a person: fit a threshold with a promise, and apply it.")
+
+Scores = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        show_default=False,
+        help="Scores, as demur score writes them; or predictions, with --logits, --probs or --log-probs.",
+    ),
+]
+Groups = Annotated[
+    str | None,
+    typer.Option(
+        metavar="COLUMN", show_default=False, help="Names of groups; each has a threshold of its own."
+    ),
+]
+
+
+@app.command()
+def fit(
+    scores: Scores,
+    out: Annotated[Path, typer.Option(metavar="FILE", help="Write the policy: .json.", show_default=False)],
+    labels: Labels = None,
+    prediction: Prediction = "prediction",
+    score: Annotated[str, typer.Option(metavar="COLUMN", help="The score that decides.")] = FIRST,
+    accuracy: Annotated[
+        float | None,
+        typer.Option(show_default=False, help="Keep the most with this accuracy on new inputs, promised."),
+    ] = None,
+    coverage: Annotated[
+        float | None, typer.Option(show_default=False, help="Keep this share; promises a bound of accuracy.")
+    ] = None,
+    risk: Annotated[
+        float | None,
+        typer.Option(
+            show_default=False, help="At most this share of all inputs is kept and wrong, in expectation."
+        ),
+    ] = None,
+    cost: Annotated[
+        float | None,
+        typer.Option(show_default=False, help="Cost of a deferral over that of an error. No promise."),
+    ] = None,
+    confidence: Confidence = 0.95,
+    groups: Groups = None,
+    logits: Logits = False,
+    probs: Probs = False,
+    log_probs: LogProbs = False,
+    axis: Axis = 0,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Find the threshold of a score, from inputs whose truth is known and that the model was not trained on.
+
+    Say what for: --accuracy, --coverage, --risk or --cost.
+
+    demur evaluate defer fit scores.csv --labels labels.npy --accuracy 0.99 --out policy.json
+    """
+    with bad_input_exits():
+        from demur.deferral import Deferral
+        from demur.stores import StoreError, check_output, correct_of, read_labels
+
+        if out.suffix.lower() != ".json":
+            raise StoreError(f"{out}: expected an output file that ends in .json")
+        check_output(out, force=force)
+        source = Reader([score], logits=logits, probs=probs, log_probs=log_probs, axis=axis).read(scores)
+        truth = None if labels is None else read_labels(labels)
+        correct = correct_of(source.columns, truth, source.path, prediction=prediction)
+        names = groups_of(source, groups)
+        policy = Deferral.fit(
+            source.score(score), correct, accuracy=accuracy, coverage=coverage, risk=risk, cost=cost,
+            confidence=confidence, groups=names,
+        )  # fmt: skip
+        policy = replace(policy, score=score)
+        policy.save(out)
+    # What it does to these inputs is no estimate of what it does to others: shares only, no intervals.
+    kept = ~policy.defer(source.score(score), names)
+    if json:
+        print_object({"promise": policy.promise(), "kept": float(kept.mean()), "out": str(out)})
+        return
+    print(policy.promise())
+    print(f"Keeps {kept.sum()} of the {len(kept)} inputs that it was fitted on.")
+    print(f"Wrote the policy to {out}")
+
+
+@app.command()
+def apply(
+    policy: Annotated[Path, typer.Argument(metavar="POLICY", show_default=False, help="What fit wrote.")],
+    scores: Scores,
+    labels: Labels = None,
+    prediction: Prediction = "prediction",
+    score: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", show_default=False, help="Default: that of the policy."),
+    ] = None,
+    groups: Groups = None,
+    logits: Logits = False,
+    probs: Probs = False,
+    log_probs: LogProbs = False,
+    axis: Axis = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write the decisions: .csv, .parquet, .npz or .json.", show_default=False
+        ),
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Decide for each input: keep or defer. With labels, say how accurate what is kept is.
+
+    demur evaluate defer apply policy.json new.csv --out decisions.csv
+    """
+    with bad_input_exits():
+        from demur.deferral import Deferral
+        from demur.stores import check_output, correct_of, read_labels, write_columns
+
+        if out is not None:
+            check_output(out, force=force)
+        rule = Deferral.load(policy)
+        column = score or rule.score or FIRST
+        source = Reader([column], logits=logits, probs=probs, log_probs=log_probs, axis=axis).read(scores)
+        correct = None
+        if labels is not None or "label" in source.columns:
+            truth = None if labels is None else read_labels(labels)
+            correct = correct_of(source.columns, truth, source.path, prediction=prediction)
+        values, names = source.score(column), groups_of(source, groups)
+        report = rule.report(values, correct, names)
+        if out is not None:
+            write_columns(out, decided(source, column, rule.defer(values, names)), force=force)
+    if json:
+        print_object(json_report(report) | ({} if out is None else {"out": str(out)}))
+        return
+    print(report)
+    if out is not None:
+        print(f"Wrote the decisions on {report.number} inputs to {out}")
+
+
+def groups_of(source: Source, groups: str | None) -> np.ndarray | None:
+    """Return the names of groups, if there are any."""
+    from demur.stores import column_of
+
+    return None if groups is None else column_of(source.columns, groups, source.path)
+
+
+def decided(source: Source, score: str, deferred: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the table of decisions."""
+    import numpy as np
+
+    found = {name: source.columns[name] for name in ("input", "id", "prediction") if name in source.columns}
+    return found | {score: source.columns[score], "decision": np.where(deferred, "defer", "keep")}
+
+
+def json_report(report: Report) -> dict[str, Any]:
+    """Return what a policy did, as JSON can hold it."""
+    found: dict[str, Any] = {
+        "kept": report.kept,
+        "inputs": report.number,
+        "coverage": report.coverage.to_dict(),
+        "text": str(report),
+    }
+    return found if report.accuracy is None else found | {"accuracy": report.accuracy.to_dict()}

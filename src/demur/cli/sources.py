@@ -1,0 +1,136 @@
+"""Files that `demur evaluate` reads: scores, or predictions that are scored first; one method each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from demur.cli.score import Kind, choose_kind, score_files
+from demur.report.tables import PAPER
+
+if TYPE_CHECKING:
+    import numpy as np
+
+FIRST = "pairwise_epistemic"
+"""The score that heads the JSON object where nobody names one."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """One method's columns for some inputs, its name, and the file that messages speak of."""
+
+    name: str
+    path: str
+    columns: dict[str, np.ndarray]
+
+    def score(self, name: str) -> np.ndarray:
+        """Return a column of numbers."""
+        from demur.stores import StoreError, column_of
+
+        values = column_of(self.columns, name, self.path)
+        if values.dtype.kind not in "fiub":
+            raise StoreError(f"{self.path}: expected numbers in {name}, got text as {str(values[0])!r}")
+        return values
+
+
+class Reader:
+    """Reads files as what the options say they are.
+
+    Parameters
+    ----------
+    scores
+        The columns that are wanted, as given; none: those of the paper's tables.
+    logits, probs, log_probs
+        At most one: the files are predictions of this kind. None: they are scores.
+    axis
+        Where predictions have their members.
+
+    Attributes
+    ----------
+    head
+        The score that stands first in a JSON object.
+    """
+
+    def __init__(
+        self, scores: Sequence[str] | None, *, logits: bool, probs: bool, log_probs: bool, axis: int
+    ) -> None:
+        self.wanted = tuple(dict.fromkeys(scores or ()))
+        self.kind: Kind | None = None
+        if logits or probs or log_probs:
+            self.kind = choose_kind(logits=logits, probs=probs, log_probs=log_probs)
+        self.axis = axis
+        self.head = self.wanted[0] if self.wanted else FIRST
+
+    def read(self, written: str) -> Source:
+        """Read `path` or `name=path`; the name is that of the file where neither gives one."""
+        from demur.stores import read_columns
+
+        name, path = named(written)
+        if self.kind is None:
+            columns = read_columns(Path(path))
+        else:
+            names = self.wanted or PAPER
+            measures = list(dict.fromkeys(each.rpartition("_")[0] or each for each in names))
+            options = {"rule": "log", "base": None, "unbiased": False, "stderr": False, "measures": measures}
+            columns = score_files([path], self.kind, axis=self.axis, options=options).columns
+        return Source(name or Path(path).stem, path, columns)
+
+    def read_all(self, written: Sequence[str]) -> list[Source]:
+        """Read several, each of its own name."""
+        found = [self.read(each) for each in written]
+        names = [source.name for source in found]
+        for source in found:
+            if names.count(source.name) > 1:
+                raise ValueError(
+                    f"expected another name for each file, as NAME={source.path}, got {source.name} twice"
+                )
+        return found
+
+    def scores(self, sources: Sequence[Source]) -> tuple[str, ...]:
+        """Return the names of the scores: as wanted, or the paper's, of those that all files have."""
+        if self.wanted:
+            return self.wanted
+        for source in sources:
+            if FIRST not in source.columns:
+                known = [name for name, values in source.columns.items() if values.dtype.kind == "f"]
+                raise ValueError(
+                    f"{source.path}: expected a column {FIRST}, got {', '.join(known) or 'no score'}: "
+                    "say which by --score"
+                )
+        return tuple(name for name in PAPER if all(name in source.columns for source in sources))
+
+
+def named(written: str) -> tuple[str | None, str]:
+    """Return name and path of what is written as `name=path` or as `path`.
+
+    Examples
+    --------
+    >>> named("MC dropout=mcd/id.csv"), named("id.csv")
+    (('MC dropout', 'mcd/id.csv'), (None, 'id.csv'))
+    """
+    name, equals, path = written.partition("=")
+    if not equals or os.path.exists(written):
+        return None, written
+    if not name or not path:
+        raise ValueError(f"{written}: expected NAME=FILE, got a part of it")
+    return name, path
+
+
+def paired(known: Sequence[Source], unknown: Sequence[Source]) -> dict[str, tuple[Source, Source]]:
+    """Return in- and out-of-distribution inputs that belong together, by name.
+
+    One --id goes with every --ood. Several go with the --ood of the same name.
+    """
+    if len(known) == 1:
+        one = len(unknown) == 1
+        return {known[0].name if one else each.name: (known[0], each) for each in unknown}
+    others = {source.name: source for source in unknown}
+    if set(others) != {source.name for source in known}:
+        raise ValueError(
+            "expected an --ood of the same name for each --id, as --id MCD=mcd/id.csv --ood MCD=mcd/ood.csv, "
+            f"got {', '.join(s.name for s in known)} and {', '.join(others)}"
+        )
+    return {source.name: (source, others[source.name]) for source in known}

@@ -1,0 +1,129 @@
+"""Who disagrees with whom, and how the figures settle as members come: for few inputs, member by member."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from demur.decompose import decompose
+from demur.measures import Measure
+from demur.predictions import Categorical, arrays, predicted
+
+
+def divergences(
+    probs: Any = None,
+    /,
+    *,
+    logits: Any = None,
+    log_probs: Any = None,
+    base: float | None = None,
+    axis: int = 0,
+) -> np.ndarray:
+    """Return the Kullback-Leibler divergence of each member from each other, input by input.
+
+    The mean over both axes of members is K, the epistemic part of the pairwise measure. It takes time and
+    memory by the square of the members: for a look at some inputs; ``decompose`` needs no such matrix.
+
+    Parameters
+    ----------
+    probs, logits, log_probs, base, axis
+        As for ``decompose``; predictions of classes only.
+
+    Returns
+    -------
+    array
+        Shape (members, members, ...): ``[i, j]`` is KL(member i || member j) in nats, exactly 0 where i = j,
+        infinite where j excludes a class that i allows.
+
+    Examples
+    --------
+    >>> p = np.array([[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]])
+    >>> demur.divergences(p).round(3)
+    array([[0.   , 0.368, 1.758],
+           [0.511, 0.   , 0.511],
+           [1.758, 0.368, 0.   ]])
+    """
+    members = classes_of(probs, logits, log_probs, axis)
+    rows = []
+    for row in members.values:
+        left = members.with_values(np.broadcast_to(row, members.values.shape))
+        pairs = Measure(predictor=left, truth=members)
+        rows.append(decompose(left.with_values(left.values[None]), measure=pairs, base=base).epistemic)
+    return np.stack(rows)
+
+
+class Convergence(NamedTuple):
+    """Epistemic uncertainty of the first members, by their number.
+
+    Parameters
+    ----------
+    members : (sizes,) array
+        How many members.
+    value, stderr : (sizes, ...) array
+        Epistemic part of each input, and its standard error over members; NaN where the value is infinite.
+    """
+
+    members: np.ndarray
+    value: np.ndarray
+    stderr: np.ndarray
+
+
+def convergence(
+    probs: Any = None,
+    /,
+    *,
+    logits: Any = None,
+    log_probs: Any = None,
+    members: Sequence[int] | None = None,
+    measure: str = "pairwise",
+    unbiased: bool = True,
+    base: float | None = None,
+    axis: int = 0,
+) -> Convergence:
+    """Return the epistemic part as it would be with fewer members, each with its standard error.
+
+    Parameters
+    ----------
+    probs, logits, log_probs, measure, unbiased, base, axis
+        As for ``decompose``; predictions of classes only.
+    members : sequence of int, optional
+        Numbers of members, from 3 to all; by default about ten, evenly spaced on a log scale.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> found = demur.convergence(logits=rng.normal(size=(50, 2, 3)), members=[5, 50])
+    >>> found.value.shape, bool((found.stderr[1] < found.stderr[0]).all())
+    ((2, 2), True)
+    """
+    given = classes_of(probs, logits, log_probs, axis)
+    number = len(given.values)
+    if number < 3:
+        raise ValueError(f"convergence needs at least 3 members for a standard error. Got {number}.")
+    if members is None:
+        sizes = np.unique(np.geomspace(3, number, 10).round().astype(int))
+    else:
+        sizes = np.asarray(members)
+        if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or not np.all((sizes >= 3) & (sizes <= number)):
+            raise ValueError(f"members must be whole numbers from 3 to {number}. Got {members!r}.")
+    found = [
+        decompose(
+            given.with_values(given.values[:size]), measure=measure, unbiased=unbiased, stderr=True, base=base
+        )
+        for size in sizes
+    ]
+    errors = [part.stderr.epistemic for part in found if part.stderr is not None]
+    return Convergence(sizes, np.stack([part.epistemic for part in found]), np.stack(errors))
+
+
+def classes_of(probs: Any, logits: Any, log_probs: Any, axis: int) -> Categorical:
+    """Return predictions of classes as NumPy arrays, members first."""
+    given = predicted(probs, logits, log_probs)
+    if not isinstance(given, Categorical):
+        raise ValueError(f"Expected predictions of classes, (members, ..., classes). Got {given!r}.")
+    values = arrays.to_numpy(given.values)
+    if values.ndim < 2:
+        raise ValueError(f"Expected members and classes, (members, ..., classes). Got shape {values.shape}.")
+    return given.with_values(np.moveaxis(values, axis, 0))

@@ -1,0 +1,199 @@
+"""A Markov chain over the parameters of a network, by the transforms of the posteriors package."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from demur.posteriors import networks
+from demur.posteriors.minibatches import Minibatches
+from demur.posteriors.schedule import Schedule
+
+Likelihood = Callable[[Any, Any], Any]
+"""From what a model returns for a batch, and the targets, to the log-likelihood of each input."""
+
+
+@dataclass(frozen=True)
+class State:
+    """Where a chain is after so many steps; the momenta are empty where the method has none."""
+
+    step: int
+    parameters: dict[str, Any]
+    momenta: dict[str, Any]
+
+
+@functools.cache
+def transforms() -> Any:
+    """Return ``posteriors.sgmcmc``."""
+    try:
+        with warnings.catch_warnings():
+            # 25 announcements of tensordict, about defaults that nothing here relies on.
+            warnings.filterwarnings("ignore", "The Tensor default of the field", FutureWarning)
+            from posteriors import sgmcmc
+    except ImportError:
+        raise ImportError(
+            "Stochastic-gradient MCMC needs the posteriors package: pip install 'demur[torch]'."
+        ) from None
+    return sgmcmc
+
+
+class Chain:
+    """Steps from state to state. What a step draws depends on the seed and its number alone.
+
+    Parameters
+    ----------
+    model
+        The network, in evaluation mode during each step.
+    minibatches, schedule
+        What each step sees of the data, and how large it is.
+    move
+        One step: from a state, a batch, the log posterior divided by the number of inputs, the step size and
+        the temperature divided by the number of inputs, to parameters, momenta and the log posterior.
+    log_likelihood
+        None: of class labels, given logits.
+    prior_scale, prior_mean
+        Of the Gaussian prior.
+    temperature, seed, forward
+        As for the methods.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        minibatches: Minibatches,
+        schedule: Schedule,
+        move: Callable[..., tuple[dict[str, Any], dict[str, Any], Any]],
+        *,
+        log_likelihood: Likelihood | None,
+        prior_scale: float,
+        prior_mean: Any,
+        temperature: float,
+        seed: int,
+        forward: networks.Forward | None,
+        momenta: bool,
+    ) -> None:
+        import torch
+
+        if not prior_scale > 0:
+            raise ValueError(f"prior_scale must be positive; math.inf is a flat prior. Got {prior_scale!r}.")
+        if not 0 <= temperature < math.inf:
+            raise ValueError(f"temperature must be at least 0 and finite. Got {temperature!r}.")
+        self.model, self.minibatches, self.schedule, self.move = model, minibatches, schedule, move
+        self.log_likelihood, self.temperature, self.seed = log_likelihood, float(temperature), seed
+        self.device, _ = networks.place_of(model)
+        start = {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
+        if not start:
+            raise ValueError(
+                "Expected a model with parameters to sample. Got none that require gradients. "
+                "Set requires_grad on those that shall be sampled."
+            )
+        self.prior_scale, self.prior_mean = prior_scale, means_of(prior_mean, start)
+        zero = {name: torch.zeros_like(value) for name, value in start.items()} if momenta else {}
+        self.start = State(0, start, zero)
+        # The default likelihood takes logits, which forward finds; another takes what the model returns.
+        self.call = Call(model, forward if log_likelihood is None else None)
+
+    def log_posterior(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> tuple[Any, tuple[()]]:
+        """Return an estimate of the log posterior divided by the number of inputs, from one batch."""
+        import torch
+
+        inputs, targets = batch
+        outputs = self.call(parameters, inputs)
+        if self.log_likelihood is None:
+            logits = networks.predictions_in(outputs)
+            each = -torch.nn.functional.cross_entropy(logits, targets, reduction="none")
+        else:
+            each = self.log_likelihood(outputs, targets)
+            if not isinstance(each, torch.Tensor) or each.shape != (len(targets),):
+                raise ValueError(
+                    f"log_likelihood must return one number for each input, shape ({len(targets)},). "
+                    f"Got {tuple(getattr(each, 'shape', ())) or type(each).__name__}."
+                )
+        found = each.mean()
+        if self.prior_scale < math.inf:
+            weight = 1 / (2 * self.prior_scale**2 * self.minibatches.size)
+            for name, value in parameters.items():
+                off = value if self.prior_mean is None else value - self.prior_mean[name]
+                found = found - weight * off.square().sum()
+        return found, ()
+
+    def advance(self, state: State) -> State:
+        """Do one step. The caller sees to modes and to random generators, which it leaves changed."""
+        import torch
+
+        step, size = state.step, self.minibatches.size
+        inputs, targets = self.minibatches.at(step)
+        batch = networks.moved(inputs, self.model), networks.moved(targets, self.model)
+        networks.sow(networks.seed_of(self.seed, 0, step), self.device)
+        rate = self.schedule.rate(step)
+        temperature = self.temperature / size if self.schedule.noisy(step) else 0.0
+        parameters, momenta, value = self.move(state, batch, self.log_posterior, rate, temperature)
+        if not torch.isfinite(value):
+            self.diverged(f"a finite log posterior. Got {value.item()}", step + 1)
+        return State(step + 1, parameters, momenta)
+
+    def check(self, state: State) -> None:
+        """Raise unless all parameters of a sample are finite."""
+        for name, value in state.parameters.items():
+            if not value.isfinite().all():
+                self.diverged(f"finite parameters. Got others in {name!r}", state.step)
+
+    def diverged(self, expected: str, step: int) -> NoReturn:
+        """Raise with what to do about it."""
+        raise FloatingPointError(
+            f"Expected {expected} at step {step} of {self.schedule.steps}. Lower step_size, which is "
+            f"{self.schedule.step_size:g}, or check data and model for numbers that are not finite."
+        )
+
+
+def means_of(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the prior mean of each parameter; None: zero."""
+    import torch
+
+    if given is None:
+        return None
+    if isinstance(given, str) and given == "model":
+        return start
+    if not isinstance(given, Mapping):
+        raise TypeError(f"prior_mean must be None, 'model' or a mapping of tensors by name. Got {given!r}.")
+    if missing := [name for name in start if name not in given]:
+        raise ValueError(f"prior_mean must have each parameter that is sampled. {missing[0]!r} is missing.")
+    found = {name: torch.as_tensor(given[name]).detach().to(value) for name, value in start.items()}
+    for name, value in start.items():
+        if found[name].shape != value.shape:
+            raise ValueError(
+                f"prior_mean[{name!r}] must have shape {tuple(value.shape)}. Got {tuple(found[name].shape)}."
+            )
+    return found
+
+
+def raw(model: Any, inputs: Any) -> Any:
+    """Return what a model returns, whatever it is."""
+    return networks.with_names(model, inputs) if isinstance(inputs, Mapping) else model(inputs)
+
+
+class Call:
+    """A model, called with parameters that are not its own."""
+
+    def __init__(self, model: Any, forward: networks.Forward | None) -> None:
+        import torch
+
+        class Module(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.model = model
+
+            def forward(self, inputs: Any) -> Any:
+                return raw(self.model, inputs) if forward is None else forward(self.model, inputs)
+
+        self.module = Module()
+
+    def __call__(self, parameters: dict[str, Any], inputs: Any) -> Any:
+        from torch.func import functional_call
+
+        named = {f"model.{name}": value for name, value in parameters.items()}
+        return functional_call(self.module, named, (inputs,))

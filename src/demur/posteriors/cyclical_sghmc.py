@@ -1,0 +1,87 @@
+"""Cyclical stochastic-gradient Hamiltonian Monte Carlo."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from demur.posteriors.chain import State
+from demur.posteriors.markov_chain import MarkovChain, Options
+from demur.posteriors.sghmc import baoa_step, friction_of
+
+
+class CyclicalSGHMC(MarkovChain):
+    """Samples of a network's parameters by cyclical stochastic-gradient Hamiltonian Monte Carlo.
+
+    Zhang, Li, Zhang, Chen and Wilson (2020), "Cyclical stochastic gradient MCMC for Bayesian deep learning";
+    the cSG-HMC of Schweighofer et al. (2023). The step size falls from ``step_size`` to 0 along a cosine in
+    each cycle (their Eq. 1). Large steps without noise find a mode, small ones with noise sample it. A step
+    is that of `SGHMC`. Defaults are those of the authors' code for CIFAR-10, but for the temperature, which
+    is 1 here. Schweighofer et al. sample the last layer with ``samples=2000`` and give no other setting.
+
+    Parameters
+    ----------
+    model
+        The network; the chain starts at its parameters, at rest, and samples those with ``requires_grad``.
+    data
+        What it is fitted to, of a known size: a pair (inputs, targets) of arrays, a ``Dataset``, or a
+        ``DataLoader``, with batches of its own.
+    samples
+        How many members, in all cycles.
+    cycles
+        How many; samples and steps must be multiples of it.
+    epochs, steps
+        Passes over the data in all cycles, or, if it is given, steps in all cycles.
+    step_size
+        At the start of a cycle, as a learning rate of gradient descent with momentum on the average loss.
+    friction
+        Above 0 and below 1: one minus the momentum of gradient descent.
+    exploration
+        The part of each cycle without noise.
+    discard
+        The part of the steps with noise that comes before the first sample of a cycle; samples are spread
+        evenly over the rest.
+    batch_size
+        Inputs a step, unless the loader says so.
+    **options
+        ``log_likelihood``, ``prior_scale=0.2``, ``prior_mean=None``, ``temperature=1.0``, ``seed=0``,
+        ``forward``, ``keep=True``, ``checkpoint``, ``every``: see `MarkovChain`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x, y = torch.randn(200, 4), torch.randint(3, (200,))
+    >>> model = torch.nn.Linear(4, 3)
+    >>> posterior = demur.posteriors.CyclicalSGHMC(model, (x, y), steps=200)
+    >>> demur.score(posterior, [x[:5]], progress=False).members
+    12
+    """
+
+    has_momenta = True
+
+    def __init__(
+        self,
+        model: Any,
+        data: Any,
+        *,
+        samples: int = 12,
+        cycles: int = 4,
+        epochs: float = 200,
+        steps: int | None = None,
+        step_size: float = 0.5,
+        friction: float = 0.9,
+        exploration: float = 0.9,
+        discard: float = 0.4,
+        batch_size: int = 64,
+        **options: Unpack[Options],
+    ) -> None:
+        self.friction = friction_of(friction)
+        plan = {
+            "samples": samples, "cycles": cycles, "step_size": step_size, "exploration": exploration,
+            "discard": discard, "cosine": True,
+        }  # fmt: skip
+        super().__init__(model, data, plan, epochs=epochs, steps=steps, batch_size=batch_size, **options)
+
+    def _move(
+        self, state: State, batch: Any, log_posterior: Any, rate: float, temperature: float
+    ) -> tuple[dict[str, Any], dict[str, Any], Any]:
+        return baoa_step(state, batch, log_posterior, rate, temperature, self.friction)

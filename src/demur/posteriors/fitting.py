@@ -1,0 +1,305 @@
+"""Networks trained apart by a function of the user's, in parallel, each kept as soon as it is done."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+from pathlib import Path
+from typing import Any
+
+from demur.posteriors import networks
+from demur.posteriors.checkpoint import differences
+from demur.posteriors.fingerprint import code_of, fingerprint
+from demur.posteriors.posterior import count_of
+from demur.posteriors.tensors import load_state, read_tensors, write_tensors
+from demur.progress import progress_bar
+
+METHOD = "DeepEnsemble.fit"
+SETTINGS = "ensemble.json"
+
+
+@dataclass(frozen=True)
+class Member:
+    """Which member is trained.
+
+    Attributes
+    ----------
+    index
+        Its number, from 0.
+    seed
+        A seed of its own, below 2**32. The generators of Python, NumPy and PyTorch have it already; it is
+        for others, as that of a ``DataLoader``.
+    """
+
+    index: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What all members have in common.
+
+    Parameters
+    ----------
+    factory, train, seed, threads
+        As for ``DeepEnsemble.fit``.
+    folder
+        Where members are kept.
+    """
+
+    factory: Callable[[], Any]
+    train: Callable[[Any, Member], Any]
+    seed: int
+    threads: int | None
+    folder: Path
+
+    def member(self, k: int) -> Member:
+        """Return number and seed of a member."""
+        return Member(k, networks.seed_of(self.seed, k) >> 31)
+
+    def path(self, k: int) -> Path:
+        """Return where a member is kept."""
+        return self.folder / f"member-{k:04d}.safetensors"
+
+    def made(self, k: int) -> Any:
+        """Return a member before training, with the generators in its own state."""
+        sow_all(self.member(k).seed)
+        model = self.factory()
+        networks.check_network("What factory returns", model)
+        return model
+
+    def trained(self, k: int) -> Any:
+        """Train a member, keep it, and return it."""
+        with networks.random_state_kept(), threads_set(self.threads):
+            model = self.made(k)
+            shapes = shapes_of(model)
+            found = self.train(model, self.member(k))
+            found = networks.uncompiled(model if found is None else found)
+            networks.check_network("What train returns", found)
+        now = shapes_of(found)
+        if others := [
+            n for n in {**shapes, **now} if shapes.get(n, "none") not in (now.get(n, "none"), None)
+        ]:
+            raise ValueError(
+                "train must return a network with the parameters that factory made. "
+                f"Got others, as {others[0]!r}. Build in factory whatever train changes."
+            )
+        write_tensors(self.path(k), found.state_dict(), {"method": METHOD, "member": str(k)})
+        return found
+
+    def read(self, k: int) -> Any:
+        """Return a member that is kept."""
+        tensors, _ = read_tensors(self.path(k), METHOD)
+        with networks.random_state_kept():
+            model = self.made(k)
+        load_state(f"For {str(self.path(k))!r}, what factory returns", model, tensors)
+        return model
+
+    def settings(self) -> dict[str, Any]:
+        """Return what must be the same for another run to go on."""
+        own = {name: fingerprint(code_of(getattr(self, name))) for name in ("factory", "train")}
+        return {"format": "demur ensemble 1", "seed": self.seed, "threads": self.threads, **own}
+
+
+def fit_members(
+    factory: Callable[[], Any], train: Callable[[Any, Member], Any], members: int, *, seed: int,
+    folder: str | os.PathLike[str] | None, processes: int | None, threads: int | None, progress: bool,
+) -> list[Any]:  # fmt: skip
+    """Return trained members; those that the folder holds are not trained again."""
+    count_of("members", members)
+    if threads is not None:
+        count_of("threads", threads)
+    for name, function in (("factory", factory), ("train", train)):
+        if not callable(function):
+            raise TypeError(f"{name} must be a function. Got {type(function).__name__}.")
+    if processes is not None and (not isinstance(processes, int) or processes < 0):
+        raise ValueError(f"processes must be 0 or more, 0: train in this process. Got {processes!r}.")
+    with folder_for(folder) as place:
+        fit = Fit(factory, train, seed, threads, place)
+        check_settings(place / SETTINGS, fit.settings())
+        missing = [k for k in range(members) if not fit.path(k).exists()]
+        with progress_bar(members, "members", hidden=not progress) as show:
+            show(members - len(missing))
+            count = min(len(missing), cores(threads) if processes is None else processes)
+            # What cannot be sent to other processes is refused whatever the number of cores.
+            sent = payload_of(fit) if processes is None or processes > 1 else b""
+            run = in_turn(fit, missing) if count <= 1 else in_parallel(sent, missing, count)
+            for done, _ in enumerate(run, members - len(missing) + 1):
+                show(done)
+        for left in place.glob(".member-*"):  # of runs that were killed while they wrote
+            left.unlink(missing_ok=True)
+        return [fit.read(k) for k in range(members)]
+
+
+def in_turn(fit: Fit, missing: list[int]) -> Iterator[int]:
+    """Train members one after the other, in this process."""
+    for k in missing:
+        try:
+            fit.trained(k)
+        except Exception as error:
+            raise failed(k, f"{type(error).__name__}: {error}", fit.folder) from error
+        yield k
+
+
+def in_parallel(payload: bytes, missing: list[int], count: int) -> Iterator[int]:
+    """Train members in processes of their own; after a failure those that run are waited for."""
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from concurrent.futures.process import BrokenProcessPool
+
+    fit: Fit = pickle.loads(payload)
+    failures: list[RuntimeError] = []
+    with ProcessPoolExecutor(count, get_context("spawn"), end_with_parent) as pool:
+        tasks = {pool.submit(in_child, payload, k): k for k in missing}
+        for task in as_completed(tasks):
+            if task.cancelled():
+                continue
+            k = tasks[task]
+            try:
+                wrong = task.result()
+            except BrokenProcessPool:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise failed(
+                    k, "its process ended without a word. It may have been killed, for want of memory for "
+                    "instance; or the script starts work when it is imported: put the call of fit under "
+                    "if __name__ == '__main__'", fit.folder,
+                ) from None  # fmt: skip
+            if wrong is None:
+                yield k
+                continue
+            failures.append(failed(k, wrong[0], fit.folder))
+            failures[-1].add_note(wrong[1])
+            for other in tasks:
+                other.cancel()
+    if failures:
+        raise failures[0]
+
+
+def in_child(payload: bytes, k: int) -> tuple[str, str] | None:
+    """Train one member in this process; return what went wrong."""
+    try:
+        pickle.loads(payload).trained(k)
+    except Exception as error:
+        # As text: not every exception can be sent.
+        return f"{type(error).__name__}: {error}", traceback.format_exc()
+    return None
+
+
+def end_with_parent() -> None:
+    """Let this process end when its parent does, even if that is killed."""
+    parent = parent_process()
+    if parent is not None:
+
+        def wait() -> None:
+            connection.wait([parent.sentinel])
+            os._exit(1)
+
+        threading.Thread(target=wait, daemon=True).start()
+
+
+def failed(k: int, why: str, folder: Path) -> RuntimeError:
+    """Return the error of a member, which says where the others are."""
+    return RuntimeError(
+        f"Training of member {k} failed: {why.rstrip('.')}. Members that were done are kept: the same call "
+        f"with folder={str(folder)!r} goes on with those that miss."
+    )
+
+
+def payload_of(fit: Fit) -> bytes:
+    """Return the bytes that other processes get; raise where they could not import the functions."""
+    for name in ("factory", "train"):
+        function = getattr(fit, name)
+        advice = (
+            f"{name} must be a function that other processes can import: in a file of its own, by def and "
+            "outside of other functions; functools.partial may give it arguments. Or train in this process: "
+            "processes=0."
+        )
+        inner = getattr(function, "func", function)
+        at_prompt = not hasattr(sys.modules.get("__main__"), "__file__")
+        if getattr(inner, "__module__", None) == "__main__" and at_prompt:
+            raise ValueError(f"{advice} Got one of a notebook or prompt.")
+        try:
+            pickle.dumps(function)
+        except Exception as error:
+            raise ValueError(f"{advice} Got {function!r}: {error}.") from None
+    return pickle.dumps(fit)
+
+
+@contextmanager
+def folder_for(given: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """Make a folder; one that nobody asked for is removed at the end, but not after an error."""
+    if given is None:
+        place = Path(tempfile.mkdtemp(prefix="demur-ensemble-"))
+    else:
+        place = Path(given)
+        place.mkdir(parents=True, exist_ok=True)
+    yield place
+    if given is None:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def check_settings(path: Path, settings: dict[str, Any]) -> None:
+    """Write the settings of a new folder; raise where those of an old one are others."""
+    if not path.exists():
+        scratch = path.with_name(f".{path.name}.{os.getpid()}")
+        scratch.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
+        scratch.replace(path)
+        return
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+        others = differences(before, settings)
+    except (ValueError, AttributeError):
+        others = f"{path.name} cannot be read"
+    if others:
+        raise ValueError(
+            f"folder: expected members of the same settings. Got {str(path.parent)!r}: {others}. Choose "
+            f"another folder, or remove {path.name} to keep its members all the same."
+        )
+
+
+@contextmanager
+def threads_set(count: int | None) -> Iterator[None]:
+    """Let PyTorch compute with so many threads; the number is afterwards as it was."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        if count is not None:
+            torch.set_num_threads(count)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def sow_all(seed: int) -> None:
+    """Seed the generators of Python, NumPy and PyTorch, on all devices."""
+    import random
+
+    import numpy as np
+    import torch
+
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    torch.manual_seed(seed)
+
+
+def cores(threads: int | None) -> int:
+    """Return how many members this machine can train at a time."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, there // (threads or 1))
+
+
+def shapes_of(model: Any) -> dict[str, tuple[int, ...] | None]:
+    """Return the shapes of a network's parameters and buffers; None while a lazy one has none."""
+    from torch.nn.parameter import is_lazy
+
+    return {name: None if is_lazy(each) else tuple(each.shape) for name, each in model.state_dict().items()}

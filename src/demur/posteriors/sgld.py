@@ -1,0 +1,79 @@
+"""Stochastic-gradient Langevin dynamics."""
+
+from __future__ import annotations
+
+from typing import Any, Unpack
+
+from demur.posteriors.chain import State, transforms
+from demur.posteriors.markov_chain import MarkovChain, Options
+
+
+class SGLD(MarkovChain):
+    r"""Samples of a network's parameters by stochastic-gradient Langevin dynamics.
+
+    Welling and Teh (2011), "Bayesian learning via stochastic gradient Langevin dynamics", Eq. 4. With the log
+    posterior divided by the number of inputs N, estimated from a batch, a step is
+
+    .. math:: w \leftarrow w + \varepsilon \nabla \tfrac1N \log p(w) + \mathcal N(0,\; 2 \varepsilon T / N),
+
+    with step size :math:`\varepsilon` and temperature T.
+
+    Their step size falls, and their samples are weighted by it; here it stays, and samples count alike. A
+    step that is too large widens the law that is sampled: by 1 / (1 - step_size k / 2) in a direction in
+    which the log posterior over N has curvature k.
+
+    Parameters
+    ----------
+    model
+        The network; the chain starts at its parameters, and samples those with ``requires_grad``.
+    data
+        What it is fitted to, of a known size: a pair (inputs, targets) of arrays, a ``Dataset``, or a
+        ``DataLoader``, with batches of its own.
+    samples
+        How many members.
+    epochs, steps
+        Passes over the data in all, or, if it is given, steps in all.
+    step_size
+        As a learning rate of gradient descent on the average loss.
+    burn_in
+        The part of all steps before the first sample; samples are spread evenly over the rest.
+    batch_size
+        Inputs a step, unless the loader says so.
+    **options
+        ``log_likelihood``, ``prior_scale=0.2``, ``prior_mean=None``, ``temperature=1.0``, ``seed=0``,
+        ``forward``, ``keep=True``, ``checkpoint``, ``every``: see `MarkovChain`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> x, y = torch.randn(200, 4), torch.randint(3, (200,))
+    >>> model = torch.nn.Linear(4, 3)
+    >>> posterior = demur.posteriors.SGLD(model, (x, y), samples=20, epochs=100)
+    >>> demur.score(posterior, [x[:5]], progress=False).members
+    20
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        data: Any,
+        *,
+        samples: int = 750,
+        epochs: float = 800,
+        steps: int | None = None,
+        step_size: float = 0.1,
+        burn_in: float = 0.0625,
+        batch_size: int = 500,
+        **options: Unpack[Options],
+    ) -> None:
+        plan = {"samples": samples, "step_size": step_size, "discard": burn_in}
+        super().__init__(model, data, plan, epochs=epochs, steps=steps, batch_size=batch_size, **options)
+
+    def _move(
+        self, state: State, batch: Any, log_posterior: Any, rate: float, temperature: float
+    ) -> tuple[dict[str, Any], dict[str, Any], Any]:
+        sgld = transforms().sgld
+        moved, _ = sgld.update(
+            sgld.init(state.parameters), batch, log_posterior, lr=rate, temperature=temperature, inplace=False
+        )
+        return dict(moved.params), {}, moved.log_posterior

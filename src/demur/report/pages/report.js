@@ -1,0 +1,404 @@
+// The report: one state, and every part of the page shown from it. All figures come from the data; none is computed here
+// but shares of counts.
+
+const DATA = JSON.parse($("data").textContent);
+const KNOWN = DATA.sets.findIndex((set) => set.kind === "id");
+const ERRORS = -1; // the task of finding wrong predictions, beside the sets
+const state = { method: DATA.start[0], score: DATA.start[1], task: null, at: null, target: null, set: null, sort: null };
+
+const shareAt = (slider, at) => [slider.sets[KNOWN].kept[at] / DATA.sets[KNOWN].number, slider.share[0][at], slider.share[1][at]];
+const accuracyAt = (slider, at) => [slider.sets[KNOWN].right[at] / slider.sets[KNOWN].kept[at], slider.accuracy[0][at], slider.accuracy[1][at]];
+const result = () => DATA.results[state.method][state.score];
+const score = () => DATA.scores[state.score];
+const several = DATA.methods.length > 1;
+const colour = (index) => `set${index < 0 ? "-wrong" : index % 6}`;
+
+function options(select, labels, chosen) {
+  select.replaceChildren(...labels.map((label, index) => element("option", { value: index }, label)));
+  select.value = chosen;
+}
+
+function lead() {
+  const parts = [];
+  if (several) parts.push(`${DATA.methods.length} methods`);
+  parts.push(...DATA.sets.map((set) => `${count(set.number)} ${set.kind === "id" ? "in-distribution" : `of ${set.name}`}`));
+  return `${parts.join(", ")}. Higher scores mean less certain predictions.`;
+}
+
+const glued = (words) => words.replaceAll(" %", "\u00a0%"); // no line breaks there
+
+function card(content) {
+  const [value, low, high] = content.bounds;
+  const from = Math.min(0.5, low), place = (share) => `${(100 * (share - from)) / (1 - from)}%`;
+  const range = element("span", { class: "range" }), dot = element("span", { class: "dot" });
+  Object.assign(range.style, { left: place(low), right: `calc(100% - ${place(high)})` });
+  dot.style.left = place(value);
+  return element("article", { class: "card" }, element("h3", {}, content.title),
+    element("p", { class: "figure" }, glued(content.figure)),
+    element("div", { class: "whisker", "aria-hidden": "true" }, range, dot, element("small", {}, `${percent(from, 0)}${content.chance && from === 0.5 ? ", a coin toss" : ""}`), element("small", {}, "100 %")),
+    element("p", { class: "certainty" }, glued(content.interval)), element("p", {}, glued(content.caption)),
+    ...content.sentences.map((sentence) => element("p", { class: "sentence" }, glued(sentence))));
+}
+
+// What there is to tell from in-distribution inputs: other sets, and mistakes.
+function tasks() {
+  if (KNOWN < 0) return [];
+  const found = DATA.sets.map((set, index) => [index, set.name]).filter(([index]) => index !== KNOWN);
+  if (DATA.results.some((scores) => scores[0].errors)) found.push([ERRORS, "wrong predictions"]);
+  return found;
+}
+
+function buildControls() {
+  options($("method"), DATA.methods.map((name) => name || "scores"), state.method);
+  $("method-label").hidden = !several;
+  options($("score"), DATA.scores.map((each) => each.long), state.score);
+  const choices = tasks();
+  state.task = choices.length ? choices[0][0] : null;
+  $("task-choice").hidden = choices.length === 0;
+  $("tasks").replaceChildren(...choices.map(([index, name]) => {
+    const radio = element("input", { type: "radio", name: "task", value: index });
+    radio.checked = index === state.task;
+    radio.addEventListener("change", () => { state.task = index; if (index !== ERRORS) state.set = index; update(); });
+    return element("label", {}, radio, element("i", { class: `swatch ${colour(index)}` }), name);
+  }));
+  state.set = state.task === null || state.task === ERRORS ? Math.max(0, KNOWN) : state.task;
+  options($("input-set"), DATA.sets.map((set) => set.name), state.set);
+}
+
+// The sets that the first figure shows: [place in the counts, label, class].
+function shown() {
+  if (state.task === null) return DATA.sets.map((set, index) => [index, set.name, colour(index)]);
+  const other = state.task === ERRORS ? DATA.sets.length : state.task;
+  const name = state.task === ERRORS ? "wrong predictions" : DATA.sets[state.task].name;
+  return [[KNOWN, state.task === ERRORS ? "all in-distribution" : DATA.sets[KNOWN].name, colour(KNOWN)], [other, name, colour(state.task)]];
+}
+
+function showDensity() {
+  const { edges, log, counts, below, infinite } = result().density, sets = shown().filter(([index]) => counts[index]);
+  const total = (index) => counts[index].reduce((a, b) => a + b, 0) + below[index] + infinite[index];
+  const share = (index, bin) => (bin < 0 ? below[index] : bin >= edges.length - 1 ? infinite[index] : counts[index][bin]) / Math.max(1, total(index));
+  const some = (what) => sets.some(([index]) => what[index] > 0);
+  const low = some(below), high = some(infinite), bins = edges.map((_, bin) => bin).slice(0, -1);
+  const range = [...(low ? [-1] : []), ...bins, ...(high ? [bins.length] : [])];
+  const top = Math.max(0.001, ...sets.flatMap(([index]) => range.map((bin) => share(index, bin))));
+  const middle = (bin) => (bin < 0 ? 0 : bin >= bins.length ? Infinity : log ? Math.sqrt(edges[bin] * edges[bin + 1]) : (edges[bin] + edges[bin + 1]) / 2);
+  $("density-why").textContent = sets.length > 1 && state.task !== null ? "The less the two shapes overlap, the better the measure tells them apart."
+    : "How many inputs have which score. Without in-distribution inputs beside others there is nothing to tell apart.";
+  const slider = result().slider, cut = slider ? real(slider.threshold[state.at]) : null;
+  chart($("density"), {
+    label: `Spread of ${score().long}`, rest: "Point at the figure, or use the arrow keys, to read it off.",
+    x: { min: edges[0], max: edges[edges.length - 1], log, label: score().long, before: low ? 38 : 0, least: "less", after: high ? 34 : 0 },
+    y: { min: 0, max: top * 1.06, percent: true, label: "share of each set" },
+    key: [...sets.map(([, name, kind]) => [kind, name]), ...(cut !== null ? [["cut", "threshold"]] : [])],
+    marks: (x, y) => [
+      ...sets.flatMap(([index, , kind]) => {
+        const steps = bins.flatMap((bin) => [[x(edges[bin]), y(share(index, bin))], [x(edges[bin + 1]), y(share(index, bin))]]);
+        const floor = [[x.start, y(0)], ...steps, [x.end, y(0)]], extra = [];
+        for (const [bin, there] of [[-1, low], [bins.length, high]]) {
+          if (there) extra.push(drawn("rect", { class: `area ${kind}`, x: x(middle(bin)) - 8, width: 16, y: y(share(index, bin)), height: y(0) - y(share(index, bin)) }));
+        }
+        return [drawn("polygon", { class: `area ${kind}`, points: line(floor) }), drawn("polyline", { class: `curve ${kind}`, points: line(floor) }), ...extra];
+      }),
+      ...(cut !== null && cut < Infinity ? [drawn("line", { class: "cut", x1: x(cut), x2: x(cut), y1: y.end, y2: y.start })] : []),
+    ],
+    points: range.map((bin) => {
+      const where = bin < 0 ? `Score below ${text(edges[0], 2)}` : bin >= bins.length ? "Score infinite" : `Score ${text(edges[bin], 3)} to ${text(edges[bin + 1], 3)}`;
+      return { x: middle(bin), y: Math.max(...sets.map(([index]) => share(index, bin))),
+        text: `${where}: ${sets.map(([index, name]) => `${percent(share(index, bin))} of ${name}`).join(", ")}.` };
+    }),
+  });
+}
+
+const unit = { min: 0, max: 1, percent: true };
+
+function showRoc() {
+  const found = state.task === ERRORS ? result().errors : state.task === null ? null : result().detection[state.task];
+  $("roc-section").hidden = !found;
+  if (!found) return;
+  const what = state.task === ERRORS ? "wrong predictions" : DATA.sets[state.task].name;
+  const those = state.task === ERRORS ? "right predictions" : "in-distribution inputs";
+  $("roc-why").textContent = `AUROC ${said(found.auroc)} (${between(found.auroc)}). To catch 95 % of ${what}, ` +
+    `${said(found.fpr95)} of ${those} raise an alarm too (${between(found.fpr95)}). Average precision ${said(found.aupr)} (${between(found.aupr)}).`;
+  const [fpr, tpr] = found.roc, kind = colour(state.task);
+  chart($("roc"), {
+    label: `ROC curve of ${score().long} for ${what}`, rest: "The band holds the whole true curve with the stated confidence.",
+    x: { ...unit, label: `false alarms: share of ${those}` }, y: { ...unit, label: "found" },
+    key: [[kind, "curve"], [`band ${kind}`, `${Math.round(100 * DATA.confidence)} % band`], ["chance", "coin toss"]],
+    marks: (x, y) => {
+      const [[lowX, low], [highX, high]] = found.band;
+      const around = [...lowX.map((v, k) => [x(v), y(low[k])]), ...highX.map((v, k) => [x(v), y(high[k])]).reverse()];
+      return [drawn("polygon", { class: `band ${kind}`, points: line(around) }),
+        drawn("line", { class: "chance", x1: x(0), y1: y(0), x2: x(1), y2: y(1) }),
+        drawn("polyline", { class: `curve ${kind}`, points: line(fpr.map((v, k) => [x(v), y(tpr[k])])) })];
+    },
+    points: fpr.map((v, k) => ({ x: v, y: tpr[k],
+      text: `Alarm ${k ? `from a score of ${text(found.thresholds[k])}` : "never"}: ${percent(tpr[k])} of ${what} found, ${percent(v)} of ${those} too.` })),
+  });
+}
+
+function showKept() {
+  const found = result().kept;
+  $("kept-section").hidden = !found;
+  if (!found) return;
+  const number = DATA.sets[KNOWN].number, shares = found.at.map((k) => k / number), slider = result().slider;
+  const lowest = Math.min(found.chance, ...found.accuracy.filter((_, k) => shares[k] >= 0.05), ...found.low.filter((_, k) => shares[k] >= 0.1));
+  const curve = (values) => (x, y) => line(values.map((v, k) => [x(shares[k]), y(v)]));
+  const here = slider && [slider.sets[KNOWN].kept[state.at] / number, accuracyAt(slider, state.at)[0]];
+  chart($("kept"), {
+    label: `Accuracy over the share kept, by ${score().long}`,
+    rest: `Area ${percent(found.auc[0], 2)} (${percent(found.auc[1], 2)} to ${percent(found.auc[2], 2)}). The band holds for each share by itself.`,
+    x: { ...unit, label: "share of inputs kept" }, y: { min: Math.max(0, lowest - 0.03 * (1 - lowest) - 1e-4), max: 1, percent: true, label: "accuracy" },
+    key: [["set0", "accuracy"], ["band set0", `${Math.round(100 * DATA.confidence)} % interval`], ["oracle", "best possible"], ["chance", "any order"], ["cut", "threshold"]],
+    marks: (x, y) => [
+      drawn("polygon", { class: "band set0", points: `${curve(found.low)(x, y)} ${line(found.high.map((v, k) => [x(shares[k]), y(v)]).reverse())}` }),
+      drawn("line", { class: "chance", x1: x(0), x2: x(1), y1: y(found.chance), y2: y(found.chance) }),
+      drawn("polyline", { class: "oracle", points: curve(found.oracle)(x, y) }),
+      drawn("polyline", { class: "curve set0", points: curve(found.accuracy)(x, y) }),
+      ...(here ? [drawn("line", { class: "cut", x1: x(here[0]), x2: x(here[0]), y1: y.end, y2: y.start }), drawn("circle", { class: "cut-dot", cx: x(here[0]), cy: y(here[1]), r: 5 })] : []),
+    ],
+    points: found.at.map((k, i) => ({ x: shares[i], y: found.accuracy[i],
+      text: `${percent(shares[i])} kept (${count(k)}): accuracy ${percent(found.accuracy[i])}, interval ${percent(found.low[i])} to ${percent(found.high[i])}; at best ${percent(found.oracle[i])}.` })),
+  });
+}
+
+function showPoints() {
+  const sets = state.task === null || state.task === ERRORS ? DATA.sets.map((_, index) => index) : [KNOWN, state.task];
+  const own = sets.filter((index) => DATA.points[state.method][index]);
+  $("points-section").hidden = own.length === 0;
+  if (!own.length) return;
+  const points = own.flatMap((index) => DATA.points[state.method][index][0].map((i, n) => ({ set: index, x: real(i), y: real(DATA.points[state.method][index][1][n]) })));
+  const positive = points.flatMap((point) => [point.x, point.y]).filter((v) => v > 0 && v < Infinity);
+  const max = positive.length ? Math.max(...positive) * 1.3 : 1, least = positive.length ? Math.min(...positive) : 0.1;
+  const min = Math.max(least / 1.3, max * 1e-10), zero = points.some((point) => point.x < min || point.y < min);
+  const axis = { min, max, log: true, before: zero ? 26 : 0 }, endless = points.some((point) => point.y === Infinity);
+  const place = (v) => (v < min ? 0 : v);
+  chart($("points"), {
+    label: "K against I", rest: `Up to ${DATA.points[state.method][own[0]][0].length} inputs of each set, evenly by rank of K.`,
+    planar: true, x: { ...axis, label: "I: mutual information" }, y: { ...axis, after: endless ? 26 : 0, label: "K: pairwise" },
+    key: [...own.map((index) => [`${colour(index)} round`, DATA.sets[index].name]), ["oracle", "K = 2 I"], ["chance", "K = I"]],
+    marks: (x, y) => [
+      drawn("line", { class: "chance", x1: x(min), y1: y(min), x2: x(max), y2: y(max) }),
+      drawn("line", { class: "oracle", x1: x(min), y1: y(2 * min), x2: x(max / 2), y2: y(max) }),
+      ...points.map((point) => drawn("circle", { class: `point ${colour(point.set)}`, cx: x(place(point.x)), cy: y(place(point.y)), r: 3 })),
+    ],
+    points: [...points].sort((a, b) => a.y - b.y || a.x - b.x).map((point) => ({ x: place(point.x), y: place(point.y),
+      text: `An input of ${DATA.sets[point.set].name}: I ${text(point.x)}, K ${text(point.y)}${point.x > 0 && point.y < Infinity ? `, K/I ${text(point.y / point.x, 3)}` : ""}.` })),
+  });
+}
+
+// The slider and what its threshold does.
+function buildSlider() {
+  const slider = result().slider;
+  $("deferral").hidden = !slider;
+  if (!slider) return;
+  $("threshold").max = slider.threshold.length - 1;
+  const promises = slider.promises ?? [];
+  $("promise-box").hidden = $("accuracy-box").hidden = !slider.accuracy;
+  options($("target"), promises.map((each) => `${Number((100 * each.target).toPrecision(6))} %${each.at === null ? ": cannot be promised" : ""}`), 0);
+  const held = promises.map((each) => each.at !== null), all = slider.accuracy ? accuracyAt(slider, slider.threshold.length - 1)[0] : 0;
+  // At first: the least that is above what keeping all gives, where it can be promised; else the most that can.
+  if (state.target === null || !promises[state.target]) {
+    const higher = promises.findIndex((each, k) => held[k] && each.target > all);
+    state.target = higher >= 0 ? higher : Math.max(0, held.lastIndexOf(true));
+  }
+  $("target").value = state.target;
+  const start = promises[state.target]?.at ?? Math.round(0.9 * (slider.threshold.length - 1));
+  state.at = start;
+  const last = Math.max(1, slider.threshold.length - 1);
+  const [mark] = promises.slice(state.target, state.target + 1).filter((each) => each.at !== null);
+  $("marks").replaceChildren(...(mark ? [element("span", {}, `${Number((100 * mark.target).toPrecision(6))} % promised`)] : []));
+  if (mark) {
+    const share = mark.at / last;
+    Object.assign($("marks").firstChild.style, { left: `calc(${100 * share}% + ${(0.5 - share) * 1.4}rem)` });
+    $("marks").firstChild.className = share > 0.75 ? "left" : share < 0.25 ? "right" : "";
+  }
+  $("threshold").value = state.at;
+}
+
+let saying = 0;
+function showSlider() {
+  const slider = result().slider;
+  if (!slider) return;
+  const at = state.at, last = slider.threshold.length - 1, own = slider.sets[KNOWN];
+  $("threshold").value = at;
+  $("share").textContent = percent(shareAt(slider, at)[0]);
+  $("share-interval").textContent = `${count(own.kept[at])} of ${count(DATA.sets[KNOWN].number)}; ${between(shareAt(slider, at))}`;
+  if (slider.accuracy) {
+    $("accuracy").textContent = percent(accuracyAt(slider, at)[0]);
+    $("accuracy-interval").textContent = `${count(own.right[at])} of ${count(own.kept[at])} right; ${between(accuracyAt(slider, at))}`;
+    const promise = slider.promises[state.target];
+    $("promise").textContent = promise.at === null ? promise.text
+      : `Guaranteed: ${promise.text}${promise.at === at ? "" : ` It keeps ${percent(shareAt(slider, promise.at)[0])} of these inputs.`}`;
+    $("promise").className = promise.at === null ? "none" : "";
+    $("go").disabled = promise.at === null || promise.at === at;
+  }
+  const endless = real(slider.threshold[at]) === Infinity;
+  $("cut").textContent = endless ? "none" : text(slider.threshold[at]);
+  $("cut-note").textContent = endless ? "all are kept" : `${score().short} above it: ask a person`;
+  const labelled = slider.sets.some((set, index) => set.right && index !== KNOWN);
+  const head = ["set", "kept", "deferred", ...(slider.accuracy || labelled ? ["accuracy of the kept"] : [])];
+  $("acted").tHead?.remove();
+  $("acted").tBodies[0]?.remove();
+  $("acted").append(element("thead", {}, element("tr", {}, ...head.map((name) => element("th", { scope: "col" }, name)))),
+    element("tbody", {}, ...DATA.sets.map((set, index) => {
+      const { kept, right } = slider.sets[index];
+      const cells = [`${count(kept[at])} (${percent(kept[at] / set.number)})`, `${count(set.number - kept[at])} (${percent(1 - kept[at] / set.number)})`];
+      if (head.length > 3) cells.push(right && kept[at] ? percent(right[at] / kept[at]) : "–");
+      return element("tr", {}, element("th", { scope: "row" }, element("i", { class: `swatch ${colour(index)}` }), set.name), ...cells.map((cell) => element("td", {}, cell)));
+    })));
+  const summary = `${percent(shareAt(slider, at)[0])} kept${slider.accuracy ? `, accuracy ${percent(accuracyAt(slider, at)[0])}` : ""}`;
+  $("threshold").setAttribute("aria-valuetext", `${endless ? "no threshold" : `threshold ${text(slider.threshold[at])}`}, ${summary}, step ${at + 1} of ${last + 1}`);
+  clearTimeout(saying); // said once a drag has come to rest
+  saying = setTimeout(() => { $("slider-status").textContent = summary; }, 400);
+}
+
+// A picture out of the row of all pictures of its set.
+function picture(sheet, place, name) {
+  const scale = 48 / Math.max(sheet.width, sheet.height);
+  const made = element("span", { class: "picture", role: "img", "aria-label": name });
+  Object.assign(made.style, {
+    width: `${sheet.width * scale}px`, height: `${sheet.height * scale}px`, backgroundImage: `url("${sheet.image}")`,
+    backgroundSize: `${sheet.width * scale * sheet.count}px ${sheet.height * scale}px`, backgroundPosition: `${-place * sheet.width * scale}px 0`,
+  });
+  return made;
+}
+
+function columns(rows) {
+  const has = (name) => rows.some((row) => row[name] !== undefined), found = [];
+  if (has("picture")) found.push({ name: "picture", label: "picture", cell: (row) => picture(DATA.pictures[state.set], row.picture, `input ${row.input}`) });
+  found.push({ name: "input", label: "input", number: true, value: (row) => row.input });
+  if (has("id")) found.push({ name: "id", label: "id", value: (row) => row.id });
+  if (has("label")) found.push({ name: "label", label: "label", value: (row) => row.label });
+  if (has("prediction")) {
+    found.push({ name: "prediction", label: "predicted", value: (row) => row.prediction,
+      cell: (row) => (row.right === false ? element("span", { class: "wrong" }, row.prediction, element("small", {}, " wrong")) : row.prediction) });
+  }
+  const wanted = ["pairwise_epistemic", "average_epistemic", "pairwise_aleatoric"];
+  const places = [state.score, ...wanted.map((name) => DATA.scores.findIndex((each) => each.column === name))];
+  for (const k of [...new Set(places)].filter((place) => place >= 0)) {
+    found.push({ name: `score ${k}`, label: DATA.scores[k].short, score: k, number: true, value: (row) => real(row.scores[k]), cell: (row) => text(row.scores[k]) });
+  }
+  if (has("drivers")) {
+    found.push({ name: "drivers", label: "driven by", cell: (row) => element("span", { class: "drivers" },
+      ...row.drivers.map(([name, part]) => element("span", {}, name, element("small", {}, ` ${text(part, 2)}`)))) });
+  }
+  return found;
+}
+
+const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b || 0 : String(a).localeCompare(String(b), "en", { numeric: true }));
+
+function showInputs() {
+  const all = DATA.rows[state.method][state.set], found = columns(all);
+  $("input-set").value = state.set;
+  const sort = state.sort && found.some((column) => column.name === state.sort.name) ? state.sort : { name: `score ${state.score}`, down: true };
+  const column = found.find((each) => each.name === sort.name);
+  // The rows hold the first by each score: sorted down by a score they are the first of the whole set.
+  const basis = column.score !== undefined && sort.down ? column.score : state.score;
+  const rows = [...all].sort((a, b) => compare(real(b.scores[basis]), real(a.scores[basis])) || a.input - b.input).slice(0, DATA.top);
+  rows.sort((a, b) => (sort.down ? -1 : 1) * compare(column.value(a), column.value(b)) || a.input - b.input);
+  const number = DATA.sets[state.set].number;
+  $("inputs-why").textContent = `The ${count(rows.length)} with the highest ${DATA.scores[basis].short}, of ${count(number)}.` +
+    (found.at(-1).name === "drivers" ? " Driven by: the classes that members disagree about the most, with their part of K." : "");
+  const head = found.map((each) => {
+    if (!each.value) return element("th", { scope: "col" }, each.label);
+    const own = each.name === sort.name, button = element("button", { type: "button", "data-column": each.name }, each.label, element("span", { "aria-hidden": "true" }, own ? (sort.down ? " ▼" : " ▲") : " ↕"));
+    button.addEventListener("click", () => {
+      state.sort = { name: each.name, down: own ? !sort.down : each.number && each.name !== "input" };
+      showInputs();
+      $("inputs").querySelector(`[data-column="${each.name}"]`).focus();
+    });
+    return element("th", { scope: "col", "aria-sort": own ? (sort.down ? "descending" : "ascending") : "none", class: each.number ? "number" : "" }, button);
+  });
+  $("inputs").replaceChildren(element("caption", { class: "unseen" }, "The most uncertain inputs"), element("thead", {}, element("tr", {}, ...head)),
+    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...found.map((each) => element("td", { class: each.number ? "number" : "" }, each.cell ? each.cell(row) : String(each.value(row))))))));
+}
+
+function showAll() {
+  const found = tasks(), kept = DATA.results.some((scores) => scores[0].kept);
+  $("all-section").hidden = found.length === 0 && !kept;
+  if ($("all-section").hidden) return;
+  const figure = (task) => (each) => (task === ERRORS ? each.errors : each.detection[task])?.auroc;
+  const heads = found.map(([task, name]) => ({ name: `AUROC, ${name}`, of: figure(task), task }));
+  if (kept) heads.push({ name: "area of accuracy", of: (each) => each.kept?.auc });
+  const mark = (method, place, task) => {
+    const same = (key) => key[0] === method && key[1] === place;
+    const best = DATA.best.filter((each) => (task === ERRORS ? each.set === null && each.best[0] === method : each.set === task));
+    return best.some((each) => same(each.best)) ? "best" : best.some((each) => each.ties.some(same)) ? "tie" : "";
+  };
+  const rows = DATA.methods.flatMap((method, m) => DATA.scores.map((each, s) => {
+    const cells = heads.map(({ of, task }) => {
+      const bounds = of(DATA.results[m][s]), kind = task === undefined ? "" : mark(m, s, task);
+      if (!bounds) return element("td", {}, "–");
+      return element("td", { class: kind }, element("span", {}, percent(bounds[0], 2).replace("\u00a0%", ""), kind === "tie" ? " ≈" : kind === "best" ? " ★" : ""), element("small", {}, ` ${bounds.slice(1).map((v) => percent(v, 2).replace("\u00a0%", "")).join(" to ")}`));
+    });
+    const here = m === state.method && s === state.score;
+    return element("tr", here ? { "aria-current": "true" } : {}, element("th", { scope: "row" }, each.short, ...(several ? [element("small", {}, method)] : [])), ...cells);
+  }));
+  $("all-why").textContent = "In percent, with interval. ★ the best, ≈ not to be told from it by a paired test" +
+    (several && found.some(([task]) => task === ERRORS) ? "; wrong predictions differ between methods, so there each method has its own best." : ".");
+  $("all").replaceChildren(element("caption", { class: "unseen" }, "All measures side by side"),
+    element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "measure"), ...heads.map(({ name }) => element("th", { scope: "col" }, name)))), element("tbody", {}, ...rows));
+}
+
+function showNotes() {
+  $("provenance").replaceChildren(...DATA.provenance.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, element("code", {}, value))]));
+  const words = DATA.scores.map((each) => [each.long, each.about]);
+  words.push(["AUROC", "How often an input of one kind scores higher than one of the other: 50 % is a coin toss, 100 % perfect."],
+    ["area of accuracy", "Mean accuracy over all shares kept, the most certain first."],
+    ["epistemic", "Uncertainty because models that fit the data disagree: unknown inputs have much of it."],
+    ["aleatoric", "Uncertainty that all models agree on: inputs that could be one or the other."]);
+  $("glossary").replaceChildren(...words.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
+  $("method-notes").textContent = `Intervals are of ${Math.round(100 * DATA.confidence)} %: DeLong for AUROC; for other areas by resampling up to ${count(DATA.resampled)} inputs, ` +
+    "by influence functions above; exact (Clopper-Pearson) for shares. The band of a ROC curve holds the whole curve (Massart), that of the accuracy each point by itself. " +
+    "The best measure is picked and compared on the same inputs: p-values are corrected for all pairs. A promise holds by itself, for the method, measure and target chosen before seeing the page; " +
+    "of several that are looked at, the best may be lucky.";
+}
+
+function showFigures() {
+  showDensity();
+  showRoc();
+  showKept();
+  showPoints();
+}
+
+function update() {
+  $("about").textContent = score().about;
+  buildSlider();
+  showFigures();
+  showSlider();
+  showInputs();
+  showAll();
+}
+
+function moved(at) {
+  state.at = at;
+  showSlider();
+  showDensity();
+  showKept();
+}
+
+function setTheme(theme) {
+  if (theme === "auto") delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = theme;
+}
+
+$("lead").textContent = lead();
+$("headline").textContent = DATA.headline;
+$("cards").replaceChildren(...DATA.cards.map(card));
+buildControls();
+showNotes();
+$("method").addEventListener("change", () => { state.method = Number($("method").value); state.target = null; update(); });
+$("score").addEventListener("change", () => { state.score = Number($("score").value); state.target = state.sort = null; update(); });
+$("threshold").addEventListener("input", () => moved($("threshold").valueAsNumber));
+$("target").addEventListener("change", () => { state.target = Number($("target").value); const at = state.at; buildSlider(); moved(result().slider.promises[state.target].at ?? at); });
+$("go").addEventListener("click", () => moved(result().slider.promises[state.target].at));
+$("input-set").addEventListener("change", () => { state.set = Number($("input-set").value); showInputs(); });
+$("theme").addEventListener("change", () => setTheme($("theme").value));
+setTheme($("theme").value); // browsers may keep a choice when a page is loaded again
+update();
+let width = document.body.clientWidth;
+new ResizeObserver(() => {
+  if (document.body.clientWidth === width) return;
+  width = document.body.clientWidth;
+  showFigures();
+}).observe(document.body);

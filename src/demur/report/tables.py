@@ -1,0 +1,257 @@
+"""Tables of figures: for a terminal, LaTeX, Markdown and CSV. What stands in them, tasks computed."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from demur.tasks.contest import Contest, Standing
+from demur.tasks.estimate import Estimate
+
+PAPER = ("average_total", "pairwise_total", "pairwise_aleatoric", "average_epistemic", "pairwise_epistemic")
+"""The columns of the paper's tables. Its current measure is "average", its new one "pairwise"."""
+
+PARTS = ("total", "aleatoric", "epistemic")
+MEASURES = {"average": "current", "pairwise": "new"}
+FIGURES = {
+    "auroc": "AUROC", "aupr": "AUPR", "fpr95": "FPR95", "auc": "AUC", "aurc": "AURC", "excess": "excess",
+    "nll": "NLL", "brier": "Brier", "ece": "ECE",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its name in files, the heading that it shares with its neighbours, and its own."""
+
+    name: str
+    group: str
+    heading: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row: the section it is in, its name, and a `Standing` for each column."""
+
+    section: str
+    name: str
+    cells: tuple[Standing, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Figures in rows and columns.
+
+    Parameters
+    ----------
+    columns, rows : list
+        What stands in it. Sections of rows are shown where there are several.
+    across : "score" or "figure"
+        What the columns are; the sections of rows are the other.
+    level : float
+        Of the tests behind the marks of best and tied figures.
+
+    Examples
+    --------
+    >>> from demur.tasks import Estimate, Standing
+    >>> best = Standing(Estimate(0.9, 0.85, 0.94), best=True)
+    >>> tied = Standing(Estimate(0.88, 0.83, 0.92), tied=True)
+    >>> columns = [Column("I", "Epistemic", "current"), Column("K", "Epistemic", "new")]
+    >>> print(Table(columns, [Row("auroc", "MCD", (best, tied))]).markdown())
+    | Method | Epistemic, current | Epistemic, new |
+    |---|---|---|
+    | MCD | **.900** [.850, .940] | .880= [.830, .920] |
+    <BLANKLINE>
+    Current: average, new: pairwise. Bold: the best of its kind. =: not told from it by the paired test ...
+    """
+
+    columns: Sequence[Column]
+    rows: Sequence[Row]
+    across: str = "score"
+    level: float = 0.05
+
+    @property
+    def corner(self) -> list[str]:
+        """Headings of what names the rows."""
+        kind = "Figure" if self.across == "score" else "Score"
+        return [kind, "Method"] if len({row.section for row in self.rows}) > 1 else ["Method"]
+
+    def named(self) -> list[list[str]]:
+        """Return what names each row, a section where it begins."""
+        names, last = [], None
+        for row in self.rows:
+            section = (
+                []
+                if len(self.corner) == 1
+                else [FIGURES.get(row.section, row.section) if row.section != last else ""]
+            )
+            names.append([*section, row.name])
+            last = row.section
+        return names
+
+    def notes(self, best: str) -> list[str]:
+        """Return what headings and marks mean, a line each, with `best` for the mark of the best."""
+        said = [
+            f"{MEASURES[m]}: {m}" for m in MEASURES if any(c.heading == MEASURES[m] for c in self.columns)
+        ]
+        notes = [f"{', '.join(said).capitalize()}."] if said else []
+        if any(cell.best or cell.tied for row in self.rows for cell in row.cells):
+            tied = f"=: not told from it by the paired test (Holm, {self.level:g})."
+            notes.append(f"{best}: the best of its kind. {tied}")
+        return notes
+
+    def cells(self) -> list[list[str]]:
+        """Return the table for a terminal, headings first; line feeds part values from intervals."""
+        head = [*self.corner, *(f"{c.group}\n{c.heading}".strip("\n") for c in self.columns)]
+        body = [
+            [f"{number(e.value)}{mark(e, '*')}\n{around(e.estimate)}" for e in r.cells] for r in self.rows
+        ]
+        return [head, *(names + cells for names, cells in zip(self.named(), body, strict=True))]
+
+    def markdown(self) -> str:
+        """Return the table in Markdown, the best figures in bold."""
+        head = [*self.corner, *(", ".join(filter(None, (c.group, c.heading))) for c in self.columns)]
+        lines = [head]
+        for names, row in zip(self.named(), self.rows, strict=True):
+            found = []
+            for cell in row.cells:
+                value = f"**{number(cell.value)}**" if cell.best else number(cell.value) + mark(cell)
+                found.append(f"{value} {around(cell.estimate)}")
+            lines.append([name.replace("|", r"\|") for name in names] + found)
+        text = ["| " + " | ".join(line) + " |" for line in lines]
+        text.insert(1, "|---" * len(head) + "|")
+        notes = " ".join(self.notes("Bold"))
+        return "\n".join([*text, "", notes] if notes else text)
+
+    def latex(self) -> str:
+        """Return the table in LaTeX, as the paper has it; it needs the package booktabs."""
+        above, rules, at = [""] * (len(self.corner) - 1) + [""], [], len(self.corner) + 1
+        for group, members in groupby(self.columns, key=lambda column: column.group):
+            wide = len(list(members))
+            above.append(rf"\multicolumn{{{wide}}}{{c}}{{{escaped(group)}}}" if group else " & " * (wide - 1))
+            if group and wide > 1:
+                rules.append(rf"\cmidrule(lr){{{at}-{at + wide - 1}}}")
+            at += wide
+        lines = [
+            rf"\begin{{tabular}}{{{'l' * len(self.corner)}{'c' * len(self.columns)}}}",
+            r"\toprule",
+            " & ".join(above) + r" \\ " + "".join(rules),
+            " & ".join([*self.corner, *(escaped(c.heading) for c in self.columns)]) + r" \\",
+        ]
+        last = None
+        for names, row in zip(self.named(), self.rows, strict=True):
+            if row.section != last:
+                lines.append(r"\midrule")
+                last = row.section
+            cells = [latex_cell(cell) for cell in row.cells]
+            lines.append(" & ".join([*(escaped(name) for name in names), *cells]) + r" \\")
+        notes = [f"% {note}" for note in self.notes("Bold")]
+        return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes])
+
+    def csv(self) -> str:
+        """Return one line for each figure: value, ends, spread, and whether it is best or tied."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["figure", "method", "score", "value", "low", "high", "spread", "best", "tied"])
+        for row in self.rows:
+            for column, cell in zip(self.columns, row.cells, strict=True):
+                e = cell.estimate
+                figures = [e.value, e.low, e.high, "" if e.spread is None else e.spread]
+                marks = [int(cell.best), int(cell.tied)]
+                what = [row.section, column.name][:: 1 if self.across == "score" else -1]
+                writer.writerow([what[0], row.name, what[1], *figures, *marks])
+        return text.getvalue().rstrip("\n")
+
+
+def table_of_scores(found: Contest, level: float = 0.05) -> Table:
+    """Return the paper's table: a row for each method, a column for each score, a section for each figure."""
+    names = list(dict.fromkeys(name for named in found.results.values() for name in named))
+    rows = [
+        Row(figure, method, tuple(named[name] for name in names))
+        for figure, methods in found.standings.items()
+        for method, named in methods.items()
+    ]
+    return Table([column_of(name, names) for name in names], rows, level=level)
+
+
+def table_of_figures(results: Mapping[str, Any], figures: Sequence[str], score: str = "") -> Table:
+    """Return a row for each method, a column for each figure of its `Detection`, `Selective` or other."""
+    columns = [Column(figure, "", FIGURES[figure]) for figure in figures]
+    rows = [
+        Row(score, method, tuple(Standing(getattr(result, figure)) for figure in figures))
+        for method, result in results.items()
+    ]
+    return Table(columns, rows, across="figure")
+
+
+def column_of(name: str, all_names: Sequence[str]) -> Column:
+    """Return the column of a score: {measure}_{part} under its part, other names by themselves."""
+    measure, _, part = name.rpartition("_")
+    if part not in PARTS or not measure:
+        return Column(name, "", name)
+    alone = sum(other.rpartition("_")[2] == part for other in all_names) == 1
+    return Column(name, part.capitalize(), "" if alone else MEASURES.get(measure, measure))
+
+
+def kinds_of(names: Sequence[str]) -> list[list[str]]:
+    """Return which scores are compared with each other: those of one part of uncertainty.
+
+    Examples
+    --------
+    >>> kinds_of(PAPER)
+    [['average_total', 'pairwise_total'], ['pairwise_aleatoric'], ['average_epistemic', 'pairwise_epistemic']]
+    """
+    kinds: dict[str, list[str]] = {}
+    for name in names:
+        part = name.rpartition("_")[2]
+        kinds.setdefault(part if part in PARTS else "", []).append(name)
+    return list(kinds.values())
+
+
+def number(value: float, digits: int = 3) -> str:
+    """Write a number without the zero before the point, as the paper does.
+
+    Examples
+    --------
+    >>> number(0.8764), number(1), number(-0.2), number(float("inf"))
+    ('.876', '1.000', '-.200', 'inf')
+    """
+    text = f"{value:.{digits}f}"
+    return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
+
+
+def around(estimate: Estimate) -> str:
+    """Write how uncertain a figure is: the spread over splits, or the interval."""
+    if estimate.spread is not None:
+        return f"± {number(estimate.spread)}"
+    return f"[{number(estimate.low)}, {number(estimate.high)}]"
+
+
+def mark(cell: Standing, best: str = "") -> str:
+    """Return the mark of a figure."""
+    return best if cell.best else "=" * cell.tied
+
+
+def latex_cell(cell: Standing) -> str:
+    """Return a figure in LaTeX: the spread below the line as in the paper, or the interval behind it."""
+    estimate = cell.estimate
+    value = rf"\boldsymbol{{{number(cell.value)}}}" if cell.best else number(cell.value)
+    value += "^{=}" * cell.tied
+    if estimate.spread is not None:
+        return rf"${value}_{{\pm {number(estimate.spread)}}}$"
+    return rf"${value}$ {{\scriptsize [{number(estimate.low)}, {number(estimate.high)}]}}"
+
+
+def escaped(text: str) -> str:
+    r"""Return text that LaTeX prints as it is.
+
+    Examples
+    --------
+    >>> escaped("DE_5 & 10 %")
+    'DE\\_5 \\& 10 \\%'
+    """
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    return "".join(special.get(each, f"\\{each}" if each in "&%$#_{}" else each) for each in text)

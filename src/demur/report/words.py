@@ -1,0 +1,84 @@
+"""What columns of scores are called in figures and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Name(NamedTuple):
+    """Of a score: short for tables, long for axes, and a sentence for who has not read the paper."""
+
+    short: str
+    long: str
+    about: str
+
+
+NAMES = {
+    "pairwise_epistemic": Name(
+        "K",
+        "K: epistemic, pairwise",
+        "How far the predictions of two members differ on average: the expected pairwise divergence.",
+    ),
+    "average_epistemic": Name(
+        "I",
+        "I: epistemic, mutual information",
+        "How far the members' predictions differ from their average: what most people use.",
+    ),
+    "reverse_epistemic": Name(
+        "M",
+        "M: epistemic, reverse",
+        "How far the average differs from the members: M = K − I, what I leaves out.",
+    ),
+    "pairwise_total": Name(
+        "pairwise total",
+        "total, pairwise",
+        "Aleatoric uncertainty plus K.",
+    ),
+    "average_total": Name(
+        "average total",
+        "total, entropy of the average",
+        "Entropy of the average prediction: aleatoric uncertainty plus I.",
+    ),
+    "reverse_total": Name(
+        "reverse total",
+        "total, reverse",
+        "Entropy of the average prediction plus M.",
+    ),
+    "pairwise_aleatoric": Name(
+        "aleatoric",
+        "aleatoric, mean entropy",
+        "How unsure the members are by themselves, on average: noise that more data would not remove.",
+    ),
+}  # fmt: skip
+SAME = {"average_aleatoric": "pairwise_aleatoric", "reverse_aleatoric": "average_total"}
+"""Columns that are others by their definition."""
+
+
+def name_of(score: str) -> Name:
+    """Return how a score is called; one that nobody knows is called by its column.
+
+    Examples
+    --------
+    >>> name_of("pairwise_epistemic").short, name_of("max_probability").long
+    ('K', 'max_probability')
+    """
+    known = NAMES.get(score) or NAMES.get(SAME.get(score, ""))
+    return known or Name(score, score, "A score of the files, higher where the prediction is less certain.")
+
+
+def distinct(scores: Sequence[str], columns: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
+    """Return the scores to show, the best known first, without those that are others under a second name.
+
+    Two names of one measure stay apart where the values differ, as unbiased ones may.
+    """
+    order = [*NAMES, *scores]
+    shown: list[str] = []
+    for score in sorted(dict.fromkeys(scores), key=order.index):
+        twin = SAME.get(score, "")
+        if twin in scores and all(np.allclose(c[score], c[twin], rtol=1e-5, atol=1e-7) for c in columns):
+            continue
+        shown.append(score)
+    return shown

@@ -1,0 +1,346 @@
+"""`demur evaluate`: scikit-learn's figures from files, the paper's table, decisions, and how it fails."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score, log_loss, roc_auc_score, roc_curve
+from typer.testing import CliRunner
+
+import demur
+from demur.cli import app
+from demur.report.tables import PAPER
+from demur.stores import read_columns, write_columns
+
+
+@pytest.fixture(autouse=True)
+def there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def run(*arguments: Any) -> str:
+    """Stdout of a command that must succeed, and say nothing on stderr; few resamples, to be quick."""
+    quick = [] if arguments[0] == "defer" else ["--resamples", "200"]
+    result = CliRunner().invoke(app, ["evaluate", *(str(each) for each in arguments), *quick])
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    return result.stdout
+
+
+def run_json(*arguments: Any) -> dict[str, Any]:
+    text = run(*arguments, "--json")
+    assert text.count("\n") == 1
+    return json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+def fails(*arguments: Any, words: str) -> None:
+    """The command is refused: exit code 2, one line on stderr that has the words, nothing written."""
+    before = {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()}
+    result = CliRunner().invoke(app, ["evaluate", *(str(each) for each in arguments)])
+    assert (result.exit_code, result.stdout) == (2, ""), result.output
+    assert result.stderr.startswith("demur: ") and result.stderr.count("\n") == 1
+    assert words in result.stderr
+    assert {path: path.read_bytes() for path in Path().rglob("*") if path.is_file()} == before
+
+
+def predictions(seed: int, sharpness: float, number: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return sharpness * rng.normal(size=(number, 5)) + rng.normal(size=(6, number, 5))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """Predictions and scores of known and unknown inputs, and labels of the known ones."""
+    folder = tmp_path_factory.mktemp("made")
+    known, unknown = predictions(0, 3, 120), predictions(1, 1, 80)
+    rng = np.random.default_rng(2)
+    average = np.mean(np.exp(known) / np.exp(known).sum(-1, keepdims=True), axis=0)
+    np.save(folder / "labels.npy", np.array([rng.choice(5, p=p) for p in average]))
+    for name, values in (("id", known), ("ood", unknown)):
+        np.save(folder / f"{name}.npy", values)
+        arguments = [str(folder / f"{name}.npy"), "--logits", "--out", str(folder / f"{name}.csv")]
+        assert CliRunner().invoke(app, ["score", *arguments]).exit_code == 0
+    return folder
+
+
+@pytest.fixture
+def files(made, tmp_path) -> np.ndarray:
+    """The files, in a folder of this test's own; returns the labels."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
+    return np.load("labels.npy")
+
+
+def by_scikit_learn(scores: np.ndarray, positive: np.ndarray) -> dict[str, float]:
+    fpr, tpr, _ = roc_curve(positive, scores, drop_intermediate=False)
+    return {
+        "auroc": roc_auc_score(positive, scores),
+        "aupr": average_precision_score(positive, scores),
+        "fpr95": fpr[np.argmax(tpr >= 0.95)],
+    }
+
+
+def values_of(found: dict[str, Any]) -> dict[str, float]:
+    return {name: found[name]["value"] for name in ("auroc", "aupr", "fpr95")}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "npz", "json", "parquet"])
+def test_detection_is_that_of_scikit_learn(files, suffix) -> None:
+    for name in ("id", "ood"):
+        write_columns(Path(f"{name}.{suffix}"), read_columns(Path(f"{name}.csv")), force=True)
+    found = run_json("ood", "--id", f"id.{suffix}", "--ood", f"ood.{suffix}")
+    both = [read_columns(Path(f"{name}.csv")) for name in ("id", "ood")]
+    positive = np.repeat([0, 1], [120, 80])
+    for name in PAPER:
+        expected = by_scikit_learn(np.concatenate([each[name] for each in both]), positive)
+        assert values_of(found["methods"]["id"][name]) == pytest.approx(expected, abs=1e-12)
+    assert values_of(found) == values_of(found["methods"]["id"]["pairwise_epistemic"])
+    for name in ("auroc", "aupr", "fpr95"):
+        assert set(found[name]) == {"value", "low", "high"}
+        assert found[name]["low"] <= found[name]["value"] <= found[name]["high"]
+
+
+def test_misclassification_and_selective(files) -> None:
+    columns = read_columns(Path("id.csv"))
+    wrong = columns["prediction"] != files
+    found = run_json("misclassification", "id.csv", "--labels", "labels.npy", "--score", "average_total")
+    assert values_of(found) == pytest.approx(by_scikit_learn(columns["average_total"], wrong), abs=1e-12)
+    assert "methods" not in found and found["score"] == "average_total"
+    found = run_json("selective", "id.csv", "--labels", "labels.npy", "--score", "pairwise_total")
+    order = np.argsort(columns["pairwise_total"])
+    area = np.mean(np.cumsum(~wrong[order]) / np.arange(1, 121))
+    assert found["auc"]["value"] == pytest.approx(area, abs=1e-12)
+    assert found["aurc"]["value"] == pytest.approx(1 - area, abs=1e-12)
+    assert found["auc"]["low"] < area < found["auc"]["high"]
+
+
+def test_predictions_are_scored_on_the_way(files) -> None:
+    direct = run_json("ood", "--id", "id.npy", "--ood", "ood.npy", "--logits")
+    assert direct == run_json("ood", "--id", "id.csv", "--ood", "ood.csv")
+    for member, values in enumerate(np.load("id.npy")):
+        np.save(f"member_{member}.npy", values)
+    globbed = run_json("ood", "--id", "id=member_*.npy", "--ood", "ood.npy", "--logits")
+    assert values_of(globbed) == pytest.approx(values_of(direct), abs=1e-12)
+
+
+def test_calibration(files) -> None:
+    found = run_json("calibration", "id.npy", "--logits", "--labels", "labels.npy", "--bins", 5)
+    z = np.load("id.npy")
+    average = np.mean(np.exp(z) / np.exp(z).sum(-1, keepdims=True), axis=0)
+    assert found["nll"]["value"] == pytest.approx(log_loss(files, average, labels=range(5)), abs=1e-12)
+    expected = demur.tasks.calibration(average, files, bins=5)
+    assert found["ece"]["value"] == pytest.approx(expected.ece.value, abs=1e-12)
+    np.save("sure.npy", np.array([[1.0, 0.0], [0.5, 0.5]]))
+    np.save("two.npy", np.array([1, 0]))
+    assert run_json("calibration", "sure.npy", "--probs", "--labels", "two.npy", "--bins", 1)["nll"] == {
+        "value": "inf",
+        "low": 0.0,
+        "high": "inf",
+    }
+    assert "NLL" in run("calibration", "id.npy", "--logits", "--labels", "labels.npy")
+
+
+@pytest.mark.parametrize("how", ["column", "csv", "npz", "parquet", "named", "correct"])
+def test_labels_come_in_many_ways(files, how) -> None:
+    expected = run_json("misclassification", "id.csv", "--labels", "labels.npy")
+    columns = read_columns(Path("id.csv"))
+    more: list[str] = ["--labels", f"truth.{how}"]
+    if how == "column":
+        more = []
+        columns["label"] = files
+    elif how == "correct":
+        more = []
+        columns["correct"] = (columns["prediction"] == files).astype(int)
+    elif how == "named":
+        np.savez("truth.npz", a=files, b=files[::-1].copy())
+        more = ["--labels", "truth.npz:a"]
+    else:
+        write_columns(Path(f"truth.{how}"), {"input": np.arange(120), "label": files})
+    write_columns(Path("id.npz"), columns)
+    assert run_json("misclassification", "id.npz", *more)["auroc"] == expected["auroc"]
+
+
+def test_names_of_classes_are_compared_as_text(files) -> None:
+    columns = read_columns(Path("id.csv"))
+    classes = np.array(["ant", "bee", "cat", "dog", "eel"])
+    columns["prediction"] = classes[columns["prediction"]]
+    write_columns(Path("named.csv"), columns | {"label": classes[files]})
+    found = run_json("misclassification", "named.csv")
+    assert found["auroc"] == run_json("misclassification", "id.csv", "--labels", "labels.npy")["auroc"]
+
+
+def test_infinite_scores_rank_first(files) -> None:
+    write_columns(Path("a.json"), {"s": np.array([0.0, 1.0, np.inf])})
+    write_columns(Path("b.json"), {"s": np.array([np.inf, np.inf])})
+    assert run_json("ood", "--id", "a.json", "--ood", "b.json", "--score", "s")["auroc"]["value"] == 5 / 6
+
+
+def test_tables_have_methods_in_rows_and_mark_the_best(files) -> None:
+    np.save("other_id.npy", predictions(3, 3, 120))
+    np.save("other_ood.npy", predictions(4, 1, 80))
+    methods = ["--id", "DE=id.npy", "--ood", "DE=ood.npy"]
+    methods += ["--id", "MC_D=other_id.npy", "--ood", "MC_D=other_ood.npy", "--logits"]
+    rows = list(csv.DictReader(io.StringIO(run("ood", *methods, "--csv"))))
+    assert [(r["method"], r["score"]) for r in rows] == [(m, s) for m in ("DE", "MC_D") for s in PAPER]
+    full = run_json("ood", *methods)
+    for row in rows:
+        expected = full["methods"][row["method"]][row["score"]]["auroc"]
+        assert [float(row[key]) for key in ("value", "low", "high")] == list(expected.values())
+        assert row["figure"] == "auroc" and row["spread"] == ""
+    for method in ("DE", "MC_D"):
+        own = {r["score"]: r for r in rows if r["method"] == method}
+        for part in ("total", "epistemic"):
+            two = [own[f"{measure}_{part}"] for measure in ("average", "pairwise")]
+            best = max(two, key=lambda row: float(row["value"]))
+            assert [row["best"] for row in two] == [str(int(row is best)) for row in two]
+            (test,) = (
+                c
+                for c in full["comparisons"]
+                if c["method"] == method and c["scores"] == [row["score"] for row in two]
+            )
+            (other,) = (row for row in two if row is not best)
+            assert other["tied"] == str(int(test["adjusted"] > 0.05))
+        assert own["pairwise_aleatoric"]["best"] == "0"
+    text = run("ood", *methods, "--splits", 3)
+    assert "± ." in text and "mean ± spread over 3 splits" in text and "MC_D" in text
+    assert "spread" in run_json("ood", *methods, "--splits", 3)["auroc"]
+    latex = run("ood", *methods, "--latex", "--splits", 3)
+    assert r"MC\_D & $" in latex and r"\boldsymbol{." in latex and r"_{\pm ." in latex
+    assert run("ood", *methods, "--markdown").count("**") >= 8
+
+
+def test_one_unknown_set_or_many_for_one_known(files) -> None:
+    np.save("near.npy", predictions(5, 2, 60))
+    text = run("ood", "--id", "id.npy", "--ood", "far=ood.npy", "--ood", "near.npy", "--logits", "--csv")
+    assert {row["method"] for row in csv.DictReader(io.StringIO(text))} == {"far", "near"}
+
+
+def test_one_score_shows_all_its_figures(files) -> None:
+    text = run("ood", "--id", "id.csv", "--ood", "ood.csv", "--score", "reverse_epistemic")
+    assert all(name in text for name in ("AUROC", "AUPR", "FPR95", "reverse_epistemic"))
+    only = ("--score", "reverse_epistemic", "--figure", "aupr", "--csv")
+    (row,) = csv.DictReader(io.StringIO(run("ood", "--id", "id.csv", "--ood", "ood.csv", *only)))
+    assert (row["figure"], row["score"]) == ("aupr", "reverse_epistemic")
+
+
+def test_defer_fits_and_applies(files) -> None:
+    fitted = run(
+        "defer", "fit", "id.csv", "--labels", "labels.npy", "--coverage", 0.5, "--out", "policy.json"
+    )
+    assert "accuracy of the kept is at least" in fitted and "Keeps 60 of the 120" in fitted
+    policy = demur.Deferral.load("policy.json")
+    assert policy.score == "pairwise_epistemic"
+    text = run("defer", "apply", "policy.json", "ood.csv", "--out", "decisions.csv")
+    decided, scores = read_columns(Path("decisions.csv")), read_columns(Path("ood.csv"))
+    deferred = policy.defer(scores["pairwise_epistemic"])
+    np.testing.assert_array_equal(decided["decision"] == "defer", deferred)
+    assert list(decided) == ["input", "prediction", "pairwise_epistemic", "decision"]
+    assert f"Keeps {(~deferred).sum()} of 80 inputs" in text
+    found = run_json("defer", "apply", "policy.json", "id.npy", "--logits", "--labels", "labels.npy")
+    assert found["kept"] == 60 and found["accuracy"]["low"] < found["accuracy"]["value"]
+
+
+def test_defer_by_groups(files) -> None:
+    columns = read_columns(Path("id.csv")) | {"label": files}
+    columns["hall"] = np.where(np.arange(120) % 2, "east", "west")
+    write_columns(Path("halls.csv"), columns)
+    goal = ["--score", "average_total", "--cost", 0.3, "--groups", "hall"]
+    found = run_json("defer", "fit", "halls.csv", *goal, "--out", "policy.json")
+    assert "Group east" in found["promise"] and "Group west" in found["promise"]
+    assert "Group east" in run("defer", "apply", "policy.json", "halls.csv", "--groups", "hall")
+    fails("defer", "apply", "policy.json", "halls.csv", words="groups must be given")
+
+
+def test_nothing_is_written_over(files) -> None:
+    fit = ["defer", "fit", "id.csv", "--labels", "labels.npy", "--coverage", 0.5, "--out", "policy.json"]
+    run(*fit)
+    fails(*fit, words="expected a new file, got one that exists")
+    run(*fit, "--force")
+    apply = ["defer", "apply", "policy.json", "ood.csv", "--out", "id.csv"]
+    fails(*apply, words="expected a new file, got one that exists")
+
+
+OOD = ("ood", "--id", "id.csv", "--ood", "ood.csv")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("ood", "--id", "id.csv"), "Missing option '--ood'"),
+        (("ood", "--id", "none.csv", "--ood", "ood.csv"), "none.csv: cannot be read"),
+        (("ood", "--id", "id.npy", "--ood", "ood.npy"), "for predictions say --logits"),
+        ((*OOD, "--score", "spread"), "id.csv: expected a column spread, got input, prediction"),
+        ((*OOD, "--figure", "auc"), "--figure: expected one of auroc, aupr, fpr95, got auc"),
+        ((*OOD, "--json", "--csv"), "expected at most one form, got --json and --csv"),
+        ((*OOD, "--confidence", "95"), "confidence must be between 0 and 1"),
+        ((*OOD, "--interval", "wald"), "interval must be 'auto'"),
+        ((*OOD, "--splits", "1"), "splits must be at least 2"),
+        ((*OOD, "--id", "other=ood.csv"), "expected an --ood of the same name for each --id"),
+        ((*OOD, "--ood", "ood.csv"), "expected another name for each file"),
+        ((*OOD, "--logits", "--probs"), "expected exactly one of --logits"),
+        (("misclassification", "id.csv"), "expected a column label, got none: give the labels by --labels"),
+        (("misclassification", "id.csv", "--labels", "short.npy"), "expected 120, one for each input"),
+        (("misclassification", "id.csv", "--labels", "names.npy"), "write both as numbers or both as names"),
+        (("misclassification", "id.csv", "--labels", "nan.npy"), "got NaN at input 3"),
+        (("misclassification", "id.csv", "--labels", "shuffled.csv"), "in the same order, got another input"),
+        (("misclassification", "id.csv", "--labels", "id.csv"), "expected a column named label"),
+        (("misclassification", "id.csv", "--labels", "notes.md"), "expected labels in a file that ends in"),
+        (("misclassification", "id.csv", "--labels", "all.npy"), "Got 120 that are all right"),
+        (("selective", "id.csv", "--labels", "labels.npy", "--prediction", "deployed"), "column deployed"),
+        (("calibration", "id.npy", "--labels", "labels.npy"), "expected exactly one of --logits"),
+        (("calibration", "id.npy", "--labels", "short.npy", "--logits"), "labels must be integers of shape"),
+        (("defer", "fit", "id.csv", "--labels", "labels.npy", "--out", "p.json"), "exactly one of accuracy"),
+        (
+            ("defer", "fit", "id.csv", "--labels", "labels.npy", "--accuracy", "0.9999", "--out", "p.json"),
+            "No threshold can promise an accuracy of 0.9999",
+        ),
+        (
+            ("defer", "fit", "id.csv", "--labels", "labels.npy", "--accuracy", "0.9", "--out", "p.csv"),
+            "expected an output file that ends in .json",
+        ),
+        (("defer", "apply", "id.csv", "ood.csv"), "must be a policy written by Deferral.save"),
+        (("defer", "apply", "none.json", "ood.csv"), "none.json"),
+    ],
+)
+def test_bad_input_is_told_in_one_line(files, arguments, words) -> None:
+    np.save("short.npy", files[:100])
+    np.save("names.npy", np.full(120, "cat"))
+    np.save("nan.npy", np.where(np.arange(120) == 3, np.nan, files))
+    np.save("all.npy", read_columns(Path("id.csv"))["prediction"])
+    write_columns(Path("shuffled.csv"), {"input": np.arange(120)[::-1].copy(), "label": files})
+    fails(*arguments, words=words)
+
+
+def test_real_predictions_give_the_published_figures(data_kit) -> None:
+    """Ten ImageNet models against textures: the kit's own AUROCs, and scikit-learn's to 1e-12."""
+    held = np.load(data_kit / "imagenet_ensemble" / "ensemble10_logprobs.npz")
+    for name in ("val", "dtd"):
+        logs = -held[f"{name}_q"].astype(np.float32) / 16
+        np.put_along_axis(
+            logs, held[f"{name}_top5_index"].astype(np.int64), held[f"{name}_top5_logp"], axis=-1
+        )
+        np.save(f"{name}.npy", logs)  # not yet normalised: as logits
+    np.save("labels.npy", held["val_label"])
+    found = run_json("ood", "--id", "val.npy", "--ood", "dtd.npy", "--logits", "--interval", "asymptotic")
+    published = {"average_total": 0.901, "pairwise_aleatoric": 0.889, "average_epistemic": 0.913}
+    for score, auroc in published.items():
+        assert found["methods"]["val"][score]["auroc"]["value"] == pytest.approx(auroc, abs=6e-4)
+    known, unknown = (demur.decompose(logits=np.load(f"{name}.npy")).epistemic for name in ("val", "dtd"))
+    expected = by_scikit_learn(np.append(known, unknown), np.repeat([0, 1], [2000, 480]))
+    assert values_of(found) == pytest.approx(expected, abs=1e-12)
+    errors = (
+        "misclassification",
+        "val.npy",
+        "--labels",
+        "labels.npy",
+        "--logits",
+        "--score",
+        "average_total",
+    )
+    assert run_json(*errors)["auroc"]["value"] == pytest.approx(0.814, abs=6e-4)

@@ -1,0 +1,163 @@
+"""LastLayer: masks that belong to the input, heads that are drawn, and rows of a batch."""
+
+import numpy as np
+import pytest
+
+import demur
+from demur.posteriors import LastLayer
+from demur.posteriors.masks import Masks
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+def model_of(features: int = 8, classes: int = 3):
+    torch.manual_seed(1)
+    return nn.Sequential(nn.Linear(4, features), nn.ReLU(), nn.Linear(features, classes)).double()
+
+
+def whole(posterior, x, **options) -> np.ndarray:
+    return torch.cat([c for c, _ in posterior.predict(x, **options)]).numpy()
+
+
+# --- masks ---------------------------------------------------------------------------------------
+
+RATES = (0.2, 0.25, 0.5, 0.001, 0.999, 1 / 3)
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_the_rate_is_exact(rate) -> None:
+    """Five standard deviations of a binomial count: each rate fails once in 1.7 million seeds."""
+    count = 200 * 50 * 130
+    dropped = count - int(Masks(rate, 3, 130).kept(range(200), np.arange(50)).sum(dtype=np.int64))
+    assert abs(dropped - rate * count) < 5 * np.sqrt(rate * (1 - rate) * count)
+
+
+def test_control_a_byte_alone_misses_the_rate() -> None:
+    """0.2 is no multiple of 1/256: 51 of 256 is off by 0.0008, which 16 million draws tell."""
+    masks = Masks(0.2, 3, 1280)
+    masks._below = np.uint64(0)
+    count = 64 * 200 * 1280
+    dropped = count - int(masks.kept(range(64), np.arange(200)).sum(dtype=np.int64))
+    assert abs(dropped - 0.2 * count) > 4 * np.sqrt(0.16 * count)
+    assert abs(dropped - 51 / 256 * count) < 5 * np.sqrt(0.16 * count)
+
+
+def test_ties_are_broken_at_their_share() -> None:
+    """A rate of 0.5/256 is decided by ties alone."""
+    rate, count = 0.5 / 256, 100 * 100 * 100
+    dropped = count - int(Masks(rate, 0, 100).kept(range(100), np.arange(100)).sum(dtype=np.int64))
+    assert abs(dropped - rate * count) < 5 * np.sqrt(rate * count)
+
+
+def largest_correlation(bits: np.ndarray) -> float:
+    """Return the largest correlation between two columns, in standard errors."""
+    centred = (bits - bits.mean(0)) / bits.std(0)
+    found = centred.T @ centred / len(bits)
+    np.fill_diagonal(found, 0)
+    return float(np.abs(found).max() * np.sqrt(len(bits)))
+
+
+def test_features_members_and_inputs_are_independent() -> None:
+    """The largest of 780 correlations is beyond 5.5 standard errors once in 30,000 seeds."""
+    kept = Masks(0.2, 11, 40).kept(range(40), np.arange(40)).astype(float)
+    views = {"features": kept.reshape(-1, 40), "inputs": kept.transpose(0, 2, 1).reshape(-1, 40),
+             "members": kept.transpose(1, 2, 0).reshape(-1, 40)}  # fmt: skip
+    for name, bits in views.items():
+        assert largest_correlation(bits) < 5.5, name
+    other = Masks(0.2, 12, 40).kept(range(40), np.arange(40)).astype(float)
+    seeds = np.corrcoef(kept.ravel(), other.ravel())[0, 1] * np.sqrt(kept.size)
+    assert abs(seeds) < 5
+    # A mask that two members share is found.
+    views["members"][:, 3] = views["members"][:, 17]
+    assert largest_correlation(views["members"]) > 5.5
+
+
+def test_counts_of_a_row_are_binomial() -> None:
+    """The variance of the count of kept features, over 40,000 rows, within five of its standard errors."""
+    kept = Masks(0.2, 5, 50).kept(range(200), np.arange(200)).sum(-1, dtype=np.int64).ravel()
+    assert abs(kept.var() / (50 * 0.16) - 1) < 5 * np.sqrt(2 / kept.size)
+
+
+def test_a_mask_belongs_to_seed_member_and_input() -> None:
+    kept = Masks(0.3, 7, 21).kept(range(12), np.arange(30)).copy()
+    masks = Masks(0.3, 7, 21)
+    np.testing.assert_array_equal(masks.kept(range(5, 9), [17, 3]), kept[5:9][:, [17, 3]])
+    np.testing.assert_array_equal(masks.kept(range(11, 12), np.arange(4, 30)), kept[11:, 4:])
+    assert (Masks(0.3, 8, 21).kept(range(12), np.arange(30)) != kept).any()
+
+
+def test_dropout_does_not_depend_on_batches_chunks_or_neighbours(monkeypatch) -> None:
+    from demur.posteriors import last_layer
+
+    posterior, x = LastLayer(model_of(), dropout=0.3, samples=25), torch.rand(30, 4).double()
+    expected = whole(posterior, x)
+    parts = [whole(posterior, x[i : i + 7], position=i) for i in range(0, 30, 7)]
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), expected, rtol=1e-12)
+    np.testing.assert_allclose(whole(posterior, x, members=range(3, 20)), expected[3:20], rtol=1e-12)
+    rows = np.array([4, 11, 29])
+    asked = torch.cat([c for c, _ in posterior.hold(x)(range(5, 25), rows)]).numpy()
+    np.testing.assert_allclose(asked, expected[5:][:, rows], rtol=1e-12)
+    monkeypatch.setattr(last_layer, "ROWS", 8)  # inputs in several parts
+    np.testing.assert_allclose(whole(posterior, x), expected, rtol=1e-12)
+    assert (whole(posterior, x, position=1) != expected).any()
+
+
+def test_features_without_bias_and_in_single_precision() -> None:
+    model = nn.Sequential(nn.Identity(), nn.Linear(6, 3, bias=False))
+    posterior, x = LastLayer(model, dropout=0.5, samples=4), torch.rand(5, 6)
+    kept = torch.from_numpy(Masks(0.5, 0, 6).kept(range(4), np.arange(5)))
+    with torch.no_grad():
+        expected = torch.nn.functional.linear(kept * x / 0.5, model[1].weight)
+    np.testing.assert_allclose(whole(posterior, x), expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
+# --- heads that are drawn ------------------------------------------------------------------------
+
+
+class Chain:
+    """Heads of a chain: asked for in order, once each."""
+
+    members = 10
+
+    def __init__(self) -> None:
+        rng = np.random.default_rng(0)
+        self.weight, self.bias = rng.normal(size=(10, 3, 8)), rng.normal(size=(10, 3))
+        self.asked: list[range] = []
+
+    def parameters(self, members: range) -> dict:
+        assert members.start == (self.asked[-1].stop if self.asked else 0), "not in order"
+        self.asked.append(members)
+        own = slice(members.start, members.stop)
+        return {"weight": torch.from_numpy(self.weight[own]), "bias": torch.from_numpy(self.bias[own])}
+
+
+def test_drawn_heads_are_asked_for_once_and_in_order(monkeypatch) -> None:
+    from demur.posteriors import last_layer
+
+    monkeypatch.setattr(last_layer, "DRAWN", 3 * 8 * 3)  # three heads at a time
+    x, chain = torch.rand(20, 4).double(), Chain()
+    loader = [x[:7], x[7:14], x[14:]]
+    found = demur.score(LastLayer(model_of(), chain), loader, order="member", progress=False)
+    assert chain.asked == [range(3), range(3, 6), range(6, 9), range(9, 10)]
+    held = LastLayer(model_of(), (torch.from_numpy(chain.weight), torch.from_numpy(chain.bias)))
+    for name, values in demur.score(held, loader, progress=False).columns.items():
+        np.testing.assert_allclose(found.columns[name], values, rtol=1e-9, err_msg=name)
+
+
+def test_what_drawn_heads_must_return() -> None:
+    class Wrong(Chain):
+        def parameters(self, members):
+            return {"weight": torch.zeros(self.shape), "bias": torch.zeros(self.shape[:2])}
+
+    x, wrong = torch.rand(2, 4).double(), Wrong()
+    cases = [((10, 3, 7), "3 classes and 8 features"), ((2, 3, 8), "must return 10 heads. Got 2")]
+    for shape, message in cases:
+        wrong.shape = shape
+        with pytest.raises(ValueError, match=message):
+            demur.score(LastLayer(model_of(), wrong), [x], progress=False)
+    with pytest.raises(ValueError, match="whose heads are drawn"):
+        LastLayer(model_of(), Chain()).save("nowhere")
+    wrong.members = 0
+    with pytest.raises(ValueError, match=r"heads\.members must be a positive integer"):
+        LastLayer(model_of(), wrong)

@@ -1,0 +1,289 @@
+"""The data of the report: the library's figures, whatever the folder has, and safe to put in a page."""
+
+import base64
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+
+import demur
+from demur.report import verdict
+from demur.report.findings import find
+from demur.report.folder import read_run
+from demur.report.page import data, embedded, page
+from demur.report.thumbnails import png, shrunk, sprite
+from demur.stores import write_columns
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory, write_run):
+    sets = ("id", "ood-far", "adversarial-pgd")
+    folder = write_run(tmp_path_factory.mktemp("run"), methods=("one", "two"), sets=sets, images=(8, 6))
+    return find(read_run(folder))
+
+
+def test_figures_are_those_of_the_tasks(found):
+    content = data(found)
+    for m, method in enumerate(found.run.methods):
+        known = method.sets["id"]
+        for s, score in enumerate(found.scores):
+            own = content["results"][m][s]
+            values = known.scores[score]
+            for place, name in enumerate(found.run.sets[1:], start=1):
+                expected = demur.tasks.detection(values, method.sets[name].scores[score])
+                shown = own["detection"][place]
+                for figure in ("auroc", "aupr", "fpr95"):
+                    estimate = getattr(expected, figure)
+                    ends = [estimate.value, estimate.low, estimate.high]
+                    assert shown[figure] == pytest.approx(ends, rel=1e-5), (score, name, figure)
+                curve = zip(*expected.curve[:2], strict=True)
+                points = {(float(f"{x:.6g}"), float(f"{y:.6g}")) for x, y in curve}
+                assert set(zip(*shown["roc"], strict=True)) <= points
+            assert own["errors"]["auroc"][0] == pytest.approx(
+                float(demur.tasks.misclassification(values, known.correct).auroc), rel=1e-5
+            )
+            expected = demur.tasks.selective(values, known.correct)
+            assert own["kept"]["auc"][0] == pytest.approx(float(expected.auc), rel=1e-5)
+            kept = np.array(own["kept"]["at"])
+            np.testing.assert_allclose(own["kept"]["accuracy"], expected.curve.accuracy[kept - 1], rtol=1e-5)
+
+
+def test_the_slider_is_what_a_policy_reports(found):
+    content = data(found)
+    method = found.run.methods[1]
+    known = method.sets["id"]
+    for s, score in enumerate(found.scores):
+        slider = content["results"][1][s]["slider"]
+        ranked = np.sort(known.scores[score])
+        for at in range(0, len(slider["threshold"]), 7):
+            kept = slider["sets"][0]["kept"][at]
+            policy = demur.Deferral.fit(
+                known.scores[score], known.correct, coverage=(kept - 0.5) / len(ranked)
+            )
+            for place, name in enumerate(found.run.sets):
+                own = method.sets[name]
+                expected = policy.report(own.scores[score], own.correct)
+                assert slider["sets"][place]["kept"][at] == expected.kept
+                if name.startswith("ood"):
+                    assert slider["sets"][place]["right"] is None
+                elif expected.accuracy is not None:
+                    right = slider["sets"][place]["right"][at]
+                    assert right / expected.kept == expected.accuracy.value
+                if name == "id":
+                    for ends, estimate in (("share", expected.coverage), ("accuracy", expected.accuracy)):
+                        shown = [slider[ends][k][at] for k in (0, 1)]
+                        assert shown == pytest.approx([estimate.low, estimate.high], rel=1e-5)
+
+
+def test_promises_are_those_of_the_library(found):
+    known = found.run.methods[0].sets["id"]
+    content = data(found)
+    held = 0
+    for s, score in enumerate(found.scores):
+        slider = content["results"][0][s]["slider"]
+        for promise in slider["promises"]:
+            if promise["at"] is None:
+                with pytest.raises(demur.NoGuarantee, match=re.escape(promise["text"])):
+                    demur.Deferral.fit(known.scores[score], known.correct, accuracy=promise["target"])
+                continue
+            held += 1
+            policy = demur.Deferral.fit(known.scores[score], known.correct, accuracy=promise["target"])
+            assert slider["sets"][0]["kept"][promise["at"]] == policy.thresholds[""].kept
+            assert promise["text"] == policy.promise()
+    assert held > 0
+
+
+def test_rows_are_the_first_by_each_score_with_the_classes_that_drive_them(found):
+    content = data(found, top=5)
+    method = found.run.methods[0]
+    for place, name in enumerate(found.run.sets):
+        rows = content["rows"][0][place]
+        inputs = {row["input"] for row in rows}
+        for score in found.scores:
+            assert set(np.argsort(-method.sets[name].scores[score], kind="stable")[:5].tolist()) <= inputs
+        parts = demur.attribute(log_probs=np.asarray(method.members[name]))
+        for row in rows:
+            own = parts[row["input"]]
+            assert [name for name, _ in row["drivers"]] == [str(c) for c in np.argsort(-own)[:3]]
+            assert row["drivers"][0][1] == pytest.approx(own.max(), rel=5e-3)
+        assert ("label" in rows[0]) == (not name.startswith("ood"))
+        sheet = content["pictures"][place]
+        assert {row["picture"] for row in rows} <= set(range(sheet["count"]))
+
+
+def test_the_best_is_that_of_the_paired_test(found):
+    content = data(found)
+    names = [m.name for m in found.run.methods]
+    pairs = {
+        (m.name, s): (m.sets["id"].scores[s], m.sets["ood-far"].scores[s])
+        for m in found.run.methods
+        for s in found.scores
+    }
+    expected = demur.tasks.leading(pairs, "detection")
+    shown = next(each for each in content["best"] if each["set"] == found.run.sets.index("ood-far"))
+    keys = [(names[m], found.scores[s]) for m, s in [shown["best"], *shown["ties"]]]
+    assert keys == [expected.best, *expected.ties]
+    assert [each["set"] for each in content["best"]].count(None) == 2  # each method has its own mistakes
+
+
+NASTY = "</script><script>alert(1)</script><!-- {{data}} & \u2028\u2029 \" ' \\u003c \ud800"
+
+
+def test_data_cannot_leave_their_element():
+    text = embedded({"a": NASTY})
+    assert not set(text) & set("<>&\u2028\u2029") and json.loads(text)["a"] == NASTY
+    text.encode()
+
+
+def test_names_of_files_are_escaped(tmp_path, write_run):
+    facts = {"title": NASTY, "command": NASTY, "versions": {NASTY: NASTY}, "classes": [NASTY] * 4}
+    sets = ("id", "ood-<script>alert(2)<")
+    folder = write_run(
+        tmp_path, methods=("<b>m",), sets=sets, facts=facts, number=20, names=lambda i: f"<i>{i}"
+    )
+    text = page(find(read_run(folder)))
+    text.encode()
+    assert (
+        text.count("<script") == 2
+        and text.count("</script>") == 2
+        and "<b>m" not in text
+        and "<i>" not in text
+    )
+    content = json.loads(re.search(r'id="data">(.*?)</script>', text, re.DOTALL)[1])
+    assert (
+        content["title"] == NASTY
+        and content["methods"] == ["<b>m"]
+        and content["sets"][1]["name"] == "<script>alert(2)<"
+    )
+
+
+def shown(folder, write_run, **options):
+    found = find(read_run(write_run(folder, **options)))
+    content = data(found)
+    json.dumps(content, allow_nan=False)
+    return found, content
+
+
+def test_without_labels(tmp_path, write_run):
+    _, content = shown(tmp_path, write_run, labels=False)
+    own = content["results"][0][0]
+    assert own["errors"] is None and own["kept"] is None and "accuracy" not in own["slider"]
+    assert len(content["cards"]) == 1 and own["detection"][1]["auroc"][0] > 0.5
+
+
+def test_only_known_inputs_with_labels(tmp_path, write_run):
+    _, content = shown(tmp_path, write_run, sets=("id",))
+    assert [card["title"] for card in content["cards"]] == ["Finding the mistakes", "Asking a person"]
+    assert content["results"][0][0]["detection"] == [None]
+
+
+@pytest.mark.parametrize("sets", [("id",), ("ood-far",), ("ood-a", "ood-b")])
+def test_nothing_to_measure_against(tmp_path, write_run, sets):
+    found, content = shown(tmp_path, write_run, sets=sets, labels=False)
+    assert content["cards"] == [] and "nothing to measure" in content["headline"] and found.best == {}
+    assert content["results"][0][0]["density"]["counts"]
+
+
+def test_a_score_of_the_user_s_own_and_few_inputs(tmp_path):
+    write_columns(tmp_path / "id.csv", {"mine": np.array([0.5])})
+    write_columns(tmp_path / "ood.csv", {"mine": np.array([0.25])})
+    found = find(read_run(tmp_path))
+    assert found.scores == ["mine"] and "one score only" in verdict.headline(found)
+    (card,) = data(found)["cards"]
+    assert any("No better than chance" in s for s in card["sentences"])
+    assert any("Only 1 inputs" in s for s in card["sentences"])
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_no_mistakes_or_nothing_else(tmp_path, right):
+    label = np.zeros(50, int)
+    columns = {"label": label, "prediction": label + (not right), "mine": np.linspace(0, 1, 50)}
+    write_columns(tmp_path / "id.csv", columns)
+    content = data(find(read_run(tmp_path)))
+    (card,) = content["cards"]
+    assert card["title"] == "Accuracy" and ("No prediction is wrong" in card["caption"]) == right
+    assert content["results"][0][0]["errors"] is None
+
+
+def test_infinite_scores_and_ties(tmp_path):
+    rng = np.random.default_rng(0)
+    label = rng.integers(0, 2, 80)
+    mine = np.round(rng.uniform(size=80), 1)
+    mine[:10] = np.inf
+    write_columns(tmp_path / "id.csv", {"label": label, "prediction": np.zeros(80, int), "mine": mine})
+    write_columns(tmp_path / "ood-a.csv", {"mine": np.full(30, np.inf)})
+    content = data(find(read_run(tmp_path)))
+    json.dumps(content, allow_nan=False)
+    slider = content["results"][0][0]["slider"]
+    assert slider["threshold"][-1] == "inf" and slider["sets"][0]["kept"][-2:] == [70, 80]
+    assert slider["sets"][1]["kept"][-2:] == [0, 30]
+    assert content["results"][0][0]["density"]["infinite"][:2] == [10, 30]
+
+
+def test_ties_are_called_so(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, shift in (("id", 0.0), ("ood-a", 1.0)):
+        mine = rng.normal(shift, 1, 200)
+        write_columns(tmp_path / f"{name}.csv", {"mine": mine, "twice": 2 * mine})
+    found = find(read_run(tmp_path))
+    assert verdict.headline(found).startswith("None is better here: in this task every measure")
+    (card,) = verdict.cards(found)
+    assert "None is better here: no difference from any other could be shown." in card["sentences"][0]
+
+
+def test_a_winner_is_called_so(tmp_path):
+    rng = np.random.default_rng(0)
+    for name, shift in (("id", 0.0), ("ood-a", 2.0)):
+        columns = {"good": rng.normal(shift, 1, 400), "none": rng.normal(size=400)}
+        write_columns(tmp_path / f"{name}.csv", columns)
+    found = find(read_run(tmp_path))
+    assert (
+        verdict.headline(found) == "Good is the best, or cannot be told from it, in this task. No other is."
+    )
+    assert "Better than all others; the nearest is none" in verdict.cards(found)[0]["sentences"][0]
+
+
+def test_no_verdict_is_the_same_for_all(tmp_path):
+    rng = np.random.default_rng(0)
+    columns = {k: rng.normal(size=300) for k in ("a", "b", "c")}
+    write_columns(tmp_path / "id.csv", columns)
+    for name, good in (("ood-1", "a"), ("ood-2", "b")):
+        own = {k: rng.normal(3.0 if k == good else 0.0, 1, 300) for k in columns}
+        write_columns(tmp_path / f"{name}.csv", own)
+    assert verdict.headline(find(read_run(tmp_path))).startswith("Which measure is best depends on the task")
+
+
+def test_large_sets_make_a_small_page(tmp_path):
+    rng = np.random.default_rng(0)
+    number = 100_000
+    for name, shift in (("id", 0.0), ("ood-a", 1.0)):
+        k = rng.lognormal(shift, 2, number)
+        columns = {"pairwise_epistemic": k, "average_epistemic": k * rng.uniform(0.3, 0.5, number)}
+        label = rng.integers(0, 10, number)
+        prediction = np.where(rng.uniform(size=number) < np.exp(-k / 30), label, (label + 1) % 10)
+        write_columns(tmp_path / f"{name}.npz", {"label": label, "prediction": prediction, **columns})
+    assert len(page(find(read_run(tmp_path)))) < 150_000
+
+
+@pytest.mark.parametrize("shape", [(9, 7), (9, 7, 3), (1, 1), (100, 60, 3)])
+def test_thumbnails_are_pictures(shape):
+    from PIL import Image
+
+    images = np.random.default_rng(0).integers(0, 256, (5, *shape), np.uint8)
+    sheet = sprite(images, 100_000)
+    opened = Image.open(io.BytesIO(base64.b64decode(sheet["image"].partition(",")[2])))
+    assert opened.size == (5 * sheet["width"], sheet["height"]) and max(sheet["width"], sheet["height"]) <= 48
+    if max(shape[:2]) <= 48:
+        tiles = np.asarray(opened).reshape(shape[0], 5, *shape[1:])
+        np.testing.assert_array_equal(np.moveaxis(tiles, 1, 0), images)
+
+
+def test_thumbnails_shrink_to_their_budget_by_means():
+    images = np.random.default_rng(0).integers(0, 256, (300, 64, 64, 3), np.uint8)
+    sheet = sprite(images, 400_000)
+    assert 16 <= sheet["width"] < 48 and 300 * 3 * sheet["width"] * sheet["height"] <= 400_000
+    blocks = shrunk(np.arange(16, dtype=np.uint8).reshape(1, 4, 4, 1), 2)
+    assert blocks[0, :, :, 0].tolist() == [[2, 4], [10, 12]]
+    assert png(np.zeros((1, 1, 1), np.uint8)) == png(np.zeros((1, 1, 1), np.uint8))

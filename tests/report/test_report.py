@@ -1,0 +1,382 @@
+"""The report in headless Chromium: what it reads out is the library's, and everybody can use it.
+
+Deselected unless asked for: `pytest -m browser`.
+"""
+
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+
+import demur
+from demur.report.findings import find
+from demur.report.folder import read_run
+from demur.report.page import write
+from demur.stores import write_columns
+
+pytestmark = pytest.mark.browser
+
+NASTY = "</script><script>document.title='broken'</script><img src=x onerror=alert(1)>\u2028 & \" '"
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, write_run):
+    facts = {
+        "title": "A run", "command": "python run.py", "seed": 7, "versions": {"numpy": "2.0"},
+        "classes": ["cat", "dog", "emu", "fox"],
+    }  # fmt: skip
+    sets = ("id", "ood-far", "ood-near", "adversarial-pgd")
+    folder = tmp_path_factory.mktemp("run")
+    return write_run(folder, methods=("one", "two"), sets=sets, images=(8, 8), facts=facts, number=400)
+
+
+@pytest.fixture(scope="module")
+def address(run):
+    return write(find(read_run(run)), run / "report.html").as_uri()
+
+
+def share(text):
+    """A share in percent as a person reads it, and by how much it may be rounded."""
+    number = re.search(r"[\d.]+", text)[0]
+    digits = len(number.partition(".")[2])
+    return float(number) / 100, 0.5 * 10**-digits / 100 + 1e-6  # the page holds six digits
+
+
+def near(text, expected):
+    value, tolerance = share(text)
+    if "over" in text:
+        return value <= expected < 1
+    if "under" in text:
+        return 0 < expected <= value
+    return abs(value - expected) <= tolerance
+
+
+def number(text):
+    return math.inf if text == "∞" else float(text.replace("−", "-"))
+
+
+def count(text):
+    return int(text.replace(",", ""))
+
+
+@pytest.mark.parametrize(("method", "column"), [("one", "pairwise_epistemic"), ("two", "average_total")])
+def test_the_slider_reads_out_what_the_library_says(open_page, run, method, column):
+    page = open_page()
+    found = read_run(run)
+    own = next(m for m in found.methods if m.name == method)
+    scores, correct = own.sets["id"].scores[column], own.sets["id"].correct
+    columns = json.loads(page.text_content("#data"))["scores"]
+    page.select_option("#method", label=method)
+    page.select_option("#score", str([c["column"] for c in columns].index(column)))
+    last = int(page.get_attribute("#threshold", "max"))
+    for at in {0, last // 5, last // 2, last - 10, last - 1, last}:
+        page.locator("#threshold").fill(str(at))
+        kept, whole = map(
+            count, re.match(r"([\d,]+) of ([\d,]+);", page.inner_text("#share-interval")).groups()
+        )
+        assert whole == len(scores)
+        expected = demur.Deferral.fit(scores, correct, coverage=(kept - 0.5) / whole).report(scores, correct)
+        assert expected.kept == kept
+        assert near(page.inner_text("#share"), expected.coverage.value)
+        assert near(page.inner_text("#accuracy"), expected.accuracy.value)
+        for where, estimate in (("share", expected.coverage), ("accuracy", expected.accuracy)):
+            low, high = page.inner_text(f"#{where}-interval").partition(";")[2].split(" to ")
+            assert near(low, estimate.low) and near(high, estimate.high), (at, where)
+        cut = page.inner_text("#cut")
+        threshold = np.inf if cut == "none" else number(cut)
+        policy = demur.Deferral.fit(scores, correct, coverage=(kept - 0.5) / whole).thresholds[""]
+        assert threshold == pytest.approx(policy.value, rel=1e-3)
+        for row, name in zip(page.locator("#acted tbody tr").all(), found.sets, strict=True):
+            told = demur.Deferral.fit(scores, correct, coverage=(kept - 0.5) / whole).report(
+                own.sets[name].scores[column]
+            )
+            assert count(row.locator("td").first.inner_text().split(" ")[0]) == told.kept
+
+
+def test_the_promise_is_the_policy_s_and_marked(open_page, run):
+    page = open_page()
+    own = read_run(run).methods
+    page.select_option("#method", label="one")
+    page.select_option("#score", "0")
+    known = next(m for m in own if m.name == "one").sets["id"]
+    scores = known.scores["pairwise_epistemic"]
+    promised = 0
+    for index, target in enumerate((0.9, 0.95, 0.98, 0.99, 0.995, 0.999)):
+        page.select_option("#target", str(index))
+        said = page.inner_text("#promise")
+        try:
+            policy = demur.Deferral.fit(scores, known.correct, accuracy=target)
+        except demur.NoGuarantee as error:
+            assert said == str(error)  # noqa: PT017
+            assert page.locator("#marks span").count() == 0 and page.is_disabled("#go")
+            continue
+        promised += 1
+        assert said == f"Guaranteed: {policy.promise()}"
+        assert count(page.inner_text("#share-interval").split(" of ")[0]) == policy.thresholds[""].kept
+        assert page.inner_text("#marks span") == f"{100 * target:g} % promised"
+        page.locator("#threshold").fill("3")
+        assert page.is_enabled("#go")
+        page.click("#go")
+        assert count(page.inner_text("#share-interval").split(" of ")[0]) == policy.thresholds[""].kept
+    assert 0 < promised < 6
+
+
+def test_choices_change_what_is_shown(open_page, run):
+    page = open_page()
+    assert page.inner_text("h1") == "A run"
+    assert "2 methods" in page.inner_text("#lead")
+    found = read_run(run)
+    labels = ["far", "near", "pgd"]
+    for method in found.methods:
+        page.select_option("#method", label=method.name)
+        for task, name in zip(labels, found.sets[1:], strict=True):
+            page.get_by_role("radio", name=task).check()
+            page.select_option("#score", "1")
+            result = demur.tasks.detection(
+                method.sets["id"].scores["average_epistemic"], method.sets[name].scores["average_epistemic"]
+            )
+            assert near(re.search(r"AUROC ([\d.]+\s%)", page.inner_text("#roc-why"))[1], float(result.auroc))
+            assert task in page.inner_text("#density .key") and task in page.inner_text("#points .key")
+    page.get_by_role("radio", name="wrong predictions").check()
+    known = found.methods[-1].sets["id"]
+    result = demur.tasks.misclassification(known.scores["average_epistemic"], known.correct)
+    assert near(re.search(r"AUROC ([\d.]+\s%)", page.inner_text("#roc-why"))[1], float(result.auroc))
+
+
+def test_figures_are_read_by_pointer_and_by_keys(open_page):
+    page = open_page()
+    for name in ("density", "roc", "kept", "points"):
+        frame = page.locator(f"#{name} .frame")
+        rest = page.inner_text(f"#{name} .reading")
+        frame.scroll_into_view_if_needed()
+        box = frame.bounding_box()
+        page.mouse.move(box["x"] + 0.7 * box["width"], box["y"] + 0.4 * box["height"])
+        pointed = page.inner_text(f"#{name} .reading")
+        assert pointed != rest and frame.get_attribute("aria-valuetext") == pointed, name
+        page.mouse.move(1, 1)
+        assert page.inner_text(f"#{name} .reading") == rest
+        frame.focus()
+        readings = []
+        for key in ("Home", "ArrowRight", "PageUp", "End", "ArrowLeft"):
+            page.keyboard.press(key)
+            readings.append(page.inner_text(f"#{name} .reading"))
+        assert len(set(readings)) >= 4, name
+        assert int(frame.get_attribute("aria-valuenow")) == int(frame.get_attribute("aria-valuemax")) - 1
+        assert frame.get_attribute("role") == "slider" and frame.get_attribute("aria-label")
+
+
+def test_a_reading_of_the_accuracy_is_the_library_s(open_page, run):
+    page = open_page()
+    page.select_option("#method", label="two")
+    page.select_option("#score", "0")
+    known = next(m for m in read_run(run).methods if m.name == "two").sets["id"]
+    curve = demur.tasks.selective(known.scores["pairwise_epistemic"], known.correct).curve.accuracy
+    page.locator("#kept .frame").focus()
+    for _ in range(6):
+        page.keyboard.press("PageUp")
+        text = page.inner_text("#kept .reading")
+        kept, accuracy = re.search(r"kept \((\d+)\): accuracy ((?:over |under )?[\d.]+\s%)", text).groups()
+        assert near(accuracy, curve[int(kept) - 1]), text
+
+
+def rows(page, column):
+    names = page.eval_on_selector_all("#inputs th", "all => all.map(e => e.innerText.replace(/ [▼▲↕]/, ''))")
+    place = names.index(column)
+    return page.eval_on_selector_all(
+        "#inputs tbody tr", "(all, place) => all.map(e => e.children[place].innerText)", place
+    )
+
+
+def test_the_table_sorts_and_names_the_classes_that_drive(open_page, run):
+    page = open_page()
+    page.select_option("#method", label="one")
+    page.select_option("#score", "0")
+    page.select_option("#input-set", "0")
+    own = read_run(run).methods[0]
+    for column, label in (("pairwise_epistemic", "K"), ("average_epistemic", "I")):
+        if column != "pairwise_epistemic":
+            page.click("[data-column='score 1']")
+        expected = np.argsort(-own.sets["id"].scores[column], kind="stable")[:20]
+        assert [int(i) for i in rows(page, "input")] == expected.tolist(), label
+        header = page.locator("th[aria-sort=descending]")
+        assert header.count() == 1 and header.inner_text().startswith(label)
+    page.click("[data-column='score 1']")
+    values = [number(v) for v in rows(page, "I")]
+    assert values == sorted(values) and page.locator("th[aria-sort=ascending]").count() == 1
+    page.focus("[data-column=prediction]")
+    page.keyboard.press("Enter")
+    predictions = [text.split(" ")[0] for text in rows(page, "predicted")]
+    assert predictions == sorted(predictions) and set(predictions) <= {"cat", "dog", "emu", "fox"}
+    assert page.evaluate("document.activeElement.dataset.column") == "prediction"
+    first = int(rows(page, "input")[0])
+    parts = demur.attribute(log_probs=np.asarray(own.members["id"][:, first]))
+    names = np.array(["cat", "dog", "emu", "fox"])[np.argsort(-parts)[:3]]
+    assert re.findall("[a-z]+", rows(page, "driven by")[0]) == names.tolist()
+    assert page.locator("#inputs .picture").count() == 20
+    label, predicted = rows(page, "label"), rows(page, "predicted")
+    for truth, told in zip(label, predicted, strict=True):
+        assert ("wrong" in told) == (truth != told.split(" ")[0])
+
+
+def test_the_verdict_comes_first_and_says_how_sure_it_is(open_page):
+    page = open_page()
+    assert page.locator("main > *").first.get_attribute("class") == "verdict"
+    assert page.inner_text("#headline")
+    cards = page.locator(".card")
+    assert cards.count() == 6  # three sets, two methods' mistakes, and asking a person
+    for card in cards.all():
+        assert "95 % interval" in " ".join(card.inner_text().split())
+    stars = page.locator("#all td.best").count()
+    assert stars == 5
+
+
+def test_names_from_files_stay_text(open_page, tmp_path, write_run):
+    facts = {
+        "title": NASTY,
+        "command": NASTY,
+        "seed": NASTY,
+        "versions": {NASTY: NASTY},
+        "classes": [NASTY] * 4,
+    }
+    method, name = "<img src=x onerror=alert(3)>", "ood-<script>document.title='broken'<"
+    write_run(
+        tmp_path,
+        methods=(method, "b"),
+        sets=("id", name),
+        facts=facts,
+        number=40,
+        names=lambda i: f"{NASTY}{i}",
+    )
+    page = open_page(write(find(read_run(tmp_path)), tmp_path / "report.html").as_uri())
+    assert page.inner_text("h1").startswith("</script><script>document.title") and "broken'" in page.title()
+    assert page.title() != "broken"
+    assert page.locator("img, main script").count() == 0
+    assert page.locator("#method option").first.inner_text() == method
+    assert NASTY.split("\u2028")[0] in page.inner_text("#inputs")
+    assert page.locator("#tasks").inner_text().startswith("<script>document")
+
+
+@pytest.mark.parametrize(
+    ("options", "hidden", "shown"),
+    [
+        ({"labels": False}, ["#kept-section", "#promise-box", "#accuracy-box"], ["#roc", "#deferral"]),
+        ({"sets": ("id",)}, ["#method-label"], ["#roc", "#kept", "#deferral", "#promise-box"]),
+        ({"sets": ("id",), "labels": False}, ["#task-choice", "#roc-section", "#all-section"], ["#deferral"]),
+        ({"sets": ("ood-far",)}, ["#task-choice", "#roc-section", "#deferral"], ["#density", "#inputs"]),
+        ({"methods": ("a", "b"), "members": False}, [], ["#method-label", "#all"]),
+        ({"number": 2}, [], ["#density", "#inputs"]),
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_not_shown(open_page, tmp_path, write_run, options, hidden, shown):
+    write_run(tmp_path, **({"number": 60} | options))
+    page = open_page(write(find(read_run(tmp_path)), tmp_path / "report.html").as_uri())
+    for selector in hidden:
+        assert page.is_hidden(selector), selector
+    for selector in shown:
+        assert page.is_visible(selector), selector
+    assert "NaN" not in page.inner_text("main") and "undefined" not in page.inner_text("main")
+    assert page.locator("svg [d*=NaN], svg [points*=NaN], svg [x*=NaN], svg [cx*=NaN]").count() == 0
+
+
+def test_infinite_scores_are_shown_beside_the_axis(open_page, tmp_path):
+    rng = np.random.default_rng(0)
+    for name, endless in (("id", 5), ("ood-a", 40)):
+        k = rng.lognormal(0, 2, 60)
+        i = k / 3
+        k[:endless], i[50:] = np.inf, 0
+        label = rng.integers(0, 2, 60)
+        columns = {
+            "label": label,
+            "prediction": np.zeros(60, int),
+            "pairwise_epistemic": k,
+            "average_epistemic": i,
+        }
+        write_columns(tmp_path / f"{name}.csv", columns)
+    page = open_page(write(find(read_run(tmp_path)), tmp_path / "report.html").as_uri())
+    page.select_option("#score", "0")
+    assert page.text_content("#density .endless") == "∞" == page.text_content("#points .endless")
+    page.locator("#density .frame").focus()
+    page.keyboard.press("End")
+    assert page.inner_text("#density .reading").replace("\u00a0", " ") == (
+        "Score infinite: 8.3 % of in-distribution, 66.7 % of a."
+    )
+    page.locator("#threshold").fill(page.get_attribute("#threshold", "max"))
+    assert page.inner_text("#cut") == "none" and page.inner_text("#share").split() == ["100", "%"]
+    assert rows(page, "K")[0] == "∞"
+    assert "NaN" not in page.inner_text("main")
+
+
+@pytest.mark.parametrize("width", [320, 390, 768, 1280, 1920])
+def test_nothing_is_cut_off_at_any_width(open_page, width):
+    page = open_page(viewport={"width": width, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    small = page.eval_on_selector_all(
+        "button, select, input",
+        "all => all.filter(e => e.offsetParent && e.type !== 'radio' && e.clientHeight < 22).length",
+    )
+    assert small == 0
+    page.set_viewport_size({"width": 500, "height": 800})
+    page.wait_for_timeout(200)
+    for name in ("density", "roc", "kept", "points"):
+        box, frame = (page.locator(f"#{name} {what}").bounding_box() for what in ("svg", ".frame"))
+        assert abs(box["width"] - frame["width"]) < 2
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_can_be_read(open_page, contrast, scheme):
+    page = open_page(color_scheme=scheme)
+    dark = "rgb(20, 23, 26)"
+    background = "() => getComputedStyle(document.body).backgroundColor"
+    assert (page.evaluate(background) == dark) == (scheme == "dark")
+    for front in ("--ink", "--soft", "--wrong", "--good"):
+        for back in ("--page", "--panel"):
+            assert contrast(page, front, back) >= 4.5, (front, back)
+    for k in range(6):
+        assert contrast(page, f"--set{k}", "--panel") >= 3
+    other = "light" if scheme == "dark" else "dark"
+    page.select_option("#theme", other)
+    assert (page.evaluate(background) == dark) == (other == "dark")
+
+
+def test_the_keyboard_reaches_everything_in_order(open_page):
+    page = open_page()
+    reached = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate(
+            "() => { const e = document.activeElement;"
+            " return e.id || e.name || e.dataset.column || e.parentElement?.id || e.className || e.tagName; }"
+        ))  # fmt: skip
+    order = [
+        "theme",
+        "method",
+        "score",
+        "task",
+        "density",
+        "roc",
+        "kept",
+        "points",
+        "threshold",
+        "target",
+        "input-set",
+    ]
+    assert [each for each in dict.fromkeys(reached) if each in order] == order
+    assert "score 0" in reached and "prediction" in reached
+    page.focus("#threshold")
+    before = page.inner_text("#share")
+    page.keyboard.press("Home")
+    assert page.inner_text("#share") != before
+    assert "step 1 of" in page.get_attribute("#threshold", "aria-valuetext")
+    page.wait_for_timeout(600)
+    assert "kept, accuracy" in page.text_content("#slider-status")
+
+
+def test_it_prints_in_light_with_all_that_is_on_it(open_page):
+    page = open_page(color_scheme="dark")
+    page.emulate_media(media="print")
+    style = "() => getComputedStyle(document.documentElement).getPropertyValue('--page').trim()"
+    assert page.evaluate(style) == "#ffffff"
+    assert page.is_hidden("#theme") and page.is_visible("#density svg")
+    assert len(page.pdf()) > 20_000
