@@ -226,6 +226,32 @@ def test_what_float32_arrays_keep_is_right(classes, spread, moved) -> None:
     np.testing.assert_allclose(found[:, kept], exact, rtol=5e-6)
 
 
+def test_eight_rows_are_turned_into_eight_planes() -> None:
+    @njit
+    def turn(flat, starts, box):
+        arithmetic.turn_eight(flat, starts, 1, 3, 10**6, box, 2, 9)
+
+    flat, starts = np.arange(200, dtype=np.float32), np.array([99, 0, 10, 20, 30, 47, 50, 60, 150])
+    box = np.full(2 + 9 * 8, -1, np.float32)
+    turn(flat, starts, box)
+    planes = box[2:].reshape(8, 9)[:, :8]
+    np.testing.assert_array_equal(planes, starts[1:] + 3 + np.arange(8)[:, None])
+    assert (box < 0).sum() == 2 + 8  # nothing beside them is touched
+
+
+@pytest.mark.parametrize("inputs", [1, 63, 64, 65, 130])
+@pytest.mark.parametrize("classes", [2, 7, 8, 9, 16, 33, 64])
+def test_lanes_without_input_and_overlapping_classes(inputs, classes) -> None:
+    rng = np.random.default_rng(classes)
+    count = -(-kernels.SMALLEST // (inputs * classes))
+    logits = (2 * rng.normal(size=(count, inputs, classes))).astype(np.float32)
+    exact = demur.decompose(logits=logits.astype(np.float64))
+    for given in (logits, logits[:, ::-1], logits[..., ::-1], np.asfortranarray(logits)):
+        found = demur.decompose(logits=given).epistemic
+        found = found[::-1] if given.strides[1] < 0 else found
+        np.testing.assert_allclose(found, exact.epistemic, rtol=5e-6)
+
+
 def test_where_nothing_can_be_written_the_kernel_is_compiled_anew(monkeypatch) -> None:
     tried = []
 
