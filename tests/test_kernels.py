@@ -8,7 +8,7 @@ from reference import members
 
 import demur
 from demur import kernels
-from demur.kernels import arithmetic
+from demur.kernels import arithmetic, plain_single, small
 from demur.predictions import gather
 
 
@@ -199,6 +199,57 @@ def test_without_numba_float32_is_as_exact(shape, spread, weighted, monkeypatch)
         demur.decompose(logits=odd)
     odd[3, 5, 1] = -np.inf
     assert demur.decompose(logits=odd).epistemic[5] == np.inf
+
+
+@pytest.mark.parametrize("shape", [(3, 40, 32), (40, 300, 10), (1000, 50, 2), (40, 20, 200)])
+def test_without_numba_no_input_hangs_on_its_neighbours(shape) -> None:
+    rng = np.random.default_rng(3)
+    logits = (3 * rng.normal(size=shape)).astype(np.float32)
+    together, rejected = plain_single.summarise(logits, None)
+    assert rejected.size < shape[1]
+    alone = [plain_single.summarise(logits[:, b : b + 1], None)[0][:, 0] for b in range(shape[1])]
+    np.testing.assert_array_equal(together, np.stack(alone, 1))
+
+
+@pytest.mark.parametrize("classes", [2, 10, 32, 1000])
+@pytest.mark.parametrize("spread", [1.0, 3.0])
+@pytest.mark.parametrize("moved", [0.0, 30.0])
+def test_what_float32_arrays_keep_is_right(classes, spread, moved) -> None:
+    rng = np.random.default_rng(classes)
+    shape = (10, 4000 // classes, classes)
+    logits = 3 * rng.normal(size=shape[1:]) + spread * rng.normal(size=shape)
+    logits = (logits + moved * rng.normal(size=(*shape[:2], 1))).astype(np.float32)
+    found, rejected = plain_single.summarise(logits, None)
+    kept = np.setdiff1d(np.arange(shape[1]), rejected)
+    assert kept.size
+    exact = small.summarise(logits[:, kept].astype(np.float64), None)
+    np.testing.assert_allclose(found[:, kept], exact, rtol=5e-6)
+
+
+def test_eight_rows_are_turned_into_eight_planes() -> None:
+    @njit
+    def turn(flat, starts, box):
+        arithmetic.turn_eight(flat, starts, 1, 3, 10**6, box, 2, 9)
+
+    flat, starts = np.arange(200, dtype=np.float32), np.array([99, 0, 10, 20, 30, 47, 50, 60, 150])
+    box = np.full(2 + 9 * 8, -1, np.float32)
+    turn(flat, starts, box)
+    planes = box[2:].reshape(8, 9)[:, :8]
+    np.testing.assert_array_equal(planes, starts[1:] + 3 + np.arange(8)[:, None])
+    assert (box < 0).sum() == 2 + 8  # nothing beside them is touched
+
+
+@pytest.mark.parametrize("inputs", [1, 63, 64, 65, 130])
+@pytest.mark.parametrize("classes", [2, 7, 8, 9, 16, 33, 64])
+def test_lanes_without_input_and_overlapping_classes(inputs, classes) -> None:
+    rng = np.random.default_rng(classes)
+    count = -(-kernels.SMALLEST // (inputs * classes))
+    logits = (2 * rng.normal(size=(count, inputs, classes))).astype(np.float32)
+    exact = demur.decompose(logits=logits.astype(np.float64))
+    for given in (logits, logits[:, ::-1], logits[..., ::-1], np.asfortranarray(logits)):
+        found = demur.decompose(logits=given).epistemic
+        found = found[::-1] if given.strides[1] < 0 else found
+        np.testing.assert_allclose(found, exact.epistemic, rtol=5e-6)
 
 
 def test_where_nothing_can_be_written_the_kernel_is_compiled_anew(monkeypatch) -> None:

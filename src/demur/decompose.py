@@ -29,6 +29,7 @@ from demur.state import Means, State
 SUMS = 1 << 22  # numbers of sums over members held at a time
 NUMBERS = 1 << 16  # logits worked on at a time by plain array functions, which keep them in the cache
 CONVERTED = 1 << 18  # logits brought to float32 or float64 at a time
+PLAIN = 1 << 20  # float32 logits that plain array functions summarise at a time
 
 
 def decompose(
@@ -233,7 +234,8 @@ def converted(members: Members) -> list[Members]:
     )
     if members.size < kernels.SMALLEST or (as_they_are and kernels.has_numba()):
         return [members]
-    return [members.part(*bounds) for bounds in members.parts(CONVERTED)]
+    size = CONVERTED if kernels.has_numba() else PLAIN
+    return [members.part(*bounds) for bounds in members.parts(size)]
 
 
 def pieces(members: Members, rule: Rule, groups: int, sides: list[Side]) -> list[Any]:

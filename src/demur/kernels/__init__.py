@@ -225,7 +225,26 @@ def in_parallel(share: Callable[[tuple[int, int]], Any], inputs: int, size: int)
     shares = min(4 * count, size // WORTH_A_THREAD) if count > 1 else 1
     edges = [inputs * i // max(shares, 1) for i in range(max(shares, 1) + 1)]
     bounds = [(begin, end) for begin, end in itertools.pairwise(edges) if begin < end]
-    return list(pool().map(share, bounds) if len(bounds) > 1 else map(share, bounds))
+    waiting = list(enumerate(bounds))[::-1]
+    found: list[Any] = [None] * len(bounds)
+
+    def work() -> None:
+        while waiting:
+            try:
+                index, own = waiting.pop()
+            except IndexError:  # another thread was faster
+                return
+            found[index] = share(own)
+
+    # The calling thread works too: waking another one takes as long as a small share.
+    others = [pool().submit(work) for _ in range(min(count, len(bounds)) - 1)]
+    try:
+        work()
+    finally:
+        for other in others:
+            if not other.cancel():
+                other.result()
+    return found
 
 
 class Unsuitable(Exception):

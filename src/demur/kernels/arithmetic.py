@@ -260,3 +260,76 @@ def log1p_single(number):
     tail = (LOG_SEVENTH * t + LOG_FIFTH) * t + LOG_THIRD
     lost = (number - (plus_one - ONE)) / plus_one
     return exponent_single(plus_one) * SINGLE_LN_2 + ((s + s) + ((s * t) * tail + lost))
+
+
+def call_prefetch(builder, pointer):
+    """Write a call that brings the memory behind a pointer, which may be anywhere, into the cache."""
+    byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+    fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
+    builder.call(fetch, [builder.bitcast(pointer, byte), *(ir.Constant(word, n) for n in (0, 3, 1))])
+
+
+@intrinsic
+def prefetch(typing_context, flat, place):
+    """Bring the number at a place of an array, which need not be in it, into the cache."""
+
+    def generate(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        call_prefetch(builder, builder.gep(data, [arguments[1]]))
+        return context.get_dummy_value()
+
+    return types.void(flat, types.intp), generate
+
+
+EIGHT = 8
+"""Numbers that ``turn_eight`` takes from each row."""
+
+
+@intrinsic
+def turn_eight(typing_context, flat, starts, first, shift, ahead, box, at, plane):
+    """Copy eight numbers from each of eight places of ``flat`` into eight planes of ``box``, in registers.
+
+    Place k is ``starts[first + k] + shift``; its number j goes to ``box[at + j * plane + k]``. What stands
+    ``ahead`` of each place is fetched into the cache.
+    """
+
+    def generate(context, builder, signature, arguments):
+        vector, single = ir.VectorType(ir.FloatType(), EIGHT), signature.args[0].dtype
+        flat, starts, first, shift, ahead, box, at, plane = (
+            context.make_array(kind)(context, builder, value).data if isinstance(kind, types.Array) else value
+            for kind, value in zip(signature.args, arguments, strict=True)
+        )
+        size = context.get_abi_sizeof(context.get_value_type(single))
+
+        def moved(pointer, steps):
+            return builder.bitcast(builder.gep(pointer, [steps]), vector.as_pointer())
+
+        def mixed(left, right, places):
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), EIGHT), places)
+            return builder.shuffle_vector(left, right, mask)
+
+        index = first.type
+        rows = []
+        for k in range(EIGHT):
+            start = builder.load(builder.gep(starts, [builder.add(first, ir.Constant(index, k))]))
+            place = builder.add(start, shift)
+            rows.append(builder.load(moved(flat, place), align=size))
+            call_prefetch(builder, builder.gep(flat, [builder.add(place, ahead)]))
+        # Pairs, then pairs of pairs, within the halves of a register; then the halves.
+        for apart, low in ((1, [0, 8, 1, 9, 4, 12, 5, 13]), (2, [0, 1, 8, 9, 4, 5, 12, 13])):
+            high = [place + 4 // (2 * apart) * apart for place in low]
+            pairs = [k for k in range(EIGHT) if not k & apart]
+            found = {k: mixed(rows[k], rows[k + apart], low) for k in pairs}
+            found |= {k + apart: mixed(rows[k], rows[k + apart], high) for k in pairs}
+            rows = [found[k] for k in range(EIGHT)]
+        halves = [0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]
+        rows = [mixed(rows[k % 4], rows[k % 4 + 4], halves[k // 4]) for k in range(EIGHT)]
+        for k, row in enumerate(rows):
+            order = (k & 4) | ((k & 1) << 1) | ((k & 2) >> 1)
+            place = builder.add(at, builder.mul(plane, ir.Constant(plane.type, order)))
+            builder.store(row, moved(box, place), align=size)
+        return context.get_dummy_value()
+
+    index = types.intp
+    return types.void(flat, starts, index, index, index, box, index, index), generate

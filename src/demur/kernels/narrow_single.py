@@ -2,7 +2,12 @@
 
 What belongs to a class stands in planes of LANES numbers, ``box[(class * PLANES + plane) * LANES + lane]``;
 what belongs to an input alone in planes of ``alone``. Two arrays at fixed distances: the compiler then sees
-that nothing overlaps. Each lane is judged by itself, so that no input's result hangs on its neighbours.
+that nothing overlaps.
+
+With eight classes or more, inputs are first taken without care for what only matters where members agree;
+those that need it are collected and taken again, with care, and what float32 cannot hold at all goes to
+``narrow``. Each lane is
+judged by itself, so that no input's result hangs on its neighbours.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from numba import njit
 from demur.kernels import narrow
 from demur.kernels.arithmetic import (
     COMPILED,
+    EIGHT,
     INLINED,
     ONE,
     cached,
@@ -23,106 +29,151 @@ from demur.kernels.arithmetic import (
     larger_size,
     log1p,
     log1p_single,
+    turn_eight,
 )  # fmt: skip
 from demur.kernels.wide import TILE
-from demur.kernels.wide_single import CHUNK, FARTHEST, LOWEST, class_terms, is_enough, relative, third_order
+from demur.kernels.wide_single import (
+    CHUNK,
+    FARTHEST,
+    LOWEST,
+    ROUGH,
+    class_terms,
+    is_enough,
+    relative,
+    third_order,
+)
 
 LANES = 64
-PLANES = 10
-LOGIT, REFERENCE, Q, TOP, E, D, A, U, AU, G = (LANES * plane for plane in range(PLANES))
-OFFSET, SHIFT, LOG_SCALE, SCALE, SCALED_SHIFT, WEIGHT = (LANES * plane for plane in range(6))
+PLANES = 9
+LOGIT, REFERENCE, Q, E, D, A, U, AU, G = (LANES * plane for plane in range(PLANES))
+OFFSET, SHIFT, LOG_SCALE, SCALE, SCALED_SHIFT, WEIGHT, TOP = (LANES * plane for plane in range(7))
 UNFIT = np.int32(0x7FFFFFFF)  # as bits of |d|: larger than any
+MOVED = np.float32(16.0).view(np.int32)  # bits of how far all logits may move without care
+UNSURE = 0.15  # of K or of E phi: an entropy below that is taken with care, where few classes make it up
+FEW = 4  # members that tell whether all agree
 
 
 @njit(**INLINED)
-def load(flat, start, input_step, class_step, lanes, classes, box):
-    """Copy one member's logits for some inputs; 0 for lanes without input."""
+def load(flat, starts, shift, steps, evenly, lanes, classes, box):
+    """Copy one member's logits for some inputs; ``evenly``: these lie one after the other.
+
+    Lanes without input get some of another input, or keep what they had: they have no weight.
+    """
+    member_step, input_step, class_step = steps
+    if class_step == 1 and classes >= EIGHT:
+        for lane in range(0, LANES, EIGHT):
+            for y in range(0, classes, EIGHT):
+                first = min(y, classes - EIGHT)  # the last eight classes may overlap those before
+                at = first * PLANES * LANES + LOGIT + lane
+                turn_eight(flat, starts, lane, shift + first, member_step, box, at, PLANES * LANES)
+        return
+    begin = np.uintp(starts[0] + shift)
+    if evenly and classes == 2 and class_step == 1 and input_step == 2 and lanes == LANES:
+        second = np.uintp(PLANES * LANES + LOGIT)
+        for lane in range(LANES):  # a known step: whole registers are loaded and taken apart
+            i = begin + np.uintp(2) * np.uintp(lane)
+            box[np.uintp(LOGIT) + np.uintp(lane)] = flat[i]
+            box[second + np.uintp(lane)] = flat[i + np.uintp(1)]
+        return
     for y in range(classes):
         at = np.uintp(y * PLANES * LANES + LOGIT)  # unsigned: no test for negative indices
-        begin = start + y * class_step
-        for lane in range(lanes):
-            box[at + np.uintp(lane)] = flat[np.uintp(begin + lane * input_step)]
-        for lane in range(lanes, LANES):
-            box[at + np.uintp(lane)] = np.float32(0.0)
+        if evenly:
+            here = starts[0] + shift + y * class_step
+            for lane in range(lanes):
+                box[at + np.uintp(lane)] = flat[np.uintp(here + lane * input_step)]
+        else:
+            for lane in range(lanes):
+                box[at + np.uintp(lane)] = flat[np.uintp(starts[lane] + shift + y * class_step)]
 
 
 @njit(**COMPILED)
-def load_reference(flat, start, steps, heaviest, alike, members, lanes, classes, box):
+def load_reference(flat, starts, steps, heaviest, alike, members, classes, box):
     """Write the mean of a few members' logits, or where weights differ the heaviest member's."""
     few = min(TILE, members) if alike else 1
     for y in range(classes):
         at = y * PLANES * LANES + REFERENCE
-        for lane in range(lanes):
-            begin = start + lane * steps[1] + y * steps[2] + (0 if alike else heaviest[lane] * steps[0])
+        for lane in range(LANES):
+            begin = starts[lane] + y * steps[2] + (0 if alike else heaviest[lane] * steps[0])
             total = np.float32(0.0)
             for member in range(few):
                 total += flat[begin + member * steps[0]]
             box[at + lane] = total / np.float32(few)
-        for lane in range(lanes, LANES):
-            box[at + lane] = np.float32(0.0)
 
 
 @njit(**COMPILED)
-def set_reference(box, log_q, classes, sizes):
-    """Normalise the references and mark their top classes; mark the lanes that are not for float32."""
-    highest, rest, best = np.empty(LANES), np.zeros(LANES), np.zeros(LANES, np.int64)
+def set_reference(box, log_q, alone, classes, sizes):
+    """Normalise the references and write which their top classes are; mark lanes not for float32."""
+    highest, rest, best = np.empty(LANES, np.float32), np.zeros(LANES), np.zeros(LANES, np.int64)
     for lane in range(LANES):
-        for y in range(classes):
-            if (
-                box[y * PLANES * LANES + REFERENCE + lane]
-                > box[best[lane] * PLANES * LANES + REFERENCE + lane]
-            ):
-                best[lane] = y
-        highest[lane] = box[best[lane] * PLANES * LANES + REFERENCE + lane]
+        highest[lane] = box[REFERENCE + lane]
         sizes[lane] = 0
-    for y in range(classes):
+    for y in range(1, classes):
+        at = y * PLANES * LANES + REFERENCE
         for lane in range(LANES):
-            below = np.float64(box[y * PLANES * LANES + REFERENCE + lane]) - highest[lane]
-            if not LOWEST < below <= 0.0:
-                sizes[lane] = UNFIT
+            better = box[at + lane] > highest[lane]
+            highest[lane] = box[at + lane] if better else highest[lane]
+            best[lane] = y if better else best[lane]
+    for y in range(classes):
+        at = y * PLANES * LANES
+        for lane in range(LANES):
+            below = np.float64(box[at + REFERENCE + lane]) - np.float64(highest[lane])
+            sizes[lane] = sizes[lane] if LOWEST < below <= 0.0 else UNFIT
             log_q[y, lane] = below
     for y in range(classes):
+        at = y * PLANES * LANES
         for lane in range(LANES):
             odds = exp(log_q[y, lane])
-            top = y == best[lane]
-            rest[lane] += 0.0 if top else odds
-            box[y * PLANES * LANES + Q + lane] = np.float32(odds)
-            box[y * PLANES * LANES + TOP + lane] = np.float32(1.0 if top else 0.0)
-    for lane in range(LANES):
-        highest[lane] = log1p(rest[lane])
+            rest[lane] += 0.0 if y == best[lane] else odds
+            box[at + Q + lane] = np.float32(odds)
     for y in range(classes):
+        at = y * PLANES * LANES
         for lane in range(LANES):
-            log_q[y, lane] -= highest[lane]
-            box[y * PLANES * LANES + Q + lane] *= np.float32(1.0 / (1.0 + rest[lane]))
+            log_q[y, lane] -= log1p(rest[lane])
+            box[at + Q + lane] *= np.float32(1.0 / (1.0 + rest[lane]))
+    for lane in range(LANES):
+        alone[TOP + lane] = np.float32(best[lane])
 
 
 @njit(**INLINED)
-def align(box, alone, classes):
+def align(box, alone, classes, sizes, careful):
     """Write how far the logits of the references' top classes moved."""
-    for lane in range(LANES):
-        alone[OFFSET + lane] = np.float32(0.0)
-    for y in range(classes):
-        at = np.uintp(y * PLANES * LANES)
+    if classes < EIGHT:  # so few that looking at all of them is faster than at one in memory
+        for y in range(classes):
+            at, number = np.uintp(y * PLANES * LANES), np.float32(y)
+            for lane in range(LANES):
+                i = at + np.uintp(lane)
+                moved = box[i + LOGIT] - box[i + REFERENCE]
+                alone[OFFSET + lane] = moved if alone[TOP + lane] == number else alone[OFFSET + lane]
+    else:
         for lane in range(LANES):
-            i = at + np.uintp(lane)
-            alone[OFFSET + lane] += box[i + TOP] * (box[i + LOGIT] - box[i + REFERENCE])
+            at = np.uintp(int(alone[TOP + lane]) * PLANES * LANES + lane)
+            alone[OFFSET + lane] = box[at + np.uintp(LOGIT)] - box[at + np.uintp(REFERENCE)]
+    if not careful:
+        for lane in range(LANES):
+            far = larger_size(np.int32(0), alone[OFFSET + lane]) >= MOVED
+            sizes[lane] = UNFIT if far else sizes[lane]
 
 
-@njit(**COMPILED)
-def compare(box, alone, classes, sizes):
-    """Fill the planes of ``d`` and ``e`` and the shifts, and the bits of the largest ``|d|``."""
-    for lane in range(LANES):
-        alone[SHIFT + lane] = np.float32(0.0)
-    for y in range(classes):
-        at = np.uintp(y * PLANES * LANES)
+def comparison(careful):
+    """Return the loop over classes of one member, with or without care."""
+
+    @njit(**COMPILED)
+    def compare(box, alone, classes, sizes):
+        """Fill the planes of ``d`` and ``e`` and the shifts, and the bits of the largest ``|d|``."""
         for lane in range(LANES):
-            i = at + np.uintp(lane)
-            difference = relative(box[i + LOGIT], box[i + REFERENCE], alone[OFFSET + lane], True)
-            growth = expm1_single(difference)
-            box[i + D] = difference
-            box[i + E] = growth
-            sizes[lane] = larger_size(sizes[lane], difference)
-            alone[SHIFT + lane] += box[i + Q] * growth
+            alone[SHIFT + lane] = np.float32(0.0)
+        for y in range(classes):
+            at = np.uintp(y * PLANES * LANES)
+            for lane in range(LANES):
+                i = at + np.uintp(lane)
+                difference = relative(box[i + LOGIT], box[i + REFERENCE], alone[OFFSET + lane], careful)
+                growth = expm1_single(difference)
+                box[i + D] = difference
+                box[i + E] = growth
+                sizes[lane] = larger_size(sizes[lane], difference)
+                alone[SHIFT + lane] += box[i + Q] * growth
+
+    return compare
 
 
 @njit(**INLINED)
@@ -136,20 +187,40 @@ def set_terms(alone):
         alone[SCALED_SHIFT + lane] = scale * shift
 
 
+def addition(careful):
+    """Return the loop that adds one member, with or without care."""
+
+    @njit(**COMPILED)
+    def add_member(box, alone, classes):
+        """Add one member to the sums of ``w a / q``, ``w u``, ``w a u / q`` and, with care, ``w g``."""
+        for y in range(classes):
+            at = np.uintp(y * PLANES * LANES)
+            for lane in range(LANES):
+                i = at + np.uintp(lane)
+                weight = alone[WEIGHT + lane]
+                u = box[i + D] - alone[LOG_SCALE + lane]
+                a = box[i + E] * alone[SCALE + lane] - alone[SCALED_SHIFT + lane]
+                box[i + A] += a
+                box[i + U] += weight * u
+                box[i + AU] += a * u
+                if careful:
+                    box[i + G] += third_order(a, u, weight)
+
+    return add_member
+
+
 @njit(**COMPILED)
-def add_member(box, alone, classes):
-    """Add one member to the sums of ``w a / q``, ``w u``, ``w a u / q`` and ``w g``."""
+def widest(box, alone, classes, square, spread):
+    """Keep the largest mean of ``u**2`` under the reference of each lane: of the order of K."""
+    square[:] = np.float32(0.0)
     for y in range(classes):
         at = np.uintp(y * PLANES * LANES)
         for lane in range(LANES):
             i = at + np.uintp(lane)
-            weight = alone[WEIGHT + lane]
             u = box[i + D] - alone[LOG_SCALE + lane]
-            a = box[i + E] * alone[SCALE + lane] - alone[SCALED_SHIFT + lane]
-            box[i + A] += a
-            box[i + U] += weight * u
-            box[i + AU] += a * u
-            box[i + G] += third_order(a, u, weight)
+            square[lane] += box[i + Q] * (u * u)
+    for lane in range(LANES):
+        spread[lane] = square[lane] if square[lane] > spread[lane] else spread[lane]
 
 
 @njit(**COMPILED)
@@ -163,117 +234,154 @@ def flush(box, means, classes):
 
 
 @njit(**COMPILED)
-def weigh(weights, b, lanes, heaviest, total):
+def weigh(weights, inputs, heaviest, total):
     """Write the heaviest member of some inputs and their sum of weights."""
     heaviest[:] = 0
     total[:] = 1.0
     alike = weights.strides[1] == 0
-    for lane in range(1 if alike else lanes):
+    for lane in range(1 if alike else inputs.shape[0]):
         total[lane] = 0.0
         for member in range(weights.shape[0]):
-            total[lane] += weights[member, b + lane]
-            if weights[member, b + lane] > weights[heaviest[lane], b + lane]:
+            total[lane] += weights[member, inputs[lane]]
+            if weights[member, inputs[lane]] > weights[heaviest[lane], inputs[lane]]:
                 heaviest[lane] = member
     if alike:
-        heaviest[:lanes] = heaviest[0]
-        total[:lanes] = total[0]
+        heaviest[: inputs.shape[0]] = heaviest[0]
+        total[: inputs.shape[0]] = total[0]
 
 
 @njit(**INLINED)
-def set_weights(weights, b, lanes, total, alone):
+def set_weights(weights, inputs, total, alone):
     """Write one member's shares of the weight; tell whether it has any."""
     heavy = False
     if weights.strides[0] == 0:
-        share = np.float32(weights[b] / total[0])
-        alone[WEIGHT : WEIGHT + lanes] = share
+        share = np.float32(weights[0] / total[0])
+        alone[WEIGHT : WEIGHT + inputs.shape[0]] = share
         return share > 0.0
-    for lane in range(lanes):
-        alone[WEIGHT + lane] = np.float32(weights[b + lane] / total[lane])
+    for lane in range(inputs.shape[0]):
+        alone[WEIGHT + lane] = np.float32(weights[inputs[lane]] / total[lane])
         heavy = heavy or alone[WEIGHT + lane] > 0.0
     return heavy
 
 
 @njit(**COMPILED)
-def check_sums(box, alone, log_q, classes, lanes, tolerance, sizes):
+def check_sums(box, alone, log_q, lanes, tolerance, sizes):
     """Mark lanes whose probabilities do not sum to 1."""
     for lane in range(lanes):
+        if alone[WEIGHT + lane] > 0.0:
+            y = int(alone[TOP + lane])
+            log_total = np.float64(box[y * PLANES * LANES + LOGIT + lane]) - log_q[y, lane]
+            log_total += np.float64(alone[LOG_SCALE + lane])
+            if not abs(np.expm1(log_total)) <= tolerance:
+                sizes[lane] = UNFIT
+
+
+def adding(careful):
+    """Return the loop over members, with or without care for what only matters where they agree."""
+    compare, add_member = comparison(careful), addition(careful)
+
+    @njit(**COMPILED)
+    def add_members(flat, starts, steps, weights, inputs, total, tolerance, classes, work):
+        """Write means over members for some inputs, and mark the lanes that this loop cannot hold."""
+        box, alone, log_q, means, sizes, square, spread = work
+        lanes = inputs.shape[0]
+        evenly = inputs[lanes - 1] - inputs[0] == lanes - 1
+        means[:] = 0.0
+        spread[:] = np.float32(0.0)
+        alone[WEIGHT : WEIGHT + LANES] = np.float32(0.0)
         for y in range(classes):
-            at = y * PLANES * LANES + lane
-            if box[at + TOP] > 0.0 and alone[WEIGHT + lane] > 0.0:
-                log_total = np.float64(box[at + LOGIT]) - log_q[y, lane] + np.float64(alone[LOG_SCALE + lane])
-                if not abs(np.expm1(log_total)) <= tolerance:
-                    sizes[lane] = UNFIT
+            at = y * PLANES * LANES + A
+            box[at : at + 4 * LANES] = np.float32(0.0)
+        waiting, seen = 0, 0
+        alike = weights.strides[0] == 0 and weights.strides[1] == 0
+        for member in range(weights.shape[0]):
+            if (member == 0 or not alike) and not set_weights(weights[member], inputs, total, alone):
+                continue
+            load(flat, starts, member * steps[0], steps, evenly, lanes, classes, box)
+            align(box, alone, classes, sizes, careful)
+            compare(box, alone, classes, sizes)
+            set_terms(alone)
+            if tolerance < np.inf:
+                check_sums(box, alone, log_q, lanes, tolerance, sizes)
+            if not careful and seen < FEW:
+                widest(box, alone, classes, square, spread)
+                seen += 1
+                if seen == FEW and not np.any(spread[:lanes] >= 3.0 * ROUGH):
+                    sizes[:] = UNFIT
+                    return
+            add_member(box, alone, classes)
+            waiting += 1
+            if waiting == CHUNK:
+                flush(box, means, classes)
+                waiting = 0
+        flush(box, means, classes)
+
+    return add_members
+
+
+add_members, add_members_carefully = adding(careful=False), adding(careful=True)
 
 
 @njit(**COMPILED)
-def add_members(flat, start, steps, weights, b, lanes, total, tolerance, classes, work):
-    """Write means over members for some inputs, and mark the lanes that float32 cannot hold."""
-    member_step, input_step, class_step = steps
-    box, alone, log_q, means, sizes = work
-    means[:] = 0.0
-    for y in range(classes):
-        at = y * PLANES * LANES + A
-        box[at : at + 4 * LANES] = np.float32(0.0)
-    waiting = 0
-    for member in range(weights.shape[0]):
-        if not set_weights(weights[member], b, lanes, total, alone):
-            continue
-        load(flat, start + member * member_step, input_step, class_step, lanes, classes, box)
-        align(box, alone, classes)
-        compare(box, alone, classes, sizes)
-        set_terms(alone)
-        if tolerance < np.inf:
-            check_sums(box, alone, log_q, classes, lanes, tolerance, sizes)
-        add_member(box, alone, classes)
-        waiting += 1
-        if waiting == CHUNK:
-            flush(box, means, classes)
-            waiting = 0
-    flush(box, means, classes)
-
-
-@njit(**COMPILED)
-def finish(work, classes, lanes, parts, out, b, rejected, count):
-    """Write entropy, K and I; add the inputs that float32 is not enough for to the rejected."""
-    box, _, log_q, means, sizes = work
+def finish(work, classes, inputs, careful, parts, out, rejected, count):
+    """Write entropy, K and I; add the inputs that this was not enough for to the rejected."""
+    box, _, log_q, means, sizes, _, _ = work
     parts[:] = 0.0
     for y in range(classes):
         for lane in range(LANES):
             q = np.float64(box[y * PLANES * LANES + Q + lane])
             at = y * 4 * LANES + lane
             a, u, au, g = means[at], means[at + LANES], means[at + 2 * LANES], means[at + 3 * LANES]
-            k, i, entropy, apart = class_terms(q, a, u, au, g, log_q[y, lane], True)
+            k, i, entropy, apart = class_terms(q, a, u, au, g, log_q[y, lane], careful)
             parts[0, lane] += entropy
             parts[1, lane] += k
             parts[2, lane] += i
             parts[3, lane] += apart
-    for lane in range(lanes):
+    for lane in range(inputs.shape[0]):
         entropy, k, i, apart = parts[0, lane], parts[1, lane], parts[2, lane], parts[3, lane]
-        out[0, b + lane], out[1, b + lane], out[2, b + lane] = entropy, k, i
-        if not (sizes[lane] < FARTHEST and is_enough(entropy, k, i, apart, True)):
-            rejected[count] = b + lane
+        b = inputs[lane]
+        out[0, b], out[1, b], out[2, b] = entropy, k, i
+        sure = careful or entropy > UNSURE * max(k, apart)
+        if not (sizes[lane] < FARTHEST and sure and is_enough(entropy, k, i, apart, careful)):
+            rejected[count] = b
             count += 1
     return count
+
+
+@njit(**COMPILED)
+def summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, careful, out):
+    """Write entropy, K and I of chosen inputs to ``out``; return those that this is not enough for."""
+    members, classes = shape
+    box, alone = np.zeros(classes * PLANES * LANES, np.float32), np.zeros(7 * LANES, np.float32)
+    log_q, means, parts = np.empty((classes, LANES)), np.empty(classes * 4 * LANES), np.empty((4, LANES))
+    sizes, heaviest, total = np.zeros(LANES, np.int32), np.zeros(LANES, np.int64), np.ones(LANES)
+    starts = np.zeros(LANES, np.int64)
+    square, spread = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
+    work = (box, alone, log_q, means, sizes, square, spread)
+    rejected, count = np.empty(chosen.shape[0], np.int64), 0
+    alike = weights.strides[0] == 0 and weights.strides[1] == 0
+    for first in range(0, chosen.shape[0], LANES):
+        inputs = chosen[first : first + LANES]
+        lanes = inputs.shape[0]
+        narrow.locate(origin, steps[1], inputs, starts)
+        starts[lanes:] = starts[0]
+        weigh(weights, inputs, heaviest, total)
+        load_reference(flat, starts, steps, heaviest, alike, members, classes, box)
+        set_reference(box, log_q, alone, classes, sizes)
+        if np.min(sizes[:lanes]) < UNFIT:
+            if careful:
+                add_members_carefully(flat, starts, steps, weights, inputs, total, tolerance, classes, work)
+            else:
+                add_members(flat, starts, steps, weights, inputs, total, tolerance, classes, work)
+        count = finish(work, classes, inputs, careful, parts, out, rejected, count)
+    return rejected[:count]
 
 
 @cached
 def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
     """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
-    classes = shape[1]
-    box, alone = np.zeros(classes * PLANES * LANES, np.float32), np.zeros(6 * LANES, np.float32)
-    log_q, means, parts = np.empty((classes, LANES)), np.empty(classes * 4 * LANES), np.empty((4, LANES))
-    sizes, heaviest, total = np.zeros(LANES, np.int32), np.zeros(LANES, np.int64), np.ones(LANES)
-    work = (box, alone, log_q, means, sizes)
-    rejected, count = np.empty(end - begin, np.int64), 0
-    alike = weights.strides[0] == 0 and weights.strides[1] == 0
-    for b in range(begin, end, LANES):
-        lanes = min(LANES, end - b)
-        start = origin + b * steps[1]
-        weigh(weights, b, lanes, heaviest, total)
-        load_reference(flat, start, steps, heaviest, alike, shape[0], lanes, classes, box)
-        alone[WEIGHT : WEIGHT + LANES] = np.float32(0.0)
-        set_reference(box, log_q, classes, sizes)
-        if np.min(sizes[:lanes]) < UNFIT:
-            add_members(flat, start, steps, weights, b, lanes, total, tolerance, classes, work)
-        count = finish(work, classes, lanes, parts, out, b, rejected, count)
-    return narrow.summarise_inputs(flat, origin, steps, classes, weights, tolerance, rejected[:count], out)
+    chosen = np.arange(begin, end)
+    if shape[1] >= EIGHT:  # with fewer classes most inputs need the care
+        chosen = summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, False, out)
+    chosen = summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, True, out)
+    return narrow.summarise_inputs(flat, origin, steps, shape[1], weights, tolerance, chosen, out)

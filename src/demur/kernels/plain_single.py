@@ -1,36 +1,41 @@
 """Mean entropy, K and I of large float32 arrays by NumPy, where numba is missing.
 
-The arithmetic of ``wide_single`` without its care where members agree: whole arrays that fit in the cache,
-float32 exponentials, which NumPy has fast. Inputs for which that is not enough are told.
+Relative to a reference ``q`` in the midst of the members, ``r = p / q`` and ``u = log r`` give, with means
+over members, ``K = <q, E[r u]> - <q E r, E u>`` and ``I = <q, E[r u]> - <q E r, log E r>``: few passes over
+arrays that fit in the cache, float32 exponentials, which NumPy has fast, and memory that is the same at every
+call. There is no care where members agree; inputs for which that is not enough are told.
 """
 
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import numpy as np
 
-from demur.kernels.formulas import class_terms
-
-FARTHEST = 80.0  # the exponential of a larger difference is no float32
-ROUGH = 0.03  # of K, below which float32 exponentials lose digits of it
+MOVED = 4.0  # how far all logits of a member may move without taking digits from their differences
+ROUGH = 0.02  # of I and of M, below which float32 exponentials lose digits of them,
+ROUGHER = 0.05  # and where classes are few, so that their errors do not average out
 CANCELLED = 0.2  # of K or of E phi: figures below that are differences of larger ones
 CHUNK = 32  # members added up in float32
-NARROW = 64  # classes below which arrays are turned so that inputs come last
+FEW = 4  # members whose mean is the reference
+WIDE = 64  # classes from which a dot product of each row is the fastest sum
+NUMBERS = 1 << 13  # of inputs times classes, worked on at a time
 
 _local = threading.local()
 
 
-def scratch(size: int) -> np.ndarray:
-    """Return float32 memory of this thread, the same at every call: it is mapped and in the cache already."""
-    room = getattr(_local, "room", None)
-    if room is None or room.size < size:
-        room = _local.room = np.empty(size, np.float32)
-    return room
+def scratch(dtype: Any, *shape: int) -> np.ndarray:
+    """Return memory of this thread: mapped and in the cache already, unlike what is new at every call."""
+    rooms = _local.__dict__.setdefault("rooms", {})
+    size = int(np.prod(shape))
+    if dtype not in rooms or rooms[dtype].size < size:
+        rooms[dtype] = np.empty(size, dtype)
+    return rooms[dtype][:size].reshape(shape)
 
 
 def summarise(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return (3, inputs), and the inputs for which it needs more than float32.
+    """Return entropy, K and I, (3, inputs), and the inputs for which it needs more than float32.
 
     Parameters
     ----------
@@ -39,47 +44,105 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarra
     weights
         Shape (members, inputs), or None where all weigh the same.
     """
-    members, inputs, classes = logits.shape
-    each = np.arange(inputs)
-    chosen = logits[0] if weights is None else logits[weights.argmax(0), each]
-    top = chosen.argmax(1)
-    offsets = logits[:, each, top] - chosen[each, top]
-    share = np.ones(()) if weights is None else weights / weights.sum(0)
+    inputs, classes = logits.shape[1:]
+    found, enough = np.empty((3, inputs)), np.empty(inputs, bool)
+    step = max(1, NUMBERS // classes)
     with np.errstate(all="ignore"):  # what is not finite ends among the rejected
-        log_q = (chosen - chosen[each, top][:, None]).astype(np.float64)
-        log_q -= np.log(np.exp(log_q).sum(1, keepdims=True))
-        narrow = classes < NARROW  # then inputs come last: the longer axis is the faster one
-        if narrow:
-            logits, chosen, log_q = logits.swapaxes(1, 2), chosen.T, np.ascontiguousarray(log_q.T)
-        along = 0 if narrow else 1  # the classes' axis of (inputs, classes)
-        q = np.exp(log_q).astype(np.float32)
-        means, far = np.zeros((3, *q.shape)), np.zeros(q.shape, np.float32)
-        room = scratch(3 * min(CHUNK, members) * q.size)
-        for begin in range(0, members, CHUNK):
-            chunk = slice(begin, begin + CHUNK)
-            count = min(CHUNK, members - begin)
-            terms = room[: 3 * count * q.size].reshape((3, count, *q.shape))
-            a, u, au = terms
-            np.subtract(logits[chunk], chosen, out=u)
-            u -= np.expand_dims(offsets[chunk], along + 1)
-            np.maximum(far, u.max(0), out=far)
-            np.maximum(far, -u.min(0), out=far)
-            np.exp(u, out=a)
-            total = np.multiply(a, q, out=au).sum(along + 1, keepdims=True)
-            a *= 1 / total
-            a -= 1
-            u -= np.log(total)
-            np.multiply(a, u, out=au)
-            if weights is not None:
-                terms *= np.expand_dims(share[chunk], along + 1).astype(np.float32)
-            means += terms.sum(1)
-        if weights is None:
-            means /= members
-        double = q.astype(np.float64)
-        a, u, au = means
-        k, i, entropy = np.sum(class_terms(double, a, u, au, log_q, np.log1p), axis=along + 1)
-        apart = np.sum(double * (au + u - a), axis=along)
-        smallest = np.minimum(np.minimum(i, k - i), entropy)
-        enough = far.max(along) < FARTHEST
-        enough &= (k > ROUGH) & (smallest > CANCELLED * np.maximum(k, apart))
-    return np.array((entropy, k, i)), np.flatnonzero(~enough)
+        for begin in range(0, inputs, step):
+            part = slice(begin, begin + step)
+            own = None if weights is None else weights[:, part]
+            found[:, part], enough[part] = summarise_part(logits[:, part], own)
+    return found, np.flatnonzero(~enough)
+
+
+def summarise_part(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same of inputs that fit in the cache, and for which float32 was enough."""
+    members, inputs, classes = logits.shape
+    shape = inputs, classes
+    single = scratch(np.float32, 2 * min(CHUNK, members) + 3, *shape)
+    r, u, ru, qr, log_q, q = scratch(np.float64, 6, *shape)
+    prepared(logits, weights, single[0], single[1], log_q)
+    q[:] = single[1]
+    add_members(logits, weights, single, r, u, ru)
+    np.multiply(q, r, out=qr)
+    of_ru = np.vecdot(q, ru)
+    k = of_ru - np.vecdot(qr, u)
+    mass = np.add.reduce(qr, 1) - np.add.reduce(q, 1)
+    entropy = mass - of_ru - np.vecdot(qr, log_q)
+    i = of_ru - np.vecdot(qr, np.log(r, out=r))
+    smallest = np.minimum(np.minimum(i, k - i), entropy)
+    rough = ROUGH if classes >= WIDE else ROUGHER
+    enough = smallest > np.maximum(rough, CANCELLED * np.maximum(k, of_ru - mass))
+    return np.array((entropy, k, i)), enough
+
+
+def prepared(
+    logits: np.ndarray, weights: np.ndarray | None, reference: np.ndarray, q: np.ndarray, log_q: np.ndarray
+) -> None:
+    """Write a reference in the midst of the members, or the heaviest where weights differ, q and log q."""
+    each = np.arange(logits.shape[1])
+    if weights is None:
+        np.add.reduce(logits[:FEW], out=reference)
+        reference /= np.float32(len(logits[:FEW]))
+    else:
+        reference[:] = logits[weights.argmax(0), each]
+    top = reference.argmax(1)
+    reference -= reference[each, top][:, None]
+    np.exp(reference, out=q)
+    q[each, top] = 0.0  # its 1 would round away what log1p needs
+    rest = np.add.reduce(q, 1, np.float64)[:, None]
+    q[each, top] = 1.0
+    q /= (1.0 + rest).astype(np.float32)
+    np.subtract(reference, np.log1p(rest), out=log_q)
+
+
+def add_members(
+    logits: np.ndarray,
+    weights: np.ndarray | None,
+    single: np.ndarray,
+    of_r: np.ndarray,
+    of_u: np.ndarray,
+    of_ru: np.ndarray,
+) -> None:
+    """Write the means over members of ``r``, ``u`` and ``r u``."""
+    reference, q, held = single[:3]
+    each, top = np.arange(len(q)), q.argmax(1)
+    means = of_r, of_u, of_ru
+    for mean in means:
+        mean[:] = 0.0
+    shares = None if weights is None else (weights / weights.sum(0)).astype(np.float32)
+    for begin in range(0, len(logits), CHUNK):
+        chunk = logits[begin : begin + CHUNK]
+        u, r = single[3 : 3 + 2 * len(chunk)].reshape(2, *chunk.shape)
+        np.subtract(chunk, reference, out=u)
+        # A move of all logits together changes nothing; a small one needs no pass over the numbers.
+        moved = u[:, each, top]
+        moved[np.abs(moved) < MOVED] = 0.0
+        if moved.any():
+            spread(u, moved, np.subtract)
+        np.exp(u, out=r)
+        # Both take the same rounded scale, so that r stays exp(u): the scale's error then cancels.
+        scale = 1 / weighted_sums(r, q)
+        spread(u, np.log(scale), np.add)
+        spread(r, scale if shares is None else scale * shares[begin : begin + CHUNK], np.multiply)
+        of_r += np.add.reduce(r, out=held)
+        of_ru += np.einsum("mbc,mbc->bc", r, u, out=held)
+        if shares is not None:
+            spread(u, shares[begin : begin + CHUNK], np.multiply)
+        of_u += np.add.reduce(u, out=held)
+    if weights is None:
+        for mean in means:
+            mean /= len(logits)
+
+
+def weighted_sums(r: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """Return the sum of ``q r`` over classes, (members, inputs); each the same whatever stands beside it."""
+    return np.vecdot(r, q) if r.shape[2] >= WIDE else np.einsum("mbc,bc->mb", r, q)
+
+
+def spread(numbers: np.ndarray, by: np.ndarray, change: np.ufunc) -> None:
+    """Change numbers (members, inputs, classes), in place, by one number a member and input."""
+    classes = numbers.shape[2]
+    # A loop over few classes costs more to start than to run; repeated numbers make one long loop of them.
+    whole = by[..., None] if classes >= WIDE else np.repeat(by, classes, axis=1).reshape(numbers.shape)
+    change(numbers, whole, out=numbers)

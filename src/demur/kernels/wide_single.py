@@ -26,6 +26,7 @@ from demur.kernels.arithmetic import (
     expm1_single,
     larger_size,
     log1p,
+    prefetch,
 )  # fmt: skip
 from demur.kernels.wide import TILE, chosen, row_of
 
@@ -35,6 +36,7 @@ MOVED = np.float32(4.0).view(np.int32)  # bits of how far all logits may move wi
 ROUGH = 0.03  # of K, from which phi needs no third order
 CANCELLED = 0.1  # of K or of E phi: I and M below that are differences of larger numbers
 CERTAIN = 0.05  # and so is an entropy below that
+LINE = 16  # numbers in a line of the cache
 CHUNK = 32  # members added up in float32 before their sums go to float64
 
 HALF = np.float32(1 / 2)
@@ -130,6 +132,15 @@ def flush(sums, means):
         sums[i] = np.float32(0.0)
 
 
+@njit(**INLINED)
+def fetch_row(source, start):
+    """Bring a row into the cache before it is read: rows lie apart, and each would be waited for."""
+    flat, _, class_step, row, _ = source
+    if class_step == 1:
+        for y in range(0, row.shape[0], LINE):
+            prefetch(flat, start + y)
+
+
 @njit(**COMPILED)
 def load_reference(source, start, member_step, heaviest, alike, members, reference):
     """Write the mean of a few members' logits, or where weights differ the heaviest member's.
@@ -207,6 +218,7 @@ def add_members(source, start, member_step, members, weights, total, tolerance, 
                 terms[:, k] = np.float32(0.0)
                 continue
             member = members[begin + k]
+            fetch_row(source, start + (member + 1) * member_step)
             row, _ = row_of(source, start + member * member_step)
             offset = row[top] - reference[top]
             if careful or begin == 0 or larger_size(np.int32(0), offset) >= MOVED:
