@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from PIL import Image
 
 import demur
 from demur.report import page
@@ -54,11 +55,15 @@ def take_pictures(address: str, out: Path, readme: Path) -> None:
         shown.add_style_tag(content="#controls { position: static !important; }")
         shown.select_option("#method", label=METHOD)
         shown.select_option("#score", "0")  # K
-        for name, selector in PARTS.items():
-            shown.locator(selector).screenshot(path=out / f"report-{name}.png")
-        shown.set_viewport_size({"width": 1280, "height": 1180})
+        pictures = {out / f"report-{name}.png": shown.locator(where) for name, where in PARTS.items()}
+        for path, part in pictures.items():
+            part.screenshot(path=path)
+        shown.set_viewport_size({"width": 1280, "height": 1500})
+        shown.evaluate("scrollTo(0, 0)")
         shown.screenshot(path=readme)
         browser.close()
+    for path in (*pictures, readme):  # a page has few colours
+        Image.open(path).convert("RGB").quantize(256, Image.Quantize.FASTOCTREE).save(path, optimize=True)
 
 
 def main() -> None:

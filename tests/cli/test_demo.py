@@ -18,7 +18,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("posteriors")
 
 METHODS = ("deep-ensemble", "last-layers", "mc-dropout", "cyclical-sghmc")
-SETS = ("id", "ood-held-out", "adversarial-pgd")
+SETS = ("id", "ood-held-out", "adversarial")
 
 
 def run(*arguments: object):

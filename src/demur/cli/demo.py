@@ -52,7 +52,7 @@ def report(out: Path, found: Demo) -> None:
 
     table = new_table("method", "accuracy", "attacked", "members", texts=1)
     for name, by_set in found.scores.items():
-        accuracies = [f"{by_set[which].correct.mean():.3f}" for which in ("id", "adversarial-pgd")]
+        accuracies = [f"{by_set[which].correct.mean():.3f}" for which in ("id", "adversarial")]
         table.add_row(name, *accuracies, METHODS[name], end_section=name == list(found.scores)[-1])
     counts = ", ".join(f"{len(labels)} {SETS[which]}" for which, (_, labels) in found.sets.items())
     print_table(f"Four ways to draw models; {counts}", table)
@@ -63,5 +63,5 @@ def report(out: Path, found: Demo) -> None:
     print(f"\nReport   {out / 'report.html'}   open it in a browser")
     print(f"Tables   {out / 'tables.md'}, {out / 'tables.tex'}")
     print(f"Figures  {out / 'figures'}")
-    print(f"Scores   {out}/METHOD/id.csv, ood-held-out.csv, adversarial-pgd.csv")
+    print(f"Scores   {out}/METHOD/id.csv, ood-held-out.csv, adversarial.csv")
     print(f"Again    demur evaluate ood --id {out}/mc-dropout/id.csv --ood {out}/mc-dropout/ood-held-out.csv")

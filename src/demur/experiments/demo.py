@@ -22,7 +22,7 @@ from demur.tasks import Contest, contest
 
 RADIUS = 0.1
 """How far the attack may move a pixel, of 1."""
-SETS = {"id": "known digits", "ood-held-out": "held-out digits", "adversarial-pgd": "attacked digits"}
+SETS = {"id": "known digits", "ood-held-out": "held-out digits", "adversarial": "attacked digits"}
 METHODS = {
     "deep-ensemble": "10 networks, trained apart",
     "last-layers": "10 last layers on one network",
@@ -64,7 +64,7 @@ def run(out: Path, *, seed: int, command: str, say: Say) -> Demo:
         sets = {
             "id": (data.images, data.digits),
             "ood-held-out": (data.strange_images, data.strange_digits),
-            "adversarial-pgd": (attacked, data.digits),
+            "adversarial": (attacked, data.digits),
         }
         say(f"Scoring {sum(len(labels) for _, labels in sets.values())} images by {len(methods)} methods ...")
         scores = {
