@@ -85,6 +85,13 @@ def test_coverage_promises_the_bound_of_its_accuracy() -> None:
     assert broken / 1000 <= 0.071  # three standard errors above 0.05
 
 
+def test_inputs_that_break_the_promise_are_told() -> None:
+    scores, correct = draw(np.random.default_rng(0), 1000)
+    policy = demur.Deferral.fit(scores, correct, accuracy=0.85)
+    assert "less than promised" not in str(policy.report(scores, correct))
+    assert "less than promised" in str(policy.report(scores, ~correct))
+
+
 def test_a_share_of_k_in_n_keeps_k() -> None:
     scores, correct = draw(np.random.default_rng(0), 300)
     for kept in range(1, 301):

@@ -226,6 +226,19 @@ def test_what_float32_arrays_keep_is_right(classes, spread, moved) -> None:
     np.testing.assert_allclose(found[:, kept], exact, rtol=5e-6)
 
 
+@pytest.mark.parametrize("classes", [2, 10, 32, 100])
+def test_the_order_of_inputs_does_not_change_their_bytes(classes) -> None:
+    rng = np.random.default_rng(8)
+    inputs = 200_000 // (50 * classes)
+    spread = 10 ** rng.uniform(-2, 0.8, (inputs, 1))  # from agreement to contradiction, side by side
+    common = rng.choice([0.5, 3.0, 8.0], (inputs, 1)) * rng.normal(size=(inputs, classes))
+    logits = (common + spread * rng.normal(size=(50, inputs, classes))).astype(np.float32)
+    order = np.argsort(spread[:, 0])  # neighbours that agree as much
+    found, turned = demur.decompose(logits=logits), demur.decompose(logits=logits[:, order])
+    np.testing.assert_array_equal(turned.epistemic, found.epistemic[order])
+    np.testing.assert_array_equal(turned.aleatoric, found.aleatoric[order])
+
+
 def test_eight_rows_are_turned_into_eight_planes() -> None:
     @njit
     def turn(flat, starts, box):

@@ -177,6 +177,12 @@ class Deferral:
             if count:
                 accuracy = proportion(int(right[kept].sum()), count, self.confidence)
                 lines.append(f"Accuracy of the kept: {accuracy}; of all: {right.mean():.4f}.")
+                promises = [t.promise for t in self.thresholds.values() if t.promise is not None]
+                if self.goal in ("accuracy", "coverage") and promises and accuracy.high < min(promises):
+                    lines.append(
+                        "That is less than promised: the promise is for inputs from the source that it was "
+                        "fitted to."
+                    )
         return Report(count, number, share, accuracy, "\n".join(lines))
 
     def promise(self) -> str:

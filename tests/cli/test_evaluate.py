@@ -286,7 +286,7 @@ OOD = ("ood", "--id", "id.csv", "--ood", "ood.csv")
         ((*OOD, "--logits", "--probs"), "expected exactly one of --logits"),
         (("misclassification", "id.csv"), "expected a column label, got none: give the labels by --labels"),
         (("misclassification", "id.csv", "--labels", "short.npy"), "expected 120, one for each input"),
-        (("misclassification", "id.csv", "--labels", "names.npy"), "write both as numbers or both as names"),
+        (("misclassification", "id.csv", "--labels", "names.npy"), "among the labels, at input 0"),
         (("misclassification", "id.csv", "--labels", "nan.npy"), "got NaN at input 3"),
         (("misclassification", "id.csv", "--labels", "shuffled.csv"), "in the same order, got another input"),
         (("misclassification", "id.csv", "--labels", "id.csv"), "expected a column named label"),

@@ -228,7 +228,7 @@ def test_ties_are_called_so(tmp_path):
         mine = rng.normal(shift, 1, 200)
         write_columns(tmp_path / f"{name}.csv", {"mine": mine, "twice": 2 * mine})
     found = find(read_run(tmp_path))
-    assert verdict.headline(found).startswith("None is better here: in this task every measure")
+    assert verdict.headline(found).startswith("None is better here: in this comparison every measure")
     (card,) = verdict.cards(found)
     assert "None is better here: no difference from any other could be shown." in card["sentences"][0]
 
@@ -240,7 +240,8 @@ def test_a_winner_is_called_so(tmp_path):
         write_columns(tmp_path / f"{name}.csv", columns)
     found = find(read_run(tmp_path))
     assert (
-        verdict.headline(found) == "Good is the best, or cannot be told from it, in this task. No other is."
+        verdict.headline(found)
+        == "Good is the best, or cannot be told from it, in this comparison. No other is."
     )
     assert "Better than all others; the nearest is none" in verdict.cards(found)[0]["sentences"][0]
 

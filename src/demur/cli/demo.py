@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,4 +66,6 @@ def report(out: Path, found: Demo) -> None:
     print(f"Tables   {out / 'tables.md'}, {out / 'tables.tex'}")
     print(f"Figures  {out / 'figures'}")
     print(f"Scores   {out}/METHOD/id.csv, ood-held-out.csv, adversarial.csv")
-    print(f"Again    demur evaluate ood --id {out}/mc-dropout/id.csv --ood {out}/mc-dropout/ood-held-out.csv")
+    program = "demur" if shutil.which("demur") else sys.argv[0]
+    files = f"--id {out}/mc-dropout/id.csv --ood {out}/mc-dropout/ood-held-out.csv"
+    print(f"Again    {program} evaluate ood {files}")

@@ -6,8 +6,7 @@ that nothing overlaps.
 
 With eight classes or more, inputs are first taken without care for what only matters where members agree;
 those that need it are collected and taken again, with care, and what float32 cannot hold at all goes to
-``narrow``. Each lane is
-judged by itself, so that no input's result hangs on its neighbours.
+``narrow``. Each lane is judged by itself, so that no input's result hangs on its neighbours.
 """
 
 from __future__ import annotations
@@ -306,9 +305,11 @@ def adding(careful):
             if not careful and seen < FEW:
                 widest(box, alone, classes, square, spread)
                 seen += 1
-                if seen == FEW and not np.any(spread[:lanes] >= 3.0 * ROUGH):
-                    sizes[:] = UNFIT
-                    return
+                if seen == FEW:
+                    for lane in range(lanes):
+                        sizes[lane] = UNFIT if spread[lane] < 3.0 * ROUGH else sizes[lane]
+                    if np.min(sizes[:lanes]) == UNFIT:
+                        return
             add_member(box, alone, classes)
             waiting += 1
             if waiting == CHUNK:

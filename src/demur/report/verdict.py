@@ -97,16 +97,21 @@ def headline(found: Findings) -> str:
         for score in {score for _, score in map(tuple, (best.best, *best.ties))}:
             good[score] += 1
     always = [score for score, count in good.items() if count == len(tasks)]
-    where = "this task" if len(tasks) == 1 else f"all {len(tasks)} tasks"
+    where = "this comparison" if len(tasks) == 1 else f"all {len(tasks)} comparisons"
     if len(always) == len(found.scores):
         return f"None is better here: in {where} every measure is the best, or cannot be told from it."
     if len(always) == 1:
         name = capital(name_of(always[0]).long)
         return f"{name} is the best, or cannot be told from it, in {where}. No other is."
     if always:
-        names = listed(name_of(score).short for score in always)
+        names, others = (
+            listed(name_of(score).short for score in found.scores if (score in always) == wanted)
+            for wanted in (True, False)
+        )
+        some = "with one of the methods " if len(found.run.methods) > 1 else ""
         return (
-            f"No single winner: in {where} {names} are the best, or cannot be told from it. Others are not."
+            f"No single winner: each of {names} is {some}the best, or cannot be told from it, in {where}; "
+            f"{others} not in all."
         )
     return "Which measure is best depends on the task: none is the best, or as good, in all of them."
 

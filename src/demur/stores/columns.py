@@ -122,9 +122,11 @@ def correct_of(
                 f"labels: expected the inputs of {path} in the same order, got another {name}: sort them"
             )
     if (truth.dtype.kind == "U") != (guess.dtype.kind == "U"):
+        which, texts = ("predictions", guess) if guess.dtype.kind == "U" else ("labels", truth)
+        odd = next((row for row, cell in enumerate(texts) if not is_number(cell)), 0)
         raise StoreError(
-            f"labels: expected classes as {path} has them, as {guess[0]}, got {truth[0]}: "
-            "write both as numbers or both as names"
+            f"{path}: expected classes of one kind, got the text {str(texts[odd])!r} among the {which}, at "
+            f"input {odd}, and numbers as the others: write both as numbers or both as names"
         )
     if truth.dtype.kind == "f" and np.isnan(truth).any():
         raise StoreError(f"labels: expected one for each input, got NaN at input {np.isnan(truth).argmax()}")
