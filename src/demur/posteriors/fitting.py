@@ -133,7 +133,7 @@ def fit_members(
             count = min(len(missing), cores(threads) if processes is None else processes)
             # What cannot be sent to other processes is refused whatever the number of cores.
             sent = payload_of(fit) if processes is None or processes > 1 else b""
-            run = in_turn(fit, missing) if count <= 1 else in_parallel(sent, missing, count)
+            run = in_turn(fit, missing) if count <= 1 else in_parallel(fit, sent, missing, count)
             for done, _ in enumerate(run, members - len(missing) + 1):
                 show(done)
         for left in place.glob(".member-*"):  # of runs that were killed while they wrote
@@ -151,12 +151,11 @@ def in_turn(fit: Fit, missing: list[int]) -> Iterator[int]:
         yield k
 
 
-def in_parallel(payload: bytes, missing: list[int], count: int) -> Iterator[int]:
+def in_parallel(fit: Fit, payload: bytes, missing: list[int], count: int) -> Iterator[int]:
     """Train members in processes of their own; after a failure those that run are waited for."""
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
 
-    fit: Fit = pickle.loads(payload)
     failures: list[RuntimeError] = []
     with ProcessPoolExecutor(count, get_context("spawn"), end_with_parent) as pool:
         tasks = {pool.submit(in_child, payload, k): k for k in missing}

@@ -207,9 +207,11 @@ def compared(found: Findings, best: Leading, result: Detection) -> list[str]:
     sentences = []
     if result.auroc.low <= 0.5 <= result.auroc.high:
         sentences.append("No better than chance, as far as these inputs can show: 50 % is a coin toss.")
-    if min(result.positives, result.negatives) < 30:
+    fewest = min(result.positives, result.negatives)
+    if fewest < 30:
         sentences.append(
-            f"Only {min(result.positives, result.negatives)} inputs of one kind: the interval is wide."
+            f"Only {fewest} inputs of one kind: the interval is wide, and reaches as low as that of {fewest} "
+            "in perfect order would."
         )
     if not best.comparisons:
         return sentences
