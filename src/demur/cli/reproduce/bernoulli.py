@@ -1,4 +1,4 @@
-"""`demur reproduce`: studies that others can repeat, each one command."""
+"""`demur reproduce bernoulli`: posteriors over the parameter of a coin."""
 
 from __future__ import annotations
 
@@ -14,15 +14,7 @@ from demur.cli.printing import bad_input_exits, new_table, number, print_table
 if TYPE_CHECKING:
     from demur.report.posteriors import Panel
 
-app = typer.Typer(help="Run a study again, from nothing to its tables and figures.")
 
-
-@app.callback()
-def _studies() -> None:
-    pass  # with it, a study is named even while there is one only
-
-
-@app.command()
 def bernoulli(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write everything.")],
     force: Annotated[

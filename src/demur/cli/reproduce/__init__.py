@@ -1,0 +1,17 @@
+"""`demur reproduce`: studies that others can repeat, each one command, each a file here."""
+
+from __future__ import annotations
+
+import typer
+
+from demur.cli.reproduce import bernoulli
+
+app = typer.Typer(help="Run a study again, from nothing to its tables and figures.")
+
+
+@app.callback()
+def _studies() -> None:
+    pass  # with it, a study is named even while there is one only
+
+
+app.command("bernoulli")(bernoulli.bernoulli)
