@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import demur
 
 SOURCE = Path(demur.__file__).parent
@@ -55,3 +57,21 @@ def test_importing_demur_imports_nothing_heavy() -> None:
     heavy = ("torch", "numba", "jax", "pandas", "matplotlib", "scipy.stats", "typer")
     printed = subprocess.check_output([sys.executable, "-c", f"HEAVY = {heavy!r}; {code}"], text=True)
     assert printed.strip() == "[]"
+
+
+def test_every_public_name_is_there_and_no_module_hides_it() -> None:
+    code = (
+        "import pkgutil, demur\n"
+        "for module in pkgutil.iter_modules(demur.__path__):\n"
+        "    __import__(f'demur.{module.name}')\n"
+        "modules = sorted(n for n in demur.__all__ if type(getattr(demur, n)).__name__ == 'module')\n"
+        "print(modules, set(demur.__all__) - set(dir(demur)))"
+    )
+    printed = subprocess.check_output([sys.executable, "-c", code], text=True)
+    assert printed.strip() == "['posteriors', 'report', 'tasks'] set()"
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    wrong = "decompos"
+    with pytest.raises(AttributeError, match="no attribute 'decompos'"):
+        getattr(demur, wrong)

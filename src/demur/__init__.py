@@ -12,15 +12,13 @@ scores are good for is measured by ``tasks``; ``deferral`` makes decisions of th
 (array([0.69437063]), array([0.65200574]), array([0.04236489]))
 """
 
-from demur import posteriors, report, tasks
+from typing import TYPE_CHECKING, Any
+
 from demur.credal import Credal, credal
 from demur.decompose import attribute, decompose
-from demur.deferral import Deferral, NoGuarantee
 from demur.divergences import Convergence, convergence, divergences
 from demur.measures import Decomposition, Measure
 from demur.moments import Moments
-from demur.posteriors.score import score
-from demur.posteriors.scored import Scores
 from demur.predictions import (
     Bernoulli,
     Beta,
@@ -36,8 +34,14 @@ from demur.predictions import (
     Poisson,
     Uniform,
 )
-from demur.regression import information, information_bounds, variance
-from demur.scores import label_variance, margin, max_probability, softmax_variance, variation_ratio
+
+if TYPE_CHECKING:
+    from demur import posteriors, report, tasks
+    from demur.deferral import Deferral, NoGuarantee
+    from demur.posteriors.score import score
+    from demur.posteriors.scored import Scores
+    from demur.regression import information, information_bounds, variance
+    from demur.scores import label_variance, margin, max_probability, softmax_variance, variation_ratio
 
 __version__ = "0.1.0"
 
@@ -81,3 +85,41 @@ __all__ = [
     "variance",
     "variation_ratio",
 ]
+
+_LATER = {
+    "Deferral": "deferral",
+    "NoGuarantee": "deferral",
+    "Scores": "posteriors.scored",
+    "information": "regression",
+    "information_bounds": "regression",
+    "label_variance": "scores",
+    "margin": "scores",
+    "max_probability": "scores",
+    "posteriors": "",
+    "report": "",
+    "score": "posteriors.score",
+    "softmax_variance": "scores",
+    "tasks": "",
+    "variance": "regression",
+    "variation_ratio": "scores",
+}
+"""Where names are that few programs need: imported at their first use, so that `import demur` is quick.
+
+None of them may have the name of a module beside it, which would hide it once that is imported."""
+
+
+if not TYPE_CHECKING:  # a checker would take every misspelt name for one of these
+
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            raise AttributeError(f"module 'demur' has no attribute {name!r}")
+        import importlib
+
+        module = importlib.import_module(f"demur.{_LATER[name] or name}")
+        found = getattr(module, name) if _LATER[name] else module
+        globals()[name] = found
+        return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
