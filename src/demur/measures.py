@@ -77,6 +77,20 @@ MEASURES: dict[str, Entry] = {
     "bma": Entry(Measure("bma", "bma"), "B2", "none: 0", "", False),
 }  # fmt: skip
 ALIASES = {entry.alias: name for name, entry in MEASURES.items()}
+GIVEN = ("A1", "A2", "A3", "B1", "C1")
+"""Cells of the table that need a given model."""
+
+
+def cell(name: str, given: Any) -> Measure:
+    """Return a cell of the table by its letter and number, with a given model where it has one.
+
+    Examples
+    --------
+    >>> cell("A3", np.array([[0.9, 0.1]])), cell("C3", None)
+    (Measure(given, 'each'), Measure('each', 'each'))
+    """
+    sides = {"A": given, "B": "bma", "C": "each", "1": given, "2": "bma", "3": "each"}
+    return Measure(sides[name[0]], sides[name[1]])
 
 
 def resolve(measure: str | Measure) -> Measure:

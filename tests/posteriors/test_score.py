@@ -484,3 +484,29 @@ def test_a_posterior_of_ones_own() -> None:
 
     scores = demur.score(Two(), [np.zeros((3, 1))], order="member")
     assert (scores["pairwise"].epistemic == 0).all() and scores.deployed is None
+
+
+@pytest.mark.parametrize("order", ["batch", "member"])
+def test_cells_with_a_given_model_take_the_deployed_one(order):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.ReLU(), torch.nn.Linear(6, 3))
+    posterior = demur.posteriors.LastLayer(model, dropout=0.5, samples=7)
+    x = torch.randn(9, 4, generator=torch.Generator().manual_seed(0))
+    cells = ["A1", "A2", "A3", "B1", "C1", "pairwise"]
+    scores = demur.score(posterior, [x[:5], x[5:]], measures=cells, order=order, progress=False)
+    for batch, start in ((x[:5], 0), (x[5:], 5)):
+        members = torch.cat([logits for logits, _ in posterior.predict(batch, position=start)])
+        given = torch.softmax(model(batch), -1).detach().numpy()
+        sides = {"A": given, "B": "bma", "C": "each", "1": given, "2": "bma", "3": "each"}
+        for name in cells[:-1]:
+            measure = demur.Measure(sides[name[0]], sides[name[1]])
+            expected = demur.decompose(logits=members, measure=measure)
+            for part in ("total", "aleatoric", "epistemic"):
+                found = getattr(scores[name], part)[start : start + len(batch)]
+                np.testing.assert_allclose(found, getattr(expected, part), rtol=1e-5, atol=1e-7)
+    assert np.abs(scores["A1"].epistemic).max() == 0
+
+
+def test_cells_with_a_given_model_want_a_deployed_one():
+    posterior = demur.posteriors.Samples(lambda x: np.zeros((3, len(x), 2)), kind="logits")
+    with pytest.raises(ValueError, match="deployed model"):
+        demur.score(posterior, [np.zeros((4, 2))], measures=["A3"], progress=False)

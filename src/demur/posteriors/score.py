@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from demur.decompose import decompose
-from demur.measures import Decomposition, check_base, needs_groups, resolve
+from demur.measures import GIVEN, Decomposition, Measure, cell, check_base, needs_groups, resolve
 from demur.moments import Moments
 from demur.posteriors.adaptive import FIRST, GROUPS, STEP, Stopping, check_tolerance
 from demur.posteriors.batches import ROWS, Batch, batches_of
@@ -56,8 +56,9 @@ def score(
         mappings, whose ``labels`` and ``ids`` are told apart from the inputs by their names. Or one array
         of inputs.
     measures, rule, base, unbiased, stderr
-        As for ``demur.decompose``, several measures from one pass. Standard errors go over members, and
-        beyond 64 of them over 64 groups.
+        As for ``demur.decompose``, several measures from one pass. Also ``"A1"``, ``"A2"``, ``"A3"``,
+        ``"B1"`` and ``"C1"``, the cells of the table of measures with a given model: here the deployed one.
+        Standard errors go over members, and beyond 64 of them over 64 groups.
     tolerance
         Stop drawing for an input once more members would hardly change the order of the inputs: the root
         mean square of the share of the inputs that noise may move an input past, by the epistemic part of
@@ -124,8 +125,8 @@ class Job:
         self.measures = tuple(dict.fromkeys(self.measures))
         if not self.measures:
             raise ValueError("measures must have at least one name. Got none.")
-        for name in self.measures:
-            resolve(name)
+        for measure in self.named(()).values():
+            resolve(measure)
         check_base(self.base, resolve_rule(self.rule))
         if order not in ("batch", "member"):
             raise ValueError(f"order must be 'batch' or 'member'. Got {order!r}.")
@@ -141,7 +142,8 @@ class Job:
             raise ValueError("A standard error or an unbiased value takes at least 2 members. Got 1.")
         if order == "member" and hasattr(self.loader, "__next__"):
             raise TypeError("order='member' takes a loader that can be gone through again. Got an iterator.")
-        self.groups = groups_for(self.measures, members or 0, unbiased=self.unbiased, stderr=self.stderr)
+        named = self.named(()).values()
+        self.groups = groups_for(named, members or 0, unbiased=self.unbiased, stderr=self.stderr)
         if self.tolerance is not None:
             self.groups = min(GROUPS, members or 0)
 
@@ -159,20 +161,36 @@ class Job:
         """Return empty sums."""
         return Moments(rule=self.rule, groups=self.groups)
 
-    def scores_of(self, summed: Any) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield the columns of summed members."""
-        options = {"unbiased": self.unbiased, "stderr": self.stderr, "base": self.base}
-        for name, values in score_columns(summed, self.measures, **options):
-            classes = self.posterior.classes
-            yield name, values if name != "prediction" or classes is None else np.asarray(classes)[values]
+    def named(self, given: Any) -> dict[str, str | Measure]:
+        """Return the measures by name, with the deployed model's predictions where they are needed."""
+        return {name: cell(name, given) if name in GIVEN else name for name in self.measures}
 
-    def deployed(self, batch: Batch) -> np.ndarray | None:
-        """Return what the deployed model predicts."""
-        logits = self.posterior.deployed(batch.inputs)
+    def scores_of(self, summed: Any, logits: Any) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield the columns of summed members; ``logits`` are the deployed model's, or None."""
+        options = {"unbiased": self.unbiased, "stderr": self.stderr, "base": self.base}
+        given = None if logits is None else prediction_of(logits)[0]
+        for name, values in score_columns(summed, self.named(given), **options):
+            yield name, values if name != "prediction" else self.labelled(values)
+
+    def logits(self, batch: Batch) -> Any:
+        """Return what the deployed model predicts for a batch, or None where there is no such model."""
+        found = self.posterior.deployed(batch.inputs)
+        if found is None and any(name in GIVEN for name in self.measures):
+            raise ValueError(
+                f"measures {', '.join(GIVEN)} take a posterior with a deployed model. "
+                f"{self.posterior!r} has none."
+            )
+        return found
+
+    def deployed(self, logits: Any) -> np.ndarray | None:
+        """Return the class that the deployed model predicts."""
         if logits is None or not hasattr(logits, "ndim"):
             return None
-        found = arrays.to_numpy(logits).argmax(-1)
-        return found if self.posterior.classes is None else np.asarray(self.posterior.classes)[found]
+        return self.labelled(arrays.to_numpy(logits).argmax(-1))
+
+    def labelled(self, columns: np.ndarray) -> np.ndarray:
+        """Return the labels of columns of the predictions."""
+        return columns if self.posterior.classes is None else np.asarray(self.posterior.classes)[columns]
 
 
 class Held:
@@ -206,7 +224,7 @@ def batch_by_batch(job: Job, checkpoint: Checkpoint, advance: Callable[[], None]
                 so_far.check(index, batch)
             else:
                 found = summed_columns(job, batch) if stopping is None else stopped(job, batch, stopping)
-                so_far.add(batch, **found, deployed=job.deployed(batch))
+                so_far.add(batch, **found)
                 if checkpoint.due():
                     checkpoint.write(so_far.arrays() | (stopping.arrays() if stopping else {}))
             advance()
@@ -215,19 +233,21 @@ def batch_by_batch(job: Job, checkpoint: Checkpoint, advance: Callable[[], None]
 
 
 def summed_columns(job: Job, batch: Batch) -> dict[str, Any]:
-    """Return the columns of one batch, and how many members and classes it had."""
+    """Return the columns of one batch, how many members and classes it had, and the deployed prediction."""
     moments, held, members = job.moments(), [], 0
     for chunk in job.posterior.predict(batch.inputs, position=batch.position):
         prediction, weights = checked(chunk, batch.size)
         moments.update(prediction, weights=weights)
         members += prediction.shape[0]
         rule = rule_for(prediction, resolve_rule(job.rule))
-        if rule.integrates and any(needs_groups(resolve(name)) for name in job.measures):
+        if rule.integrates and any(needs_groups(resolve(each)) for each in job.named(()).values()):
             held.append((prediction, weights))
     if members == 0:
         raise ValueError(f"posterior must have members. Got none from {job.posterior!r}.")
-    columns = dict(job.scores_of(Held(moments, held, job.groups) if held else moments))
-    return {"columns": columns, "members": members, "classes": moments.shape[1]}
+    logits = job.logits(batch)
+    columns = dict(job.scores_of(Held(moments, held, job.groups) if held else moments, logits))
+    beside = {"members": members, "classes": moments.shape[1], "deployed": job.deployed(logits)}
+    return {"columns": columns, **beside}
 
 
 def stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
@@ -235,6 +255,7 @@ def stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
     members = job.posterior.members or 0
     ask = job.posterior.hold(batch.inputs, position=batch.position)
     active, moments = np.arange(batch.size), job.moments()
+    logits = job.logits(batch)
     used, scores, errors = (np.zeros(batch.size) for _ in range(3))
     columns: dict[str, np.ndarray] = {}
     done = classes = 0
@@ -250,14 +271,17 @@ def stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
         scores[active], errors[active] = first.epistemic, first.stderr.epistemic
         ends = (stopping.needed(scores, errors, used)[active] <= done) | (done == members)
         if ends.any():
-            for name, values in job.scores_of(moments.only(ends)):
+            given = logits[active[ends]] if hasattr(logits, "ndim") else None
+            for name, values in job.scores_of(moments.only(ends), given):
                 whole = columns.setdefault(name, np.empty((batch.size, *values.shape[1:]), values.dtype))
                 whole[active[ends]] = values
             classes = moments.shape[1]
             active = active[~ends]
             moments = moments.only(~ends)
     stopping.finish(scores, errors, used)
-    return {"columns": columns | {"members": used.astype(int)}, "members": members, "classes": classes}
+    columns["members"] = used.astype(int)
+    beside = {"members": members, "classes": classes, "deployed": job.deployed(logits)}
+    return {"columns": columns, **beside}
 
 
 def member_by_member(job: Job, checkpoint: Checkpoint, advance: Callable[[], None]) -> Scores:
@@ -267,7 +291,7 @@ def member_by_member(job: Job, checkpoint: Checkpoint, advance: Callable[[], Non
     if before and checkpoint.path is not None:
         done, marks = int(before["done"]), before["marks"].tolist()
         moments = [unpacked(before[f"moments {i}"], checkpoint.path) for i in range(len(marks))]
-    so_far, members = ScoresSoFar({}), job.posterior.members or 0
+    so_far, members, logits = ScoresSoFar({}), job.posterior.members or 0, []
     for start in range(done, members, job.posterior.together):
         run, seen = range(start, min(start + job.posterior.together, members)), []
         # Each pass starts from the same random state, so that a loader that shuffles does so alike.
@@ -277,7 +301,8 @@ def member_by_member(job: Job, checkpoint: Checkpoint, advance: Callable[[], Non
                 if marks is not None and (len(seen) > len(marks) or marks[index] != batch.mark):
                     raise ValueError(f"{DIFFERS} Got others at input {batch.position}. {ADVICE}")
                 if start == done:
-                    so_far.add(batch, columns={}, deployed=job.deployed(batch))
+                    logits.append(job.logits(batch))
+                    so_far.add(batch, columns={}, deployed=job.deployed(logits[-1]))
                 if marks is None:
                     moments.append(job.moments())
                 for chunk in job.posterior.predict(batch.inputs, members=run, position=batch.position):
@@ -290,8 +315,8 @@ def member_by_member(job: Job, checkpoint: Checkpoint, advance: Callable[[], Non
         if checkpoint.due() and checkpoint.path is not None and run.stop < members:
             kept = {f"moments {i}": packed(each, checkpoint.path) for i, each in enumerate(moments)}
             checkpoint.write({**kept, "done": np.array(run.stop), "marks": np.array(marks)})
-    for each in moments:
-        for name, values in job.scores_of(each):
+    for each, given in zip(moments, logits, strict=True):
+        for name, values in job.scores_of(each, given):
             so_far.columns.setdefault(name, []).append(values)
     so_far.members, so_far.classes = members, moments[0].shape[1]
     checkpoint.remove()

@@ -5,14 +5,14 @@ Inputs come in tiles, members in chunks; each tile has a `demur.Moments` of its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from demur.families import Family
-from demur.measures import needs_groups, resolve
+from demur.measures import Measure, needs_groups, resolve
 from demur.moments import Moments
 from demur.predictions import Categorical, arrays
 from demur.predictions.members import check_weight_values
@@ -142,8 +142,9 @@ def score_predictions(
     groups = groups_for(measures, predictions.members, unbiased=unbiased, stderr=stderr)
     columns: dict[str, np.ndarray] = {"input": np.arange(predictions.inputs)}
     options = {"rule": rule, "weights": weights, "groups": groups, "budget": budget, "progress": progress}
+    named = {name: name for name in measures}
     for inputs, moments in tiles(predictions, kind, **options):
-        for name, values in score_columns(moments, measures, unbiased=unbiased, stderr=stderr, base=base):
+        for name, values in score_columns(moments, named, unbiased=unbiased, stderr=stderr, base=base):
             if name not in columns:
                 columns[name] = np.empty(predictions.inputs, values.dtype)
             columns[name][inputs] = values
@@ -191,7 +192,9 @@ def tiles(
             progress(inputs.stop)
 
 
-def groups_for(measures: Sequence[str], members: int, *, unbiased: bool, stderr: bool) -> int | None:
+def groups_for(
+    measures: Iterable[str | Measure], members: int, *, unbiased: bool, stderr: bool
+) -> int | None:
     """Return into how many groups the moments deal members; None where no figure needs them."""
     if stderr or (unbiased and any(needs_groups(resolve(measure)) for measure in measures)):
         return min(members, MOST_GROUPS)
@@ -245,22 +248,22 @@ def _choose_weights(weights: np.ndarray | None, members: range, inputs: slice) -
 
 def score_columns(
     moments: Moments,
-    measures: Sequence[str],
+    measures: Mapping[str, str | Measure],
     *,
     unbiased: bool,
     stderr: bool,
     base: float | None,
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the columns of one tile: the average's prediction, then each measure's parts."""
+    """Yield the columns of one tile: the average's prediction, then each measure's parts, by its name."""
     average = arrays.to_numpy(moments.mean)
     yield "prediction", average if isinstance(moments.rule, Family) else np.argmax(average, axis=-1)
-    for measure in measures:
+    for name, measure in measures.items():
         parts = moments.decompose(measure=measure, unbiased=unbiased, stderr=stderr, base=base)
         for part in PARTS:
-            yield f"{measure}_{part}", arrays.to_numpy(getattr(parts, part))
+            yield f"{name}_{part}", arrays.to_numpy(getattr(parts, part))
         if stderr:
             for part in PARTS:
-                yield f"{measure}_{part}_stderr", arrays.to_numpy(getattr(parts.stderr, part))
+                yield f"{name}_{part}_stderr", arrays.to_numpy(getattr(parts.stderr, part))
 
 
 def _locate(
