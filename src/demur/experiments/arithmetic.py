@@ -50,8 +50,8 @@ class Arithmetic:
 def arithmetic() -> Iterator[Arithmetic]:
     """Measure how much time goes into forward passes and products of matrices.
 
-    What counts is the outermost call: of a ``torch.nn.Module``, or of a function as ``torch.mm``. Work of this
-    thread alone is seen, and where PyTorch runs on an accelerator, only the time to hand it over.
+    What counts is the outermost call: of a ``torch.nn.Module``, or of a function as ``torch.mm``. Work of
+    this thread alone is seen, and where PyTorch runs on an accelerator, only the time to hand it over.
 
     Examples
     --------

@@ -29,8 +29,8 @@ from demur.experiments.stages import Stage, write_text
 from demur.posteriors.last_layer import LastLayer
 from demur.progress import progress_bar
 
-CHUNK = 256
-"""Images between two entries of how far it has come: what a kill may cost."""
+EVERY = 10.0
+"""Seconds between two entries of how far it has come: what a kill may cost."""
 
 AHEAD = 3
 """Batches that are decoded while the network works."""
@@ -57,10 +57,10 @@ def encode_stage(
 ) -> Stage:
     """Return the stage that sends a set of images through a network.
 
-    Its key depends on names and sizes of the image files and on their labels (not on the bytes in them: a file
-    that changes must change in size), on the network's layers, numbers and preprocessing, and on `batch`, since
-    the last digits may; not on versions of libraries, workers or the device. The network is opened once for
-    that, and tried on one grey image: what does not fit is told before the work.
+    Its key depends on names and sizes of the image files and on their labels (not on the bytes in them: a
+    file that changes must change in size), on the network's layers, numbers and preprocessing, and on
+    `batch`, since the last digits may; not on versions of libraries, workers or the device. The network is
+    opened once for that, and tried on one grey image: what does not fit is told before the work.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ def tried(spec: str, weights: str | None, stamp: Any) -> Tried:
 
 @contextlib.contextmanager
 def operations_counted(model: Any) -> Iterator[list[int]]:
-    """Collect the additions and multiplications of convolutions and linear layers, nearly all that there are."""
+    """Collect how many additions and multiplications convolutions and linear layers do: nearly all."""
     from torch import nn
 
     counted: list[int] = []
@@ -188,8 +188,8 @@ def prepared(image: Any, network: Network, what: object) -> Any:
     if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or tensor.ndim != 3:
         shape = f" {tensor.dtype} {tuple(tensor.shape)}" if isinstance(tensor, torch.Tensor) else ""
         raise ValueError(
-            f"{network.name}: expected its preprocessing to return a float tensor (3, height, width) of {what}, "
-            f"got {type(tensor).__name__}{shape}"
+            f"{network.name}: expected its preprocessing to return a float tensor (3, height, width) of "
+            f"{what}, got {type(tensor).__name__}{shape}"
         )
     return tensor
 
@@ -216,14 +216,15 @@ class Encoding:
         images, layer = self.images, self.source.layer
         widths = {"features": expected.features, "logits": expected.classes}
         files, done = opened(folder, len(images), widths)
-        every = max(1, CHUNK // self.batch)
+        last = time.monotonic()
         with progress_bar(len(images), f"images, {self.network.name}", hidden=not progress) as show:
             show(min(done * self.batch, len(images)))
             for number, (rows, found) in enumerate(self.results(done), done + 1):
                 for name, values in found.items():
                     files[name][rows] = values
-                if number % every == 0:
+                if time.monotonic() - last >= EVERY:
                     enter(folder, files, number)
+                    last = time.monotonic()
                 show(min(rows.stop, len(images)))
         for file in files.values():
             file.flush()

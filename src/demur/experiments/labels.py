@@ -94,8 +94,8 @@ def named_labels(path: Path, lines: Sequence[str]) -> list[tuple[str, str]]:
     cells = [line.split() for line in lines]
     if not all(len(row) == 2 for row in cells):
         raise ValueError(
-            f"{path}: expected lines as 'ILSVRC2012_val_00000001.JPEG 65', a csv with columns file and label, "
-            f"or Kaggle's LOC_val_solution.csv; got {lines[0][:60]!r}"
+            f"{path}: expected lines as 'ILSVRC2012_val_00000001.JPEG 65', a csv with columns file and "
+            f"label, or Kaggle's LOC_val_solution.csv; got {lines[0][:60]!r}"
         )
     return [(row[0], row[1]) for row in cells]
 
@@ -105,8 +105,8 @@ def from_development_kit(path: Path, lines: Sequence[str], ids: Sequence[str]) -
     meta = path.with_name("meta.mat")
     if not meta.is_file():
         raise ValueError(
-            f"{path}: expected a name and a label in each line, got numbers alone, {GROUND_TRUTH}: put meta.mat "
-            "of the kit beside it, or use val.txt, LOC_val_solution.csv or one folder a class"
+            f"{path}: expected a name and a label in each line, got numbers alone, {GROUND_TRUTH}: put "
+            "meta.mat of the kit beside it, or use val.txt, LOC_val_solution.csv or one folder a class"
         )
     numbers = [re.search(r"val_(\d{8})", each) for each in ids]
     if not all(each and int(each[1]) <= len(lines) for each in numbers):

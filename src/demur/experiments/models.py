@@ -52,8 +52,8 @@ def open_network(spec: str, weights: str | os.PathLike[str] | None = None) -> Ne
     Parameters
     ----------
     spec
-        "torchvision:NAME" or "timm:NAME" where these are installed; the bare name is looked for in the one and
-        then in the other. A tag behind a dot chooses among published weights: "resnet50.IMAGENET1K_V1" of
+        "torchvision:NAME" or "timm:NAME" where these are installed; the bare name is looked for in the one
+        and then in the other. A tag behind a dot chooses among published weights: "resnet50.IMAGENET1K_V1" of
         torchvision, "resnet50.a1_in1k" of timm; without it they are the library's default. Preprocessing is
         that of those weights. Or "module:function": the function takes nothing and returns the network and
         its preprocessing, from an image of pillow to a float tensor (3, height, width).
@@ -154,8 +154,8 @@ def from_function(module: str, function: str) -> tuple[Any, Any]:
             if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
                 raise
             raise ValueError(
-                f"models: expected a module that Python can import, or a file {module}.py here, for {spec!r}; "
-                f"found no {error.name!r}"
+                f"models: expected a module that Python can import, or a file {module}.py here, for "
+                f"{spec!r}; found no {error.name!r}"
             ) from error
     call = getattr(found, function, None)
     if not callable(call):
@@ -184,8 +184,8 @@ def load_weights(model: Any, path: Path, spec: str) -> None:
     if missing or unknown:
         first = f"no {missing[0]!r}" if missing else f"{unknown[0]!r} besides"
         raise ValueError(
-            f"{path}: expected the {len(own)} tensors of {spec}, got {len(given)}, {first}: give the file that "
-            "belongs to this network"
+            f"{path}: expected the {len(own)} tensors of {spec}, got {len(given)}, {first}: give the file "
+            "that belongs to this network"
         )
     shapes = [n for n in given if own[n].shape != given[n].shape]
     if shapes:

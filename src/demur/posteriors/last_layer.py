@@ -187,7 +187,7 @@ class LastLayer(Posterior):
                 logits = networks.called(networks.uncompiled(self.model), batch, self.forward)
         finally:
             handle.remove()
-        # The same tensor is equal to itself even where it holds NaN, which is another complaint than this one.
+        # The same tensor is equal to itself even where it holds NaN, which is for others to complain of.
         ends = len(seen) == 1 and isinstance(logits, torch.Tensor)
         if not ends or not (seen[0][1] is logits or torch.equal(seen[0][1], logits)):
             raise ValueError(
