@@ -187,7 +187,9 @@ class LastLayer(Posterior):
                 logits = networks.called(networks.uncompiled(self.model), batch, self.forward)
         finally:
             handle.remove()
-        if len(seen) != 1 or not isinstance(logits, torch.Tensor) or not torch.equal(seen[0][1], logits):
+        # The same tensor is equal to itself even where it holds NaN, which is for others to complain of.
+        ends = len(seen) == 1 and isinstance(logits, torch.Tensor)
+        if not ends or not (seen[0][1] is logits or torch.equal(seen[0][1], logits)):
             raise ValueError(
                 "Expected a model that ends with its last linear layer, called once. Got one whose output is "
                 "another. Name the layer: layer='...', or give a forward that returns its output."

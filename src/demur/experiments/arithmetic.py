@@ -1,0 +1,102 @@
+"""How much of a run is a network's own arithmetic: forward passes and products of matrices."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+PRODUCTS = frozenset({
+    "mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "matmul", "__matmul__", "__rmatmul__", "linear",
+    "bilinear", "einsum", "tensordot", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d", "scaled_dot_product_attention", "backward", "grad",
+})  # fmt: skip
+"""Functions of PyTorch that are products of matrices, or gradients of forward passes."""
+
+
+@dataclass
+class Arithmetic:
+    """Time that was spent, in seconds of the clock.
+
+    Attributes
+    ----------
+    inside
+        In forward passes of networks and in products of matrices.
+    seconds
+        In all.
+    calls
+        How many forward passes and products there were, those within others not counted.
+    """
+
+    inside: float = 0.0
+    seconds: float = 0.0
+    calls: int = 0
+
+    @property
+    def outside(self) -> float:
+        """The share of the time that was spent outside."""
+        return 1 - self.inside / self.seconds if self.seconds else 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.outside:.1%} of {self.seconds:.1f} s outside forward passes and products of matrices "
+            f"({self.calls:,} of them)"
+        )
+
+
+@contextlib.contextmanager
+def arithmetic() -> Iterator[Arithmetic]:
+    """Measure how much time goes into forward passes and products of matrices.
+
+    What counts is the outermost call: of a ``torch.nn.Module``, or of a function as ``torch.mm``. Work of
+    this thread alone is seen, and where PyTorch runs on an accelerator, only the time to hand it over.
+
+    Examples
+    --------
+    >>> import torch
+    >>> with arithmetic() as spent:
+    ...     _ = torch.ones(8, 8) @ torch.ones(8, 8) + torch.ones(8, 8)
+    >>> spent.calls, 0 < spent.inside < spent.seconds
+    (1, True)
+    """
+    from torch.nn.modules import module
+    from torch.overrides import TorchFunctionMode
+
+    spent = Arithmetic()
+    depth, begun = 0, 0.0
+
+    def enter(*_: Any) -> None:
+        nonlocal depth, begun
+        if depth == 0:
+            begun = time.perf_counter()
+        depth += 1
+
+    def leave(*_: Any) -> None:
+        nonlocal depth
+        depth -= 1
+        if depth == 0:
+            spent.inside += time.perf_counter() - begun
+            spent.calls += 1
+
+    class Watch(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if depth or getattr(func, "__name__", "") not in PRODUCTS:
+                return func(*args, **(kwargs or {}))
+            enter()
+            try:
+                return func(*args, **(kwargs or {}))
+            finally:
+                leave()
+
+    before = module.register_module_forward_pre_hook(enter)
+    after = module.register_module_forward_hook(leave, always_call=True)
+    start = time.perf_counter()
+    try:
+        with Watch():
+            yield spent
+    finally:
+        spent.seconds = time.perf_counter() - start
+        before.remove()
+        after.remove()

@@ -1,0 +1,144 @@
+"""Labels of images, from the files that ImageNet is published with."""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+CLASSES = 1000
+"""Of ImageNet-1K."""
+
+GROUND_TRUTH = "the development kit's numbering, in which class 1 is not n01440764"
+
+
+def class_map(path: Path) -> dict[str, int]:
+    """Return the index of each class of ImageNet-1K by its wnid, from any text that names all of them.
+
+    The index is the place among the sorted wnids, in which all published files agree but for those of the
+    development kit.
+    """
+    wnids = sorted(set(re.findall(r"\bn\d{8}\b", path.read_text("utf-8"))))
+    if len(wnids) != CLASSES:
+        raise ValueError(f"{path}: expected the wnids of {CLASSES} classes, as n01440764, got {len(wnids)}")
+    return {wnid: index for index, wnid in enumerate(wnids)}
+
+
+def labels_of(path: Path, ids: Sequence[str], classes: Mapping[str, int] | None = None) -> np.ndarray:
+    """Return the labels of images from a file.
+
+    Parameters
+    ----------
+    path
+        One of: lines of a file's name and its class from 0 on (val.txt); Kaggle's LOC_val_solution.csv; a csv
+        with columns file and label, from 0 on or wnids; the development kit's
+        ILSVRC2012_validation_ground_truth.txt with meta.mat beside it.
+    ids
+        Names of the images' files.
+    classes
+        From wnids to 0 to classes - 1, where the file has wnids and fewer than all of them.
+
+    Returns
+    -------
+    numpy.ndarray
+        (images,), int64.
+    """
+    lines = [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
+    if not lines:
+        raise ValueError(f"{path}: expected labels, got an empty file")
+    if all(re.fullmatch(r"\d+", line) for line in lines):
+        return from_development_kit(path, lines, ids)
+    pairs = named_labels(path, lines)
+    texts = {Path(name).stem: label for name, label in pairs}
+    missing = [each for each in ids if Path(each).stem not in texts]
+    if missing:
+        raise ValueError(
+            f"{path}: expected a label for each of {len(ids)} images, got none for {len(missing)}, as "
+            f"{missing[0]}"
+        )
+    own = [texts[Path(each).stem] for each in ids]
+    if all(re.fullmatch(r"n\d{8}", each) for each in own):
+        found = classes or class_map(path)
+        unknown = [each for each in own if each not in found]
+        if unknown:
+            raise ValueError(f"{path}: expected wnids of the {len(found)} classes, got {unknown[0]}")
+        return np.array([found[each] for each in own], np.int64)
+    wrong = [each for each in own if not re.fullmatch(r"\d+", each)]
+    if wrong:
+        raise ValueError(f"{path}: expected labels that are numbers from 0 on or wnids, got {wrong[0]!r}")
+    labels = np.array([int(each) for each in own], np.int64)
+    # A file of ImageNet's that counts from 1 may use the development kit's order: nobody can tell.
+    if labels.max() >= CLASSES:
+        raise ValueError(
+            f"{path}: expected labels from 0 to {CLASSES - 1}, got {labels.max()}: labels from 1 on may be "
+            f"{GROUND_TRUTH}; use val.txt, LOC_val_solution.csv or one folder a class"
+        )
+    return labels
+
+
+def named_labels(path: Path, lines: Sequence[str]) -> list[tuple[str, str]]:
+    """Return pairs of a file's name and its label, as texts."""
+    head = [cell.strip().lower() for cell in lines[0].split(",")]
+    if head == ["imageid", "predictionstring"]:  # boxes follow the wnid
+        rows = [line.split(",", 1) for line in lines[1:]]
+        return [(name, text.split()[0]) for name, text in rows if text.split()]
+    if {"file", "label"} <= set(head):
+        file, label = head.index("file"), head.index("label")
+        rows = list(csv.reader(lines[1:]))
+        if all(len(row) == len(head) for row in rows):
+            return [(row[file].strip(), row[label].strip()) for row in rows]
+    cells = [line.split() for line in lines]
+    if not all(len(row) == 2 for row in cells):
+        raise ValueError(
+            f"{path}: expected lines as 'ILSVRC2012_val_00000001.JPEG 65', a csv with columns file and "
+            f"label, or Kaggle's LOC_val_solution.csv; got {lines[0][:60]!r}"
+        )
+    return [(row[0], row[1]) for row in cells]
+
+
+def from_development_kit(path: Path, lines: Sequence[str], ids: Sequence[str]) -> np.ndarray:
+    """Return labels from numbers alone, a line for each validation image, by the map in meta.mat."""
+    meta = path.with_name("meta.mat")
+    if not meta.is_file():
+        raise ValueError(
+            f"{path}: expected a name and a label in each line, got numbers alone, {GROUND_TRUTH}: put "
+            "meta.mat of the kit beside it, or use val.txt, LOC_val_solution.csv or one folder a class"
+        )
+    numbers = [re.search(r"val_(\d{8})", each) for each in ids]
+    if not all(each and int(each[1]) <= len(lines) for each in numbers):
+        raise ValueError(
+            f"{path}: expected images named ILSVRC2012_val_00000001.JPEG and so on, up to {len(lines)}, got "
+            f"{ids[0]}"
+        )
+    wnids = kit_wnids(meta)
+    order = {wnid: index for index, wnid in enumerate(sorted(wnids.values()))}
+    kit = [int(lines[int(each[1]) - 1]) for each in numbers if each]
+    unknown = [each for each in kit if each not in wnids]
+    if unknown:
+        raise ValueError(f"{path}: expected numbers of classes in {meta.name}, got {unknown[0]}")
+    return np.array([order[wnids[each]] for each in kit], np.int64)
+
+
+def kit_wnids(meta: Path) -> dict[int, str]:
+    """Return the wnid of each class by its number in the development kit."""
+    from scipy.io import loadmat
+    from scipy.io.matlab import MatReadError
+
+    try:
+        synsets: Any = loadmat(meta, squeeze_me=True)["synsets"]
+        leaves = synsets[synsets["num_children"].astype(int) == 0]
+        found = {
+            int(number): str(wnid)
+            for number, wnid in zip(leaves["ILSVRC2012_ID"], leaves["WNID"], strict=True)
+        }
+    except (ValueError, TypeError, KeyError, IndexError, OSError, MatReadError) as error:
+        raise ValueError(
+            f"{meta}: expected the table of classes of ILSVRC2012_devkit_t12: {error}"
+        ) from error
+    if len(found) != CLASSES:
+        raise ValueError(f"{meta}: expected {CLASSES} classes without children, got {len(found)}")
+    return found
