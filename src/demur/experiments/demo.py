@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import json
 import platform
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import numpy as np
 import demur
 from demur.experiments import digits
 from demur.experiments.attacks import projected_gradient
+from demur.experiments.threads import one_thread
 from demur.report import findings, folder, page
 from demur.report.tables import PAPER, Table, kinds_of, table_of_scores
 from demur.tasks import Contest, contest
@@ -85,19 +85,6 @@ def run(out: Path, *, seed: int, command: str, say: Say) -> Demo:
     write_facts(out / "run.json", seed, command)
     page.write(findings.find(folder.read_run(out)), out / "report.html")
     return found
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Let PyTorch use one thread: small products are faster so, and sums come in the same order anywhere."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def fitted(data: digits.Digits, seed: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from demur.tasks.bands import Band, accuracy_band, best_accuracy, roc_band
 from demur.tasks.calibration import Calibration, calibration
 from demur.tasks.compare import Comparison, compare, compare_all, holm
 from demur.tasks.contest import Contest, Standing, contest
+from demur.tasks.correlation import rank_correlation
 from demur.tasks.detection import Detection, detection, misclassification
 from demur.tasks.estimate import Estimate
 from demur.tasks.leading import Leading, leading
@@ -29,6 +30,7 @@ __all__ = [
     "holm",
     "leading",
     "misclassification",
+    "rank_correlation",
     "roc_band",
     "selective",
 ]

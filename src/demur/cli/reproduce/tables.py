@@ -1,0 +1,122 @@
+"""`demur reproduce table1` and `table2`: the paper's tables, from images or stored features to a report."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from demur.cli.printing import bad_input_exits, new_table, print_table
+
+if TYPE_CHECKING:
+    from demur.experiments.study import Study
+
+Data = Annotated[
+    Path, typer.Option(metavar="DIR", help="The folder that the paths of the settings start from.")
+]
+Out = Annotated[
+    Path, typer.Option(metavar="DIR", help="The folder of the run; a run that was killed goes on.")
+]
+Settings = Annotated[
+    str, typer.Option("--config", metavar="NAME", help="Settings that come with demur, or a .toml file.")
+]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--models", metavar="NAME",
+        help="A network of torchvision or timm, or module:function; give it again for more. The first one's "
+        "last layer is sampled.",
+    ),
+]  # fmt: skip
+Seed = Annotated[int, typer.Option(min=0, help="Of splits, heads and draws.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")]
+Docs = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the section of a page of results (Markdown).")
+]
+
+
+def table1(
+    data: Data, out: Out, config: Settings = "imagenet", models: Models = None, seed: Seed = 0,
+    dry_run: DryRun = False, docs: Docs = None,
+) -> None:  # fmt: skip
+    """Out-of-distribution and adversarial inputs: which measure tells them from known ones.
+
+    Four posteriors, five scores, three splits, with paired tests. Both tables share all stages: the second
+    command finds the work of the first done.
+
+    demur reproduce table1 --data imagenet --out runs/imagenet
+    """
+    run("table1", data, out, config, models, seed, dry_run, docs)
+
+
+def table2(
+    data: Data, out: Out, config: Settings = "imagenet", models: Models = None, seed: Seed = 0,
+    dry_run: DryRun = False, docs: Docs = None,
+) -> None:  # fmt: skip
+    """Wrong predictions, and accuracy of what is kept: which measure finds them.
+
+    As table1, from the same stages.
+
+    demur reproduce table2 --data imagenet --out runs/imagenet
+    """
+    run("table2", data, out, config, models, seed, dry_run, docs)
+
+
+def run(
+    table: str, data: Path, out: Path, config: str, models: list[str] | None, seed: int, dry_run: bool,
+    docs: Path | None,
+) -> None:  # fmt: skip
+    """Plan, do and print."""
+    with bad_input_exits():
+        from demur.experiments.results import add_section
+        from demur.experiments.study import Study, read_config, section
+
+        chosen = read_config(config, seed=seed, models=models)
+        more = "".join(f" --models {each}" for each in models or [])
+        command = f"demur reproduce {table} --config {config}{more} --data DIR --out DIR --seed {seed}"
+        study = Study(chosen, data, out, command=command, say=said())
+        study.check()
+        plan(study, ("table1", "table2") if docs else (table,))
+        if dry_run:
+            return
+        study.run(("table1", "table2") if docs else (table,))
+        if docs is not None:
+            add_section(docs, f"imagenet-{chosen.name}", section(out))
+    show(study, table)
+
+
+def said():
+    """Return what prints a line with the minutes since the start."""
+    begun = time.monotonic()
+    return lambda line: print(f"{(time.monotonic() - begun) / 60:6.1f} min  {line}", flush=True)
+
+
+def plan(study: Study, tables: tuple[str, ...]) -> None:
+    """Print all stages with what they will take."""
+    table = new_table("stage", "state", "minutes", "MB", texts=2)
+    minutes = megabytes = 0.0
+    for stage, state in study.plan(tables):
+        left = state != "done"
+        cells = ["" if each is None or not left else each for each in (stage.seconds, stage.megabytes)]
+        minutes += float(cells[0] or 0) / 60
+        megabytes += float(cells[1] or 0)
+        shown = [
+            f"{float(cells[0]) / 60:.1f}" if cells[0] != "" else "",
+            f"{cells[1]:.0f}" if cells[1] != "" else "",
+        ]
+        table.add_row(stage.name, state, *shown)
+    print_table(f"Plan: about {minutes:.0f} minutes and {megabytes:,.0f} MB to go", table)
+
+
+def show(study: Study, table: str) -> None:
+    """Print the table and where everything is."""
+    from demur.experiments.study.scoring import read_shares
+
+    print("\n" + (study.out / f"{table}.md").read_text("utf-8"))
+    shares = read_shares(study.out / "timings.jsonl")
+    for name, share in shares.items():
+        print(f"Scoring by {name}: {100 * share:.1f} % of the time outside networks and products of matrices")
+    print(f"\nReport   {study.out / 'report.html'}")
+    print(f"Tables   {study.out}/{table}.md, .tex, -figures.csv, -comparisons.csv, -cells.csv")

@@ -1,0 +1,115 @@
+"""Scores of every set by every method, each a stage."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import demur
+from demur.experiments.arithmetic import arithmetic
+from demur.experiments.stages import Stage
+from demur.experiments.study.methods import EVERY, Methods
+from demur.stores import write_columns
+
+MEASURES = ("pairwise", "average", "reverse", "bma")
+CELLS = ("A1", "A2", "A3", "B1", "C1")
+"""The cells of the table of measures that need a given model: the network as it is deployed."""
+RULES = ("brier", "spherical", "zero_one")
+"""Rules besides the logarithmic one, for the comparison with labels of people."""
+FEW = 100
+"""Members that score by those rules at most: means converge sooner than differences, and the rules are slower."""
+PER_LOGIT = 1.5e-9
+"""Seconds for a logit of the last layer and its share of the sums, on two cores, for a rough plan."""
+
+
+class Scoring:
+    """The stages that score.
+
+    Parameters
+    ----------
+    methods
+        What is asked for predictions.
+    """
+
+    def __init__(self, methods: Methods) -> None:
+        self.methods, self.config, self.stages = methods, methods.config, methods.stages
+
+    def stage(self, name: str) -> Stage:
+        """Return the stage that scores all sets by a method; its folder holds `SET.npz`."""
+
+        def make(folder: Path) -> None:
+            self.score(name, self.config.scored, folder, "log", (*MEASURES, *CELLS), "")
+
+        return self._stage(f"score/{name}", name, make, {})
+
+    def rules(self, name: str) -> Stage:
+        """Return the stage that scores `id` by the other rules; its folder holds `id-RULE.npz`."""
+
+        def make(folder: Path) -> None:
+            for rule in RULES:
+                if not (folder / f"id-{rule}.npz").exists():
+                    self.score(name, ["id"], folder, rule, ("pairwise", "average"), f"-{rule}")
+
+        return self._stage(f"rules/{name}", name, make, {"rules": RULES, "members": FEW})
+
+    def score(
+        self, name: str, sets: list[str], folder: Path, rule: str, measures: tuple[str, ...], ending: str
+    ) -> None:
+        """Score sets by a method and write a file for each."""
+        few = None if rule == "log" else FEW
+        posterior, loader, order = self.methods.posterior(name, sets, folder, few)
+        with arithmetic() as spent:
+            scores = demur.score(
+                posterior, loader, measures=measures, rule=rule, order=order,
+                checkpoint=folder / f"scoring{ending}.npz", every=EVERY,
+            )  # fmt: skip
+        self.stages.note(
+            scored=f"{name}{ending}",
+            inside=round(spent.inside, 3),
+            seconds=round(spent.seconds, 3),
+            networks=[each.key for each in self.methods.encoded(name)],
+        )
+        columns, start = scores.columns, 0
+        for each in sets:
+            stop = start + self.methods.encoding.inputs.rows(each).size
+            part = {column: values[start:stop] for column, values in columns.items()}
+            part["input"] = np.arange(stop - start)
+            if (part["label"] < 0).all():
+                del part["label"]
+            write_columns(folder / f"{each}{ending}.npz", part, force=True)
+            start = stop
+        if (folder / "chain").is_dir():
+            for file in (folder / "chain").iterdir():
+                file.unlink()
+            (folder / "chain").rmdir()
+
+    def _stage(self, stage: str, name: str, make: Callable[[Path], object], facts: dict[str, Any]) -> Stage:
+        given = self.methods.settings(name)
+        inputs = sum(self.methods.encoding.inputs.rows(each).size for each in self.config.scored)
+        members = given.get("samples") or given.get("members") or len(self.methods.networks(name))
+        seconds = inputs * members * 1000 * PER_LOGIT
+        facts = {"kind": self.config.methods[name]["kind"], **given, "seed": self.config.seed, **facts}
+        return Stage(stage, make, facts, self.methods.before(name), seconds, inputs * 3e-4)
+
+
+def read_shares(path: Path) -> dict[str, float]:
+    """Return which share of the time to score was not a network's own arithmetic, by method.
+
+    The networks of an ensemble ran when their logits were encoded, and that time counts. Predictions that
+    came with the data have no such time and are left out, and so is what was scored by other rules.
+    """
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    took = {each["key"]: each["seconds"] for each in lines if each.get("stage", "").startswith("encode/")}
+    found = {}
+    for each in lines:
+        name = each.get("scored", "")
+        if not name or name.endswith(tuple(f"-{rule}" for rule in RULES)):
+            continue
+        before = 0.0 if each["inside"] else sum(took.get(key, 0.0) for key in each["networks"])
+        if each["inside"] or before:
+            found[name] = 1 - (each["inside"] + before) / (each["seconds"] + before)
+    return found
