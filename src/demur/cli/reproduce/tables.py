@@ -11,6 +11,7 @@ import typer
 from demur.cli.printing import bad_input_exits, new_table, print_table
 
 if TYPE_CHECKING:
+    from demur.experiments.stages import Stage
     from demur.experiments.study import Study
 
 Data = Annotated[
@@ -94,20 +95,22 @@ def said():
 
 
 def plan(study: Study, tables: tuple[str, ...]) -> None:
-    """Print all stages with what they will take."""
+    """Print all stages with what they will take; many of one kind share a line."""
+    found = study.plan(tables)
+    kinds = [stage.name.partition("/")[0] for stage, _ in found]
+    groups: dict[str, list[tuple[Stage, str]]] = {}
+    for kind, (stage, state) in zip(kinds, found, strict=True):
+        groups.setdefault(kind if kinds.count(kind) > 8 else stage.name, []).append((stage, state))
     table = new_table("stage", "state", "minutes", "MB", texts=2)
-    minutes = megabytes = 0.0
-    for stage, state in study.plan(tables):
-        left = state != "done"
-        cells = ["" if each is None or not left else each for each in (stage.seconds, stage.megabytes)]
-        minutes += float(cells[0] or 0) / 60
-        megabytes += float(cells[1] or 0)
-        shown = [
-            f"{float(cells[0]) / 60:.1f}" if cells[0] != "" else "",
-            f"{cells[1]:.0f}" if cells[1] != "" else "",
-        ]
-        table.add_row(stage.name, state, *shown)
-    print_table(f"Plan: about {minutes:.0f} minutes and {megabytes:,.0f} MB to go", table)
+    whole = [0.0, 0.0]
+    for name, stages in groups.items():
+        left = [stage for stage, state in stages if state != "done"]
+        needs = [sum(stage.seconds or 0 for stage in left) / 60, sum(stage.megabytes or 0 for stage in left)]
+        whole = [old + new for old, new in zip(whole, needs, strict=True)]
+        state = stages[0][1] if len(stages) == 1 else f"{len(left)} of {len(stages)} to do"
+        shown = [f"{needs[0]:.1f}", f"{needs[1]:,.0f}"] if left else ["", ""]
+        table.add_row(name, state, *shown)
+    print_table(f"Plan: about {whole[0]:.0f} minutes and {whole[1]:,.0f} MB to go", table)
 
 
 def show(study: Study, table: str) -> None:

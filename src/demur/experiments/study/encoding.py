@@ -108,7 +108,9 @@ class Encoding:
                 else np.load(self.stages.made(attacked) / "inputs.npy")
             )
             with one_thread():
-                found = demur.posteriors.features(model, torch.from_numpy(given).split(500), progress=False)
+                found = demur.posteriors.features(
+                    model, list(torch.from_numpy(given).split(500)), progress=False
+                )
             layer = found.layer
             weight, bias = (each.detach().numpy() for each in (layer.weight, layer.bias))
             write_encoded(folder, found.values, weight, bias, self.inputs.labels(name))

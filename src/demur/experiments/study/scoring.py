@@ -21,7 +21,7 @@ CELLS = ("A1", "A2", "A3", "B1", "C1")
 RULES = ("brier", "spherical", "zero_one")
 """Rules besides the logarithmic one, for the comparison with labels of people."""
 FEW = 100
-"""Members that score by those rules at most: means converge sooner than differences, and the rules are slower."""
+"""Members that score by those rules at most: means settle early, and these rules are slower."""
 PER_LOGIT = 1.5e-9
 """Seconds for a logit of the last layer and its share of the sums, on two cores, for a rough plan."""
 
