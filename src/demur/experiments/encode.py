@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from demur.experiments.models import Network, open_network
-from demur.experiments.pictures import ImageSet, decoded
+from demur.experiments.pictures import ImageSet, decoded, pillow
 from demur.experiments.stages import Stage, write_text
 from demur.posteriors.last_layer import LastLayer
 from demur.progress import progress_bar
@@ -132,11 +132,9 @@ def stamp(weights: str | os.PathLike[str] | None) -> tuple[int, int] | None:
 @functools.cache
 def tried(spec: str, weights: str | None, stamp: Any) -> Tried:
     """Open a network, send one grey image through it, and return what it is like; the network is let go."""
-    from PIL import Image
-
     network = open_network(spec, weights)
     source = source_of(network)
-    tensor = prepared(Image.new("RGB", (320, 256), (124, 116, 104)), network, "a grey image")
+    tensor = prepared(pillow().new("RGB", (320, 256), (124, 116, 104)), network, "a grey image")
     with operations_counted(network.model) as counted:
         through(network, source, tensor[None])
     layer = source.layer
