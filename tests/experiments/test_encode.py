@@ -221,6 +221,21 @@ def test_what_was_entered_is_not_done_again(place, monkeypatch):
     assert asked[23:] == [f"{number:02d}.jpg" for number in range(16, 23)]
 
 
+def test_a_kill_behind_the_last_file_costs_nothing(place, monkeypatch):
+    stage = encode_stage(the_images(place), "tiny_networks:tiny")
+    (place / "work").mkdir()
+    stage.make(place / "work")
+    whole = files_in(place / "work")
+    monkeypatch.setattr(encode, "decoded", None)
+    stage.make(place / "work")
+    # And before: all rows are entered, the small files may be half written.
+    (place / "work" / "progress.json").write_text('{"batches": 1}\n')
+    (place / "work" / "ids.npy").write_bytes(b"half")
+    (place / "work" / ".progress.json.tmp").write_text("half")
+    stage.make(place / "work")
+    assert files_in(place / "work") == whole
+
+
 def test_a_plan_is_rough_or_timed(place):
     images = the_images(place)
     # Of 10 x 12 pixels the convolution makes 8 x 10 of 5 channels, of 27 numbers each; then 5 x 4 weights.

@@ -144,7 +144,9 @@ def test_names_of_torchvision(torchvision):
     assert open_network("resnet.IMAGENET1K_V1").input == "Crop( size=225 )"
     assert [weights for _, weights in torchvision.asked] == [Weights.DEFAULT, Weights.IMAGENET1K_V1]
     refused("expected a name of torchvision.models.list_models()", lambda: open_network("torchvision:no"))
-    refused("among IMAGENET1K_V1, IMAGENET1K_V2; got 'resnet.V9'", lambda: open_network("resnet.V9"))
+    refused(
+        "among IMAGENET1K_V1, IMAGENET1K_V2; got 'resnet.V9'", lambda: open_network("torchvision:resnet.V9")
+    )
     refused("expected to download the weights of torchvision:offline, got: <urlopen error>",
             lambda: open_network("offline"))  # fmt: skip
 
@@ -160,6 +162,7 @@ def test_names_of_timm(timm):
 def test_a_bare_name_is_looked_for_in_torchvision_and_then_in_timm(torchvision, timm):
     assert same(open_network("resnet").model, network(seed=2))
     assert same(open_network("vit").model, network(seed=9))
+    assert same(open_network("resnet.a1_in1k").model, network(seed=9))
     refused("torchvision has no such name; timm has no such name", lambda: open_network("nobody"))
 
 

@@ -1,6 +1,7 @@
 """Folders of images as they are published: opened, labelled and checked, each complaint one line."""
 
 import re
+import sys
 
 import numpy as np
 import pytest
@@ -169,6 +170,12 @@ def test_what_check_refuses(tmp_path):
             lambda: check(images, any_count=True, sample=20))  # fmt: skip
     bad.write_text("text")
     refused("cannot be decoded", lambda: check(images, any_count=True, sample=20))
+
+
+def test_pillow_is_asked_for_where_it_is_missing(tmp_path, monkeypatch):
+    picture(tmp_path / "a.jpg")
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    refused("pip install 'demur[report]'", lambda: check(open_images(tmp_path)))
 
 
 def test_what_is_missing_is_said(tmp_path):

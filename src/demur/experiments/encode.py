@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from demur.experiments.models import Network, open_network
-from demur.experiments.pictures import ImageSet, decoded
+from demur.experiments.pictures import ImageSet, decoded, pillow
 from demur.experiments.stages import Stage, write_text
 from demur.posteriors.last_layer import LastLayer
 from demur.progress import progress_bar
@@ -35,7 +35,7 @@ EVERY = 10.0
 AHEAD = 3
 """Batches that are decoded while the network works."""
 
-PROGRESS = "progress.json"
+PROGRESS, LAYER = "progress.json", "last_layer.safetensors"
 
 SPEED = 7e9
 """Operations a second of one core, for a rough plan: what small networks reach without an accelerator."""
@@ -132,11 +132,9 @@ def stamp(weights: str | os.PathLike[str] | None) -> tuple[int, int] | None:
 @functools.cache
 def tried(spec: str, weights: str | None, stamp: Any) -> Tried:
     """Open a network, send one grey image through it, and return what it is like; the network is let go."""
-    from PIL import Image
-
     network = open_network(spec, weights)
     source = source_of(network)
-    tensor = prepared(Image.new("RGB", (320, 256), (124, 116, 104)), network, "a grey image")
+    tensor = prepared(pillow().new("RGB", (320, 256), (124, 116, 104)), network, "a grey image")
     with operations_counted(network.model) as counted:
         through(network, source, tensor[None])
     layer = source.layer
@@ -211,9 +209,9 @@ class Encoding:
 
     def write(self, folder: Path, expected: Tried, progress: bool) -> None:
         """Write all files; go on from what a run that was killed has entered as done."""
-        from safetensors.numpy import save_file
-
-        images, layer = self.images, self.source.layer
+        images = self.images
+        if (folder / LAYER).exists() and not (folder / PROGRESS).exists():
+            return  # killed after the last file
         widths = {"features": expected.features, "logits": expected.classes}
         files, done = opened(folder, len(images), widths)
         last = time.monotonic()
@@ -226,19 +224,23 @@ class Encoding:
                     enter(folder, files, number)
                     last = time.monotonic()
                 show(min(rows.stop, len(images)))
-        for file in files.values():
-            file.flush()
+        enter(folder, files, -(-len(images) // self.batch))
         labels = np.full(len(images), -1, np.int64) if images.labels is None else images.labels
         np.save(folder / "labels.npy", labels.astype(np.int64))
         np.save(folder / "ids.npy", np.array(images.ids))
-        weight = layer.weight.detach().cpu().float().numpy()
-        bias = (
-            np.zeros(len(weight), np.float32)
-            if layer.bias is None
-            else layer.bias.detach().cpu().float().numpy()
-        )
-        save_file({"weight": np.ascontiguousarray(weight), "bias": bias}, folder / "last_layer.safetensors")
+        self.write_layer(folder / LAYER)
         (folder / PROGRESS).unlink()
+
+    def write_layer(self, path: Path) -> None:
+        """Write the last layer, whole or not at all: it is the last file."""
+        from safetensors.torch import save_file
+
+        layer = self.source.layer
+        bias = layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias
+        parts = {"weight": layer.weight, "bias": bias}
+        temporary = path.with_name(f".{path.name}.tmp")
+        save_file({name: each.detach().cpu().float().contiguous() for name, each in parts.items()}, temporary)
+        os.replace(temporary, path)
 
     def results(self, done: int = 0) -> Iterator[tuple[slice, dict[str, np.ndarray]]]:
         """Yield rows of batches with their features and logits, from a batch on."""

@@ -101,7 +101,10 @@ def has_name(library: str, module: Any, name: str) -> bool:
     """Tell whether a library knows a network."""
     if library == "timm":
         return bool(module.is_model(name))
-    return name.partition(".")[0] in importlib.import_module("torchvision.models").list_models()
+    models: Any = importlib.import_module("torchvision.models")
+    plain, _, tag = name.partition(".")
+    # Names with tags of timm's, as resnet50.a1_in1k, begin with names of torchvision's.
+    return plain in models.list_models() and (not tag or tag in models.get_model_weights(plain).__members__)
 
 
 def from_torchvision(name: str, weights: Any) -> tuple[Any, Any]:

@@ -218,18 +218,24 @@ def check(
 
 def decoded(path: Path) -> Any:
     """Return an image in RGB; a file that is none is a `ValueError`."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise ValueError(
-            "expected pillow, which decodes images, found none: pip install 'demur[report]'"
-        ) from error
+    Image = pillow()
     try:
         with Image.open(path) as image:
             return image.convert("RGB")
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         said = str(error).replace(f" {str(path)!r}", "")
         raise ValueError(f"{path}: expected an image, got a file that cannot be decoded: {said}") from error
+
+
+def pillow() -> Any:
+    """Return the module that decodes images; raise in one line where it is missing."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ValueError(
+            "expected pillow, which decodes images, found none: pip install 'demur[report]'"
+        ) from error
+    return Image
 
 
 def found_in(folder: Path) -> list[str]:
