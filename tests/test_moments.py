@@ -378,3 +378,53 @@ def test_some_of_the_inputs(groups) -> None:
     expected.update(logits=logits[:4, chosen])
     np.testing.assert_allclose(found.decompose().epistemic, expected.decompose().epistemic, rtol=1e-12)
     assert moments.count == 9  # the whole is left alone
+
+
+@pytest.mark.parametrize("spread", [1e-5, 1e-3, 0.1, 1.0, 5.0])
+def test_float32_members_are_added_in_float32_to_1e_6(spread):
+    rng = np.random.default_rng(3)
+    logits = (rng.normal(0, 3, (12, 200)) + spread * rng.normal(size=(80, 12, 200))).astype(np.float32)
+    single, double = demur.Moments(), demur.Moments()
+    for chunk in np.split(logits, 4):
+        single.update(logits=chunk)
+        double.update(logits=chunk.astype(np.float64))
+    for measure in ("pairwise", "average", "reverse"):
+        found, exact = single.decompose(measure), double.decompose(measure)
+        for part in ("total", "aleatoric", "epistemic"):
+            np.testing.assert_allclose(getattr(found, part), getattr(exact, part), rtol=1e-6)
+    np.testing.assert_allclose(single.mean, double.mean, rtol=2e-6)
+
+
+def test_inputs_that_float32_cannot_hold_are_added_in_double():
+    rng = np.random.default_rng(4)
+    logits = rng.normal(0, 2, (64, 8, 100)).astype(np.float32)
+    logits[:, 1] = logits[0, 1]  # members that are the same
+    logits[::2, 2, 5] = -np.inf  # a class that some exclude
+    logits[:, 3, 5] = -np.inf  # one that all exclude
+    logits[:, 4] *= 30  # members that contradict each other
+    moments, exact = demur.Moments(), demur.Moments()
+    weights = rng.uniform(0, 2, (64, 8))
+    weights[:40, 6] = 0
+    for some in (slice(0, 32), slice(32, 64)):
+        moments.update(logits=logits[some], weights=weights[some])
+        exact.update(logits=logits[some].astype(np.float64), weights=weights[some])
+    for measure in ("pairwise", "average", "reverse"):
+        found, expected = moments.decompose(measure), exact.decompose(measure)
+        np.testing.assert_allclose(found.epistemic, expected.epistemic, rtol=2e-6)
+        np.testing.assert_allclose(found.aleatoric, expected.aleatoric, rtol=2e-6)
+    assert moments.decompose().epistemic[1] == 0
+    assert np.isinf(moments.decompose().epistemic[2])
+    np.testing.assert_allclose(moments.effective_count, exact.effective_count)
+
+
+def test_a_bad_chunk_of_float32_changes_nothing():
+    rng = np.random.default_rng(5)
+    logits = rng.normal(0, 2, (16, 40, 100)).astype(np.float32)
+    moments = demur.Moments().update(logits=logits)
+    before = moments.decompose()
+    bad = logits.copy()
+    bad[7, 33, 2] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        moments.update(logits=bad)
+    assert moments.count == 16
+    np.testing.assert_array_equal(moments.decompose().epistemic, before.epistemic)

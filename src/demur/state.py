@@ -152,6 +152,20 @@ class State:
         }
         return replace(self, **found)
 
+    def replaced(self, inputs: Array, other: State) -> State:
+        """Return the state with another one's sums for some of the inputs, by their indices; for NumPy."""
+        found = arrays_of(self)
+        if other.excluded is not None:
+            found["excluded"], found["allowed"] = sides(self)
+        elif self.excluded is not None:
+            other = replace(other, **dict(zip(("excluded", "allowed"), sides(other), strict=True)))
+        for name, values in found.items():
+            if values is not None:
+                place = inputs if name in ("reference", "count") else (slice(None), inputs)
+                found[name] = values.copy()
+                found[name][place] = getattr(other, name)
+        return replace(self, **found)
+
     def copied(self) -> State:
         """Return a state that shares no memory with this one."""
         xp = self.xp

@@ -23,6 +23,7 @@ from demur.kernels.arithmetic import (
     add_single_in_any_order,
     cached,
     exp,
+    expm1,
     expm1_single,
     larger_size,
     log1p,
@@ -286,40 +287,122 @@ def finish(q, log_q, means, careful):
     return entropy, k, i, is_enough(entropy, k, i, apart, careful)
 
 
+@njit(**COMPILED)
+def mean_over_members(source, start, member_step, weights, alike, tolerance, scratch, work):
+    """Write the means over one input's members of positive weight, relative to a reference in their midst.
+
+    Return their total weight, entropy, K and I, whether float32 was enough for these, and whether ``g`` was
+    needed.
+    """
+    reference, q, log_q, found = scratch
+    members, heaviest = chosen(weights, 0, 1, found)
+    total = 0.0
+    for member in members:
+        total += weights[member]
+    entropy, k, i, enough, careful = 0.0, 0.0, 0.0, False, False
+    if total == 0.0:
+        return total, entropy, k, i, enough, careful
+    load_reference(source, start, member_step, heaviest, alike, weights.shape[0], reference)
+    top = set_reference(reference, log_q, q)
+    prepared = (reference, log_q, q, top)
+    while top >= 0 and not enough:
+        held, carefully = add_members(
+            source, start, member_step, members, weights, total, tolerance, prepared, work, careful
+        )
+        if held:
+            entropy, k, i, enough = finish(q, log_q, work[4], carefully)
+        if carefully or not held:
+            return total, entropy, k, i, enough, carefully
+        careful = True
+    return total, entropy, k, i, enough, False
+
+
+@njit(**COMPILED)
+def workspace(count, classes):
+    """Allocate what one thread needs; rows are kept off multiples of 4096 bytes, which share cache sets."""
+    padded = (classes + 15) // 16 * 16 + 16
+    e, d = np.zeros((TILE, padded), np.float32), np.zeros((TILE, padded), np.float32)
+    sums, means = np.zeros((4, padded), np.float32), np.zeros((4, padded))
+    reference, q, log_q = np.empty(classes, np.float32), np.empty(classes, np.float32), np.empty(classes)
+    work = (e, d, np.zeros((4, TILE), np.float32), sums, means)
+    return (reference, q, log_q, np.empty(count, np.int64)), work
+
+
+@njit(**COMPILED)
+def moved(means, total, log_q, log_to, careful, sums):
+    """Write the sums of members, whose means are relative to one reference, relative to another one."""
+    for y in range(log_q.shape[0]):
+        m = log_q[y] - log_to[y]
+        target = exp(log_to[y])
+        growth = expm1(m, m)
+        apart = target * growth
+        q = target + apart
+        a, u, au = q * means[0, y], means[1, y], q * means[2, y]
+        phi = 0.5 * au + q * means[3, y] if careful else au + q * u - a
+        sums[0, y] = total * (a + apart)
+        sums[1, y] = total * (u + m)
+        sums[2, y] = total * (au + m * a + apart * u + apart * m)
+        sums[3, y] = total * (phi + m * a + target * (m * growth - (growth - m)))
+
+
+@cached
+def accumulate(
+    flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, fresh, references, old, new,
+    entropies, rejected,
+):  # fmt: skip
+    """Write the sums of ``old`` (inputs, classes) with members added to ``new``; mark inputs not for float32.
+
+    ``fresh``: there are no sums yet, and each input's reference is set.
+    """
+    member_step, input_step, class_step = steps
+    count, classes = shape
+    source, _, _ = wide.workspace(flat, bits, class_step, classes)
+    scratch, work = workspace(count, classes)
+    log_q = scratch[2]
+    added, log_to, aligned, to = (
+        np.empty((4, classes)),
+        np.empty(classes),
+        np.empty(classes),
+        np.empty(classes),
+    )
+    alike = weights.strides[0] == 0 and weights.strides[1] == 0
+    for b in range(begin, end):
+        start = origin + b * input_step
+        total, entropy, _, _, enough, careful = mean_over_members(
+            source, start, member_step, weights[:, b], alike, tolerance, scratch, work
+        )
+        rejected[b] = not enough
+        if not enough:
+            continue
+        if fresh:
+            top = np.argmax(log_q)
+            for y in range(classes):
+                references[b, y] = log_q[y] - log_q[top]
+        wide.set_reference(references[b], aligned, log_to, to)
+        moved(work[4], total, log_q, log_to, careful, added)
+        entropies[b] += total * entropy
+        for part in range(4):
+            for y in range(classes):
+                new[part, b, y] = added[part, y] + (0.0 if fresh else old[part][b, y])
+    return -1
+
+
 @cached
 def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
     """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
     member_step, input_step, class_step = steps
     count, classes = shape
     source, double_work, double_scratch = wide.workspace(flat, bits, class_step, classes)
-    padded = (classes + 15) // 16 * 16 + 16
-    e, d = np.zeros((TILE, padded), np.float32), np.zeros((TILE, padded), np.float32)
-    sums, means = np.zeros((4, padded), np.float32), np.zeros((4, padded))
-    work = (e, d, np.zeros((4, TILE), np.float32), sums, means)
-    reference, q, log_q = np.empty(classes, np.float32), np.empty(classes, np.float32), np.empty(classes)
-    found = np.empty(count, np.int64)
+    scratch, work = workspace(count, classes)
     alike = weights.strides[0] == 0 and weights.strides[1] == 0
     for b in range(begin, end):
         start = origin + b * input_step
         own = weights[:, b]
-        members, heaviest = chosen(own, 0, 1, found)
-        total = 0.0
-        for member in members:
-            total += own[member]
-        load_reference(source, start, member_step, heaviest, alike, count, reference)
-        top = set_reference(reference, log_q, q)
-        prepared = (reference, log_q, q, top)
-        entropy, k, i, enough, careful = 0.0, 0.0, 0.0, False, False
-        while top >= 0 and not enough:
-            held, carefully = add_members(
-                source, start, member_step, members, own, total, tolerance, prepared, work, careful
-            )
-            if held:
-                entropy, k, i, enough = finish(q, log_q, means, carefully)
-            if carefully or not held:
-                break
-            careful = True
+        _, entropy, k, i, enough, _ = mean_over_members(
+            source, start, member_step, own, alike, tolerance, scratch, work
+        )
         if not enough:
+            members, heaviest = chosen(own, 0, 1, scratch[3])
             entropy, k, i, good = wide.summarise_input(
                 source, start, member_step, members, heaviest, own, limits, tolerance, double_scratch,
                 double_work,
