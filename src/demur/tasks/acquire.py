@@ -27,10 +27,11 @@ def acquire(
 
     .. math:: s_x^{\mathrm{power}} \cdot \min_{z} \| f_x - f_z \|^2
 
-    where the second factor is there with features only, and z are the inputs labelled or drawn before. With
-    ``power`` alone this is the power acquisition of Kirsch et al. (2023), "Stochastic batch acquisition". With ``features`` it is k-means++ (Arthur and Vassilvitskii, 2007) with the scores as weights:
-    the seeding of Zhdanov (2019), "Diverse mini-batch active learning", sampled as in BADGE (Ash et al.,
-    2020), whose first input is that with the highest score too.
+    where the second factor is there with features only, and z are the inputs labelled or drawn before.
+    ``power`` alone is the power acquisition of Kirsch et al. (2023), "Stochastic batch acquisition".
+    ``features`` is k-means++ (Arthur and Vassilvitskii, 2007) with the scores as weights: the seeding of
+    Zhdanov (2019), "Diverse mini-batch active learning", sampled as in BADGE (Ash et al., 2020), whose first
+    input is that with the highest score too.
 
     Parameters
     ----------
@@ -72,11 +73,11 @@ def acquire(
     weights = log_weights(values, 1.0 if power is None else power)
     infinite = values == np.inf
     if features is None:
-        # The k largest of these are k draws one after the other (Gumbel, 1954; Kool et al., 2019).
+        # The k largest of these are k draws one after the other (Kool, van Hoof and Welling, 2019).
         return ranked(free, infinite, weights + rng.gumbel(size=len(values)), values, chance)[:k]
     points = checked_features(features, len(values))
     picked = [int(ranked(free, values, chance)[0])]
-    known = np.flatnonzero(~free)
+    known = np.flatnonzero(~free).tolist()
     distance = np.full(len(values), np.inf)
     for place in known:
         np.minimum(distance, squared_distance(points, place), out=distance)

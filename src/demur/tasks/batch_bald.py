@@ -50,9 +50,9 @@ def batch_bald(
               - \sum_i p(i \mid y_B) \, H(p_i(y_x)) \Big]
 
     where B are those picked before. It is what one more label tells, once those of B are known, so copies of
-    an input add little. Kirsch, van Amersfoort and Gal (2019), equations 8 to 13. The sum is exact while
+    an input add little. Kirsch, van Amersfoort and Gal (2019), section 3. The sum is exact while
     all labels of B have at most ``configurations`` combinations; then as many are drawn from :math:`p(y_B)`,
-    which gives the estimate of the paper's section 3.3. The gains of an input fall as B grows, so most
+    which gives the paper's Monte Carlo estimate. The gains of an input fall as B grows, so most
     inputs need not be looked at again (Minoux, 1978).
 
     With k = 1 it is the input with the largest epistemic part of ``decompose(measure="average")``.
@@ -185,7 +185,7 @@ class Joint:
         """Bring gains up to date where that may change which one is largest; others stay upper bounds."""
         from scipy.special import logsumexp
 
-        whole = logsumexp(self.logs, axis=1, keepdims=True)
+        whole = np.asarray(logsumexp(self.logs, axis=1, keepdims=True))
         member = np.exp(self.logs - whole)  # p(i | y_B), a row for each combination
         share = np.exp(whole[:, 0]) if self.drawn is None else np.full(len(whole), 1 / len(whole))
         average = share @ member
