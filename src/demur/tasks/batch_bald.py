@@ -185,9 +185,11 @@ class Joint:
         """Bring gains up to date where that may change which one is largest; others stay upper bounds."""
         from scipy.special import logsumexp
 
-        whole = np.asarray(logsumexp(self.logs, axis=1, keepdims=True))
-        member = np.exp(self.logs - whole)  # p(i | y_B), a row for each combination
-        share = np.exp(whole[:, 0]) if self.drawn is None else np.full(len(whole), 1 / len(whole))
+        # Sure members draw the same labels again and again: each combination is looked at once.
+        logs, counts = np.unique(self.logs, axis=0, return_counts=True)
+        whole = np.asarray(logsumexp(logs, axis=1, keepdims=True))
+        member = np.exp(logs - whole)  # p(i | y_B), a row for each combination
+        share = counts * np.exp(whole[:, 0]) if self.drawn is None else counts / len(self.logs)
         average = share @ member
         classes = self.probs.shape[2]
         step = max(1, NUMBERS // (len(member) * classes))

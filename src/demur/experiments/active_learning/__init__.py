@@ -194,7 +194,8 @@ def run(study: Study, say: Callable[[str], object] = lambda line: None) -> list[
         whole = in_order([table])
         for number, stage in enumerate(whole, 1):
             if study.stages.state(stage) != "done":
-                left = sum(each.seconds or 0 for each in whole[number - 1 :]) / 60
+                to_do = (each for each in whole if study.stages.state(each) != "done")
+                left = sum(each.seconds or 0 for each in to_do) / 60
                 say(f"{number} of {len(whole)}, some {left:.0f} minutes left: {stage.name}")
             study.stages.made(stage)
         made = study.stages.made(table)
