@@ -66,8 +66,8 @@ def batch_bald(
         Exactly one of them: predictions of members, shape (members, inputs, classes).
     k : int
         How many inputs.
-    weights : (members,) array, optional
-        Of the members; None: all the same.
+    weights
+        Shape (members,); None: all the same.
     labelled, seed
         As for ``acquire``; the seed is also that of the drawn combinations.
     configurations : int
