@@ -1,6 +1,8 @@
-"""What scores are good for, with intervals: detection, misclassification, selective, calibration."""
+"""What scores are good for, with intervals; and which inputs to label next."""
 
+from demur.tasks.acquire import acquire
 from demur.tasks.bands import Band, accuracy_band, best_accuracy, roc_band
+from demur.tasks.batch_bald import Batch, batch_bald
 from demur.tasks.calibration import Calibration, calibration
 from demur.tasks.compare import Comparison, compare, compare_all, holm
 from demur.tasks.contest import Contest, Standing, contest
@@ -12,6 +14,7 @@ from demur.tasks.selective import Selective, selective
 
 __all__ = [
     "Band",
+    "Batch",
     "Calibration",
     "Comparison",
     "Contest",
@@ -21,6 +24,8 @@ __all__ = [
     "Selective",
     "Standing",
     "accuracy_band",
+    "acquire",
+    "batch_bald",
     "best_accuracy",
     "calibration",
     "compare",

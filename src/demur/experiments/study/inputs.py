@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import gzip
 import hashlib
 import re
-import struct
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from demur.experiments.idx import read_idx
 from demur.experiments.study.config import Config
 
 SALT = 0x5E75
@@ -185,20 +184,6 @@ def array(path: Path, key: str | None) -> np.ndarray:
         if key not in archive.files:
             raise ValueError(f"{path}: expected an array {key!r}, found {', '.join(archive.files)}")
         return archive[key]
-
-
-def read_idx(path: Path) -> np.ndarray:
-    """Return the array of an IDX file, as MNIST is published: bytes in C order behind a header."""
-    raw = path.read_bytes()
-    if raw[:2] == b"\x1f\x8b":
-        raw = gzip.decompress(raw)
-    if raw[:3] != b"\x00\x00\x08" or len(raw) < 4:
-        raise ValueError(f"{path}: expected an IDX file of bytes, as MNIST is published, got something else")
-    shape = struct.unpack_from(f">{raw[3]}I", raw, 4)
-    found = np.frombuffer(raw, np.uint8, offset=4 + 4 * raw[3])
-    if found.size != np.prod(shape):
-        raise ValueError(f"{path}: expected {np.prod(shape)} bytes after the header, got {found.size}")
-    return found.reshape(shape)
 
 
 @functools.cache
