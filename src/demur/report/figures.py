@@ -40,7 +40,7 @@ def require_matplotlib(what: str) -> None:
 
 
 @contextlib.contextmanager
-def drawing(width: float, height: float, columns: int = 1) -> Iterator[tuple[Figure, Any]]:
+def drawing(width: float, height: float, columns: int = 1, rows: int = 1) -> Iterator[tuple[Figure, Any]]:
     """Give a new figure of so many inches, in the style, and its axes."""
     require_matplotlib("the figures")
     import matplotlib
@@ -48,7 +48,7 @@ def drawing(width: float, height: float, columns: int = 1) -> Iterator[tuple[Fig
 
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, height), layout="constrained")
-        yield figure, figure.subplots(1, columns)
+        yield figure, figure.subplots(rows, columns)
 
 
 def percent_axis(axis: Any) -> None:

@@ -1,4 +1,4 @@
-"""What scores are good for, with intervals: detection, misclassification, selective, calibration."""
+"""What scores are good for, with intervals: detection, errors, what is kept, calibration."""
 
 from demur.tasks.bands import Band, accuracy_band, best_accuracy, roc_band
 from demur.tasks.calibration import Calibration, calibration
@@ -8,6 +8,7 @@ from demur.tasks.detection import Detection, detection, misclassification
 from demur.tasks.estimate import Estimate
 from demur.tasks.leading import Leading, leading
 from demur.tasks.selective import Selective, selective
+from demur.tasks.sparsification import Sparsification, sparsification
 
 __all__ = [
     "Band",
@@ -18,6 +19,7 @@ __all__ = [
     "Estimate",
     "Leading",
     "Selective",
+    "Sparsification",
     "Standing",
     "accuracy_band",
     "best_accuracy",
@@ -31,4 +33,5 @@ __all__ = [
     "misclassification",
     "roc_band",
     "selective",
+    "sparsification",
 ]

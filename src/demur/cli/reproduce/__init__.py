@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from demur.cli.reproduce import bernoulli
+from demur.cli.reproduce import bernoulli, precision
 
 app = typer.Typer(help="Run a study again, from nothing to its tables and figures.")
 
@@ -15,3 +15,4 @@ def _studies() -> None:
 
 
 app.command("bernoulli")(bernoulli.bernoulli)
+app.command("precision")(precision.precision)
