@@ -73,7 +73,7 @@ def test_resamples_are_those_of_repeated_inputs():
 @pytest.mark.parametrize(
     ("scores", "errors", "options", "message"),
     [
-        ([1.0, 2.0], [1.0], {}, r"errors must be one number per score, shape \(2,\). Got float64 of shape \(1,\)"),
+        ([1.0, 2.0], [1.0], {}, r"one number per score, shape \(2,\). Got float64 of shape \(1,\)"),
         ([1.0, 2.0], [1.0, np.nan], {}, "errors must be finite. Got 1"),
         ([1.0, 2.0], [0.0, 0.0], {}, "nothing to rank"),
         ([1.0, np.nan], [0.0, 1.0], {}, "scores must be numbers or infinity"),

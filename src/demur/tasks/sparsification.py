@@ -146,7 +146,8 @@ def checked_errors(errors: Any, number: int) -> np.ndarray:
     values = to_numpy(as_array(errors))
     if values.shape != (number,) or values.dtype.kind not in "fiub":
         raise ValueError(
-            f"errors must be one number per score, shape ({number},). Got {values.dtype} of shape {values.shape}."
+            f"errors must be one number per score, shape ({number},). "
+            f"Got {values.dtype} of shape {values.shape}."
         )
     values = values.astype(np.float64)
     if not np.isfinite(values).all():

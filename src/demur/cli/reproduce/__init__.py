@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from demur.cli.reproduce import bernoulli, precision
+from demur.cli.reproduce import bernoulli, precision, regression
 
 app = typer.Typer(help="Run a study again, from nothing to its tables and figures.")
 
@@ -16,3 +16,4 @@ def _studies() -> None:
 
 app.command("bernoulli")(bernoulli.bernoulli)
 app.command("precision")(precision.precision)
+app.command("regression")(regression.regression)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from demur.cli.printing import bad_input_exits
+from demur.cli.reproduce.plan import carry_out, require
 
 
 def precision(
@@ -16,11 +16,13 @@ def precision(
         Path,
         typer.Option(
             metavar="PATH",
-            help="An .npz with features val and dtd, classes val_label, and a last layer fc_weight and fc_bias; "
-            "or a folder that has imagenet_features/efficientnet_lite0_features.npz.",
+            help="An .npz with features val and dtd, classes val_label, and a last layer fc_weight and "
+            "fc_bias; or a folder that has imagenet_features/efficientnet_lite0_features.npz.",
         ),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The run's folder; a run that was killed goes on.")],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="The run's folder; a run that was killed goes on.")
+    ],
     seed: Annotated[int, typer.Option(min=0, help="Fixes all draws.")] = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Few inputs, distances and draws.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and do nothing.")] = False,
@@ -35,28 +37,8 @@ def precision(
     on two cores and needs the extras named report and torch.
     """
     with bad_input_exits():
-        require_extras()
+        require("matplotlib", "posteriors", "torch")
         from demur.experiments.precision import add_to_page, study
 
         planned = study(data, out, seed=seed, quick=quick, say=lambda line: print(line, flush=True))
-        if dry_run:
-            from demur.cli.reproduce.plan import print_plan
-
-            print_plan(planned.stages, planned.last)
-            return
-        with planned.stages.alone():
-            files = planned.run()
-        if docs is not None:
-            add_to_page(files, docs)
-    for path in [*files, *([docs] if docs else [])]:
-        print(path)
-
-
-def require_extras() -> None:
-    """Raise a `ValueError` unless everything is there that studies of networks train and draw with."""
-    for name in ("matplotlib", "posteriors", "torch"):
-        if importlib.util.find_spec(name) is None:
-            raise ValueError(
-                f"expected {name}, which the study trains or draws with, found none: "
-                "pip install 'demur[report,torch]'"
-            )
+        carry_out(planned, add_to_page, dry_run=dry_run, docs=docs)

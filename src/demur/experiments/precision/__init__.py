@@ -7,10 +7,12 @@ nearly equal numbers, whose rounding then hides both, and not equally.
     members      last layers that agree as closely as wanted
     arithmetic   I and K as they are usually written, in four types, and without rounding
     ranking      AUROC over several draws of the members, and what gaps between AUROCs are made of
+    tables       the numbers
     figure       the pictures
+    text         the section of the page of results
     study        the stages of all this
 """
 
-from demur.experiments.precision.study import Study, add_to_page, study
+from demur.experiments.precision.study import add_to_page, study
 
-__all__ = ["Study", "add_to_page", "study"]
+__all__ = ["add_to_page", "study"]

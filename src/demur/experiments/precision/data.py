@@ -127,7 +127,7 @@ def check(place: Path, found: dict[str, np.ndarray]) -> None:
     if not (rank_in_class(labels) >= FITTED).any():
         raise ValueError(
             f"{place}: expected more than {FITTED} images of some class, got {len(labels)} images of "
-            f"{len(np.unique(labels))} classes: members are fitted to {FITTED} of each and tested on the others"
+            f"{len(np.unique(labels))} classes: the first {FITTED} are fitted to, the others are the test"
         )
 
 

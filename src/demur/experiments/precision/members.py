@@ -66,9 +66,7 @@ class Dropout:
         def logits(features: Any, places: np.ndarray, dtype: Any) -> Any:
             kept = torch.from_numpy(self.masks.kept(range(self.members), places)).to(torch.float32)
             scale = 1 + level * (kept / (1 - RATE) - 1)
-            return torch.nn.functional.linear(
-                (features * scale).to(dtype), weight.to(dtype), bias.to(dtype)
-            )
+            return torch.nn.functional.linear((features * scale).to(dtype), weight.to(dtype), bias.to(dtype))
 
         return logits
 
@@ -88,11 +86,12 @@ def perturbed(data: Data, members: int, seed: int) -> Heads:
     import torch
 
     draws = torch.Generator().manual_seed(seed)
-    parts, centre = [], (torch.from_numpy(data.weight), torch.from_numpy(data.bias))
-    for part in centre:
-        noise = torch.randn((members, *part.shape), generator=draws)
-        parts.append(part + part.square().mean().sqrt() * noise)
-    return Heads(*parts, centre)
+    centre = torch.from_numpy(data.weight), torch.from_numpy(data.bias)
+    weight, bias = (
+        part + part.square().mean().sqrt() * torch.randn((members, *part.shape), generator=draws)
+        for part in centre
+    )
+    return Heads(weight, bias, centre)
 
 
 def fit_heads(data: Data, folder: Path, members: int, seed: int, *, quick: bool) -> None:
@@ -140,4 +139,5 @@ def read_heads(data: Data, folder: Path) -> Heads:
     """Read fitted heads; their centre is their mean."""
     heads = LastLayer.load(folder / "heads.safetensors", layer_of(data)).heads
     assert isinstance(heads, tuple)
-    return Heads(*heads, (heads[0].mean(0), heads[1].mean(0)))
+    weight, bias = heads
+    return Heads(weight, bias, (weight.mean(0), bias.mean(0)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ import numpy as np
 from demur.experiments.precision import data, figure, members, tables, text
 from demur.experiments.precision.arithmetic import ARITHMETICS, EXACT
 from demur.experiments.results import add_section
-from demur.experiments.stages import Say, Stage, Stages, copied
+from demur.experiments.stages import Say, Stage, Stages
+from demur.experiments.study import Study
 from demur.stores import read_columns, write_columns
 
 LEVELS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -29,23 +29,9 @@ FITS = {
 }
 
 
-@dataclass(frozen=True)
-class Study:
-    """What is to be done, and where."""
-
-    stages: Stages
-    last: Stage
-
-    def run(self) -> list[Path]:
-        """Do what is not done yet; return the files of the results, in the folder of the run."""
-        made = self.stages.made(self.last)
-        found = [self.stages.folder / path.name for path in sorted(made.iterdir())]
-        for path in found:
-            copied(made / path.name, path)
-        return found
-
-
-def study(source: Path, out: Path, *, seed: int = 0, quick: bool = False, say: Say = lambda line: None) -> Study:
+def study(
+    source: Path, out: Path, *, seed: int = 0, quick: bool = False, say: Say = lambda line: None
+) -> Study:
     """Return the study of a file of features; nothing is computed yet but what must be known to plan it.
 
     Parameters
@@ -72,7 +58,12 @@ def study(source: Path, out: Path, *, seed: int = 0, quick: bool = False, say: S
         levels = QUICK_LEVELS if quick else levels
         for draw in range(2 if quick else draws):
             own = 1000 * seed + draw
-            facts: dict[str, Any] = {"data": given.mark, "quick": quick, "seed": own, "members": members.MEMBERS}
+            facts: dict[str, Any] = {
+                "data": given.mark,
+                "quick": quick,
+                "seed": own,
+                "members": members.MEMBERS,
+            }
             before = []
             if name in FITS:
                 fit, settings = FITS[name]
@@ -84,7 +75,11 @@ def study(source: Path, out: Path, *, seed: int = 0, quick: bool = False, say: S
             facts = facts | {"levels": levels, "arithmetics": [each.name for each in ARITHMETICS]}
             scored.append(
                 Stage(
-                    f"score/{name}/{draw}", score, facts, before, seconds=len(levels) * seconds,
+                    f"score/{name}/{draw}",
+                    score,
+                    facts,
+                    before,
+                    seconds=len(levels) * seconds,
                     megabytes=len(levels) * megabytes,
                 )
             )
@@ -145,7 +140,7 @@ def scores(logits: members.Logits, given: data.Data, checked: bool) -> dict[str,
                 double = logits(test[places], places, torch.float64)
                 for measure, values in zip("IK", EXACT.scores(double), strict=True):
                     add(f"{tables.CHECK}|{measure}", values)
-            average = torch.logsumexp(torch.log_softmax(z.double(), -1), 0) - np.log(len(z))
+            average = torch.logsumexp(torch.log_softmax(z, -1), 0) - np.log(len(z))
             labels = torch.from_numpy(np.resize(given.known_label, len(test))[places])
             add("nll", -average[torch.arange(len(places)), labels])
             add("right", average.argmax(-1) == labels)
@@ -155,9 +150,7 @@ def scores(logits: members.Logits, given: data.Data, checked: bool) -> dict[str,
     return found
 
 
-def results_stage(
-    stages: Stages, scored: list[Stage], positive: np.ndarray, folder: Path
-) -> None:
+def results_stage(stages: Stages, scored: list[Stage], positive: np.ndarray, folder: Path) -> None:
     """Write the tables, the figures and the section of the page."""
     found: dict[tuple[str, float], list[dict[str, np.ndarray]]] = {}
     for stage in scored:

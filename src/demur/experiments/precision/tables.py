@@ -74,9 +74,7 @@ def curve_rows(
             yield row
 
 
-def gap_rows(
-    places: Mapping[tuple[str, str], np.ndarray], positive: np.ndarray
-) -> Iterator[dict[str, Any]]:
+def gap_rows(places: Mapping[tuple[str, str], np.ndarray], positive: np.ndarray) -> Iterator[dict[str, Any]]:
     """Yield by how much K's AUROC exceeds I's, and what of it is there without rounding."""
     mathematics = places[EXACT.name, "K"] - places[EXACT.name, "I"]
     for arithmetic in ARITHMETICS:

@@ -24,16 +24,19 @@ HEAD = """## Rounding: how much of the gap between K and I it makes
 demur reproduce precision --data DIR --out DIR
 ```
 
-Where members nearly agree, K tends to 2 I, and both rank inputs alike. Yet for ten last layers on ImageNet the
-paper has them apart: {paper}. This study asks how much of such a gap can be rounding.
+Where members nearly agree, K tends to 2 I, and both rank inputs alike. Yet for ten last layers on ImageNet
+the paper has them apart: {paper}. This study asks how much of such a gap can be rounding. It cannot say
+which arithmetic the paper's figures come from.
 
 **Setting.** Features of EfficientNet-Lite0, {images} ImageNet validation images against {textures} textures
-(DTD), by AUROC. Members are ten last layers. *Perturbed weights* are the network's own plus Gaussian noise, so
-many times the root mean square of the weights. The other three are fitted to three other images a class, and
-then moved towards their mean by a factor; 1 is as they were fitted. All arithmetics get the same float32
-logits, rounded to their type. *Exact* is `demur.decompose`. The others are the usual closed forms: entropy of the mean
-minus mean entropy for I, expected pairwise cross-entropy minus mean entropy for K, in PyTorch. *+ 1e-10* adds that number
-inside each logarithm. Intervals (95 %) hold for the inputs and for the draws of the members.
+(DTD), by AUROC. Members are ten last layers. *Perturbed weights* are the network's own plus Gaussian noise;
+the distance is its standard deviation over the root mean square of the weights. The other three are fitted to
+three other images a class, and then moved towards their mean (dropout: towards no dropout); a distance of 1
+is as they were fitted. All arithmetics get the same float32 logits, rounded to their type. *Exact* is
+`demur.decompose`. The others are the usual formulas in PyTorch: entropy of the mean minus mean entropy for I,
+expected pairwise cross-entropy minus mean entropy for K. *+ 1e-10* adds that number inside each logarithm.
+Intervals (95 %) hold for the inputs and for the draws of the members, five of perturbed weights, three of
+each fitted posterior.
 
 ![AUROC of I and of K over how far members differ, by arithmetic](figures/results/precision-textures.png)
 
@@ -57,8 +60,8 @@ def section(curves: Rows, gaps: Rows, checks: Rows, fits: Rows, sizes: tuple[int
 def gap_text(gaps: Rows) -> str:
     """Return the statement for float32, and the table of two types."""
     lines = [
-        "AUROC of K minus AUROC of I, as float32 has it, and how it is made up. Mathematics is what the exact "
-        "values differ by, rounding is the rest.\n"
+        "AUROC of K minus AUROC of I, as float32 has it. Mathematics is the gap of the exact values, "
+        "rounding is the rest.\n"
     ]
     for posterior in POSTERIORS:
         for row in some(gaps, posterior=posterior, arithmetic="float32"):
@@ -67,7 +70,11 @@ def gap_text(gaps: Rows) -> str:
                     f"- {POSTERIORS[posterior]}, {level(row)}: the gap is {ends(row, 'gap')}; "
                     f"{ends(row, 'mathematics')} of it is mathematics, {ends(row, 'rounding')} is rounding."
                 )
-    lines += ["", "| posterior | distance | arithmetic | gap K − I | mathematics | rounding |", "|---|---|---|---|---|---|"]
+    lines += [
+        "",
+        "| posterior | distance | arithmetic | gap K − I | mathematics | rounding |",
+        "|---|---|---|---|---|---|",
+    ]
     for posterior in POSTERIORS:
         for row in some(gaps, posterior=posterior):
             if row["arithmetic"] in ("float32", "float16", "bfloat16") and whole(row["level"]):
@@ -82,7 +89,8 @@ def curve_text(curves: Rows) -> str:
     lines = [f"| posterior | distance | {' | '.join(SHOWN)} |", "|---|---|" + "---|" * len(SHOWN)]
     for posterior in POSTERIORS:
         found = {
-            (row["level"], row["arithmetic"], row["measure"]): row for row in some(curves, posterior=posterior)
+            (row["level"], row["arithmetic"], row["measure"]): row
+            for row in some(curves, posterior=posterior)
         }
         for distance in sorted({key[0] for key in found}):
             if not whole(distance):
@@ -108,8 +116,9 @@ def other_text(curves: Rows, checks: Rows, fits: Rows) -> Iterator[str]:
     check = max(abs(row["auroc_float32_logits"] - row["auroc_float64_logits"]) for row in checks)
     apart = max(row["median_relative_difference"] for row in checks)
     yield (
-        f"- From logits computed in float64 the exact AUROC is the same to {check:.1g}; the values themselves differ "
-        f"by {apart:.1g} of their size at most (median over inputs), so that float32 logits hold what is needed."
+        f"- From logits computed in float64 the exact AUROC is the same to {check:.1g}. The values "
+        f"themselves differ by {apart:.1g} of their size at most (median over inputs): float32 logits hold "
+        "what is needed."
     )
     missing = [row["not_a_number"] for row in some(curves, arithmetic="float16 + 1e-10", measure="I")]
     yield (
@@ -132,9 +141,9 @@ def other_text(curves: Rows, checks: Rows, fits: Rows) -> Iterator[str]:
     for row in some(fits, level=1.0):
         if row["posterior"] != "perturbed":
             yield (
-                f"- {POSTERIORS[row['posterior']]}, as fitted, {row['draws']} draws: the average of the members "
-                f"has an accuracy of {row['accuracy']:.3f} and a loss of {row['nll']:.3f} nats on the images of the "
-                f"test; half of the inputs have a K above {row['median_k']:.2g} nats."
+                f"- {POSTERIORS[row['posterior']]}, as fitted, {row['draws']} draws: the average of the "
+                f"members has an accuracy of {row['accuracy']:.3f} and a loss of {row['nll']:.3f} nats on "
+                f"the images of the test; half of the inputs have a K above {row['median_k']:.2g} nats."
             )
 
 
@@ -162,7 +171,7 @@ def level(row: Mapping[str, Any]) -> str:
 
 def ends(row: Mapping[str, Any], name: str, *, short: bool = False) -> str:
     """Write a figure with its interval."""
-    low, high = (("low", "high") if short else (f"{name}_low", f"{name}_high"))
+    low, high = ("low", "high") if short else (f"{name}_low", f"{name}_high")
     value = f"{row[name]:.3f}" if short else f"{row[name]:+.4f}"
     digits = 3 if short else 4
     return f"{value} [{row[low]:.{digits}f}, {row[high]:.{digits}f}]"
