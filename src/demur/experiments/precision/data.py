@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+from demur.experiments.arrays import read_arrays
 
 PLACE = Path("imagenet_features") / "efficientnet_lite0_features.npz"
 """Where the file is in a folder of data."""
@@ -72,21 +73,7 @@ def read(path: Path, most: int | None = None) -> Data:
         The file is missing or holds something else.
     """
     place = path / PLACE if path.is_dir() else path
-    if not place.is_file():
-        raise ValueError(
-            f"{place}: expected an .npz with {', '.join(KEYS)}, got no such file: give --data the file, or a "
-            f"folder that has {PLACE}"
-        )
-    try:
-        with np.load(place, allow_pickle=False) as file:
-            missing = [key for key in KEYS if key not in file.files]
-            if missing:
-                raise ValueError(
-                    f"{place}: expected {missing[0]!r}, {KEYS[missing[0]]}, got {', '.join(file.files)}"
-                )
-            found = {key: file[key] for key in KEYS}
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
-        raise ValueError(f"{place}: expected an .npz of arrays, got a file that is none: {error}") from error
+    found = read_arrays(place, KEYS)
     check(place, found)
     labels = found.pop("val_label").astype(np.int64)
     values = {key: array.astype(np.float32) for key, array in found.items()}

@@ -99,7 +99,7 @@ def fit_heads(data: Data, folder: Path, members: int, seed: int, *, quick: bool)
     import torch
 
     loader = [(torch.from_numpy(data.fit), torch.from_numpy(data.fit_label))]
-    training = HeadTraining(**heads_settings(quick))
+    training = HeadTraining(**heads_settings(quick, len(data.fit)))
     LastLayer.fit(
         layer_of(data), loader, members, training=training, seed=seed, path=folder / "heads.safetensors"
     )
@@ -113,25 +113,29 @@ def fit_chain(data: Data, folder: Path, members: int, seed: int, *, quick: bool)
 
     chain = CyclicalSGHMC(
         layer_of(data), (torch.from_numpy(data.fit), torch.from_numpy(data.fit_label)), samples=members,
-        prior_mean="model", seed=seed, checkpoint=folder / "chain", **chain_settings(quick),
+        prior_mean="model", seed=seed, checkpoint=folder / "chain", **chain_settings(quick, len(data.fit)),
     )  # fmt: skip
     found = chain.fit().parameters()
     LastLayer(layer_of(data), (found["weight"], found["bias"])).save(folder / "heads.safetensors")
     shutil.rmtree(folder / "chain")
 
 
-def heads_settings(quick: bool) -> dict[str, Any]:
+def heads_settings(quick: bool, images: int) -> dict[str, Any]:
     """Return how heads are trained: the loss on held-out images falls for about so long."""
     return {
         "start": "network", "noise": 0.1, "rate": 1e-4, "epochs": 2 if quick else 5, "weight_decay": 0.0,
     }  # fmt: skip
 
 
-def chain_settings(quick: bool) -> dict[str, Any]:
-    """Return how the chain goes; a prior this narrow keeps the accuracy that the network has."""
+def chain_settings(quick: bool, images: int) -> dict[str, Any]:
+    """Return how the chain goes; a prior this narrow keeps the accuracy that the network has.
+
+    The fewer the images, the more the prior bends the average loss, and the shorter a step must be.
+    """
+    prior_scale = 0.02
     return {
-        "cycles": 2, "steps": 40 if quick else 400, "step_size": 0.1, "friction": 0.1, "exploration": 0.3,
-        "discard": 0.4, "batch_size": 256, "prior_scale": 0.02,
+        "cycles": 2, "steps": 40 if quick else 400, "friction": 0.1, "exploration": 0.3, "discard": 0.4,
+        "step_size": 0.1 * min(1.0, images * prior_scale**2), "batch_size": 256, "prior_scale": prior_scale,
     }  # fmt: skip
 
 

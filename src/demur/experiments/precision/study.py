@@ -69,7 +69,13 @@ def study(
                 fit, settings = FITS[name]
                 make = partial(fit_stage, fit, given, own, quick)
                 before = [
-                    Stage(f"fit/{name}/{draw}", make, facts | settings(quick), seconds=size, megabytes=size)
+                    Stage(
+                        f"fit/{name}/{draw}",
+                        make,
+                        facts | settings(quick, len(given.fit)),
+                        seconds=size,
+                        megabytes=size,
+                    )
                 ]
             score = partial(score_stage, stages, given, name, before, own, levels, draw == 0)
             facts = facts | {"levels": levels, "arithmetics": [each.name for each in ARITHMETICS]}

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+from demur.experiments.arrays import read_arrays
 
 KEYS = {
     "X": "inputs, (rows, features)",
@@ -64,17 +65,8 @@ def read_all(folder: Path) -> list[Rows]:
 
 def read(path: Path) -> Rows:
     """Read and check one set."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            missing = [key for key in KEYS if key not in file.files]
-            if missing:
-                raise ValueError(
-                    f"{path}: expected {missing[0]!r}, {KEYS[missing[0]]}, got {', '.join(file.files)}"
-                )
-            found = {key: file[key] for key in KEYS}
-            published = {name: file[key] for name, key in REFERENCES.items() if key in file.files}
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
-        raise ValueError(f"{path}: expected an .npz of arrays, got a file that is none: {error}") from error
+    found = read_arrays(path, KEYS, REFERENCES.values())
+    published = {name: found[key] for name, key in REFERENCES.items() if key in found}
     x, y, test = found["X"], found["y"], found["test_index"]
     for key, right in (
         ("X", x.ndim == 2 and x.dtype.kind == "f" and np.isfinite(x).all()),

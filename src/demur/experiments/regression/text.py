@@ -24,8 +24,8 @@ demur reproduce regression --data DIR --out DIR
 Does K rank the errors of predicted numbers better than mutual information I, or than the variances of the law
 of total variance? {sets} UCI sets with their published splits, {splits} splits in all. Networks have one
 hidden layer of 50 units and a Gaussian head. A deep ensemble has {ensemble} of them, MC dropout {dropout}
-masks of one, at a rate of {rate:g}. Networks stop where a tenth of the training rows likes them best. K and I are
-`demur.decompose` and `demur.information`, variances `demur.variance`.
+masks of one, at a rate of {rate:g}. Networks stop where a tenth of the training rows likes them best.
+K and I are `demur.decompose` and `demur.information`, variances `demur.variance`.
 
 Two figures for each score: Spearman's correlation with the absolute error, where higher is better, and the
 area between its sparsification curve and the oracle's (AUSE, as a share of the RMSE of all rows), where lower
