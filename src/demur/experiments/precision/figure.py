@@ -36,7 +36,9 @@ def textures(curves: Rows) -> Figure:
     """Draw I and K side by side, for perturbed weights."""
     with figures.drawing(7.2, 3.1, columns=2) as (picture, panels):
         for axes, measure in zip(panels, TITLES, strict=True):
-            panel(axes, chosen(curves, "perturbed", measure), NAMES)
+            lines = chosen(curves, "perturbed", measure)
+            panel(axes, lines)
+            named(axes, lines)
             axes.set_title(TITLES[measure], loc="left", fontweight="bold")
         panels[0].set_ylabel("AUROC: textures against ImageNet")
         picture.supxlabel(
@@ -48,14 +50,15 @@ def textures(curves: Rows) -> Figure:
 
 def posteriors(curves: Rows) -> Figure:
     """Draw I above K, a column for each fitted posterior."""
-    names = NAMES | {"exact": "exact", "float32": "float32"}
     with figures.drawing(7.2, 4.4, columns=3, rows=2) as (picture, panels):
         for row, measure in zip(panels, TITLES, strict=True):
             for axes, posterior in zip(row, POSTERIORS, strict=True):
-                panel(axes, chosen(curves, posterior, measure), names)
+                panel(axes, chosen(curves, posterior, measure))
                 if measure == "I":
                     axes.set_title(POSTERIORS[posterior], loc="left", fontweight="bold")
             row[0].set_ylabel(f"AUROC of {measure}")
+        handles, names = panels[0, 0].get_legend_handles_labels()
+        picture.legend(handles, names, loc="outside upper center", ncols=4, frameon=False, fontsize=8)
         picture.supxlabel("distance of the members from their mean, 1 = as they were fitted", fontsize=8)
     return picture
 
@@ -70,13 +73,14 @@ def chosen(curves: Rows, posterior: str, measure: str) -> dict[str, np.ndarray]:
     return {name: np.array(sorted(rows)) for name, rows in found.items()}
 
 
-def panel(axes: Any, lines: dict[str, np.ndarray], names: dict[str, str]) -> None:
-    """Draw lines with bands, named where they are; dashed: with a small number inside the logarithm."""
+def panel(axes: Any, lines: dict[str, np.ndarray]) -> None:
+    """Draw lines with bands; dashed: with a small number inside the logarithm."""
     axes.axhline(0.5, color="#777777", lw=0.8, ls=":", zorder=1)
     for index, (name, colour) in enumerate(COLOURS.items()):
         level, value, low, high = lines[name].T
         axes.fill_between(level, low, high, color=colour, alpha=0.18, linewidth=0, zorder=2)
-        axes.plot(level, value, color=colour, lw=2.4 if name == "exact" else 1.5, zorder=6 - index)
+        width, label = (2.4, NAMES["exact"]) if name == "exact" else (1.5, name)
+        axes.plot(level, value, color=colour, lw=width, label=label, zorder=6 - index)
         other = lines.get(f"{name} + 1e-10")
         if other is not None and np.isfinite(other[:, 1]).all():
             axes.plot(other[:, 0], other[:, 1], color=colour, lw=1.0, ls=(0, (2, 1.5)), zorder=6 - index)
@@ -85,15 +89,18 @@ def panel(axes: Any, lines: dict[str, np.ndarray], names: dict[str, str]) -> Non
     axes.set_yticks(np.arange(0.5, top + 0.03, 0.1))
     axes.xaxis.set_major_formatter(lambda level, _: f"{level:g}" if level >= 1e-3 else "0.0001")
     axes.minorticks_off()
-    named(axes, lines, names)
+    axes.annotate(
+        "chance", (1, 0.5), (0, -9), textcoords="offset points", color="#555555", fontsize=7, ha="right",
+        va="top",
+    )  # fmt: skip
 
 
-def named(axes: Any, lines: dict[str, np.ndarray], names: dict[str, str]) -> None:
+def named(axes: Any, lines: dict[str, np.ndarray]) -> None:
     """Write the name of each line beside it, half-way between chance and the exact line."""
     bold = {"fontsize": 8, "fontweight": "bold"}
     exact = lines["exact"]
     half = (0.5 + exact[-1, 1]) / 2
-    axes.text(exact[0, 0] * 1.2, exact[0, 3] + 0.006, names["exact"], color=COLOURS["exact"], **bold)
+    axes.text(exact[0, 0] * 1.2, exact[0, 3] + 0.006, NAMES["exact"], color=COLOURS["exact"], **bold)
     for name in ("float32", "float16", "bfloat16"):
         level, value = np.log10(lines[name][:, 0]), lines[name][:, 1]
         under = np.flatnonzero(value < half)
@@ -103,10 +110,6 @@ def named(axes: Any, lines: dict[str, np.ndarray], names: dict[str, str]) -> Non
             place = 10 ** (level[k] + share * (level[k + 1] - level[k]))
             side, aside = ("right", -6) if name == "float16" else ("left", 6)
             axes.annotate(
-                names[name], (place, half), (aside, 4), textcoords="offset points", color=COLOURS[name],
+                NAMES[name], (place, half), (aside, 4), textcoords="offset points", color=COLOURS[name],
                 ha=side, va="top", linespacing=1.1, **bold,
             )  # fmt: skip
-    axes.annotate(
-        "chance", (1, 0.5), (0, -3), textcoords="offset points", color="#555555", fontsize=7, ha="right",
-        va="top",
-    )  # fmt: skip

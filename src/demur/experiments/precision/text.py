@@ -15,6 +15,8 @@ POSTERIORS = {
     "csg-hmc": "cSG-HMC",
 }
 SHOWN = ("exact", "float64", "float32", "float32 + 1e-10", "float16", "bfloat16", "bfloat16 + 1e-10")
+SAID = (("float32", 1e-3), ("float32", 1e-2), ("float32", 1.0), ("bfloat16", 1.0))
+"""Gaps that are told in words, by arithmetic and distance; the others are in the table."""
 PAPER = ((0.694, 0.813, "ImageNet-A"), (0.561, 0.605, "ImageNet-O"))
 """AUROCs of I and K for ten last layers, in Schweighofer et al. (2023), Table 1."""
 
@@ -60,15 +62,16 @@ def section(curves: Rows, gaps: Rows, checks: Rows, fits: Rows, sizes: tuple[int
 def gap_text(gaps: Rows) -> str:
     """Return the statement for float32, and the table of two types."""
     lines = [
-        "AUROC of K minus AUROC of I, as float32 has it. Mathematics is the gap of the exact values, "
+        "The gap is AUROC of K minus AUROC of I. Mathematics is the gap of the exact values, "
         "rounding is the rest.\n"
     ]
     for posterior in POSTERIORS:
-        for row in some(gaps, posterior=posterior, arithmetic="float32"):
-            if row["level"] in (1e-3, 1.0):
+        for row in some(gaps, posterior=posterior):
+            if (row["arithmetic"], row["level"]) in SAID:
                 lines.append(
-                    f"- {POSTERIORS[posterior]}, {level(row)}: the gap is {ends(row, 'gap')}; "
-                    f"{ends(row, 'mathematics')} of it is mathematics, {ends(row, 'rounding')} is rounding."
+                    f"- {POSTERIORS[posterior]}, {level(row)}, {row['arithmetic']}: the gap is "
+                    f"{ends(row, 'gap')}; {ends(row, 'mathematics')} of it is mathematics, "
+                    f"{ends(row, 'rounding')} is rounding."
                 )
     lines += [
         "",
