@@ -169,7 +169,10 @@ def test_the_section_says_what_the_tables_say(made, source, tmp_path):
     found = read_columns(made / "differences.csv")
     for k in np.flatnonzero(found["figure"] == "ause"):
         assert f"[{found['low'][k]:.3f}, {found['high'][k]:.3f}]" in text
-    assert "K against I, deep ensemble, by AUSE: better on" in text
+    assert "- deep ensemble: by AUSE K ranks errors better than I on " in text
+    for k in range(2):  # of each comparison, method and figure: all sets are better, worse or undecided
+        own = [line for line in text.splitlines() if line.startswith("| K against I | ")]
+        assert len(own) == 4 and sum(int(cell) for cell in own[k].split("|")[4:7]) == 2
     assert (tmp_path / "figures" / "results" / "regression-sparsification.png").exists()
 
 

@@ -26,9 +26,9 @@ def write(curves: Curves, folder: Path) -> None:
         for axes in np.ravel(panels)[len(shown) :]:
             axes.set_visible(False)
         for axes, (name, found) in zip(np.ravel(panels), shown.items(), strict=False):
-            axes.axhline(1, color="#777777", lw=0.8, ls=":")
+            axes.axhline(1, color="#777777", lw=0.9, ls=":", label="any order")
             axes.plot(
-                found["kept"], found["oracle"], color="black", lw=0.9, label="oracle: by the error itself"
+                found["kept"], found["oracle"], color="black", lw=0.9, label="oracle (knows the errors)"
             )
             for score, (colour, line) in DRAWN.items():
                 axes.plot(found["kept"], found[score], color=colour, ls=line, lw=1.4, label=SCORES[score])
@@ -36,7 +36,7 @@ def write(curves: Curves, folder: Path) -> None:
             axes.set(xlim=(0.05, 1), ylim=(0, None))
             figures.percent_axis(axes.xaxis)
         handles, labels = np.ravel(panels)[0].get_legend_handles_labels()
-        picture.legend(handles, labels, loc="outside upper center", ncols=3, frameon=False, fontsize=8)
+        picture.legend(handles, labels, loc="outside upper center", ncols=4, frameon=False, fontsize=8)
         picture.supylabel("error of what is kept, as a share of the error of all (RMSE)", fontsize=8)
         picture.supxlabel("share of the rows that is kept, the most certain first", fontsize=8)
     figures.save(picture, folder, "sparsification")

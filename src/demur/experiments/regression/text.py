@@ -33,6 +33,9 @@ is better. Each is a mean over splits. Splits of one set share training rows. Th
 allow for that (Nadeau and Bengio, 2003), which is an approximation. P-values are corrected for all sets of a
 question (Holm).
 
+K and I count a disagreement in units of the noise that members expect: where that is large, and errors with
+it, the same disagreement counts for less. Variances count in the unit of the outcome, as errors do.
+
 ![Sparsification curves of the deep ensemble](figures/results/regression-sparsification.png)
 
 Deep ensemble, mean over splits.
@@ -55,21 +58,32 @@ def section(found: Mapping[str, Table], sets: Mapping[str, Rows]) -> str:
 
 
 def verdicts(rows: Table) -> str:
-    """Return a sentence for each comparison and method: where the first is better, worse, or neither."""
+    """Return an answer in words for K, and on how many sets each first score is better, worse, or neither."""
     lines = []
+    table = [
+        "| comparison | posterior | figure | better | worse | undecided |", "|---|---|---|---|---|---|",
+    ]  # fmt: skip
     for first, second in PAIRS:
         for method, title in NAMES.items():
-            for figure, name in (("spearman", "by Spearman's correlation"), ("ause", "by AUSE")):
-                better, worse, open_ = [], [], []
-                for row in some(rows, first=first, second=second, method=method, figure=figure):
-                    ahead = row["mean"] > 0 if figure == "spearman" else row["mean"] < 0
-                    where = open_ if row["adjusted"] >= LEVEL else better if ahead else worse
-                    where.append(row["data"])
-                lines.append(
-                    f"- {SCORES[first]} against {SCORES[second]}, {title}, {name}: "
-                    f"better on {listed(better)}, worse on {listed(worse)}, undecided on {listed(open_)}."
+            for figure, name in (("spearman", "Spearman"), ("ause", "AUSE")):
+                own = some(rows, first=first, second=second, method=method, figure=figure)
+                better, worse = decided(own, figure == "spearman"), decided(own, figure == "ause")
+                open_ = len(own) - len(better) - len(worse)
+                table.append(
+                    f"| {SCORES[first]} against {SCORES[second]} | {title} | {name} | {len(better)} | "
+                    f"{len(worse)} | {open_} |"
                 )
-    return "\n".join(lines) + "\n"
+                if first == "k" and figure == "ause":
+                    lines.append(
+                        f"- {title}: by AUSE K ranks errors better than {SCORES[second]} on {listed(better)} "
+                        f"of {len(own)} sets, worse on {listed(worse)}, and {open_} are undecided."
+                    )
+    return "\n".join([*lines, "", *table]) + "\n"
+
+
+def decided(rows: Table, above: bool) -> list[str]:
+    """Return the sets whose difference is above (or below) 0 after correction."""
+    return [row["data"] for row in rows if row["adjusted"] < LEVEL and (row["mean"] > 0) == above]
 
 
 def ranking_text(rows: Table, method: str) -> str:
@@ -112,7 +126,8 @@ def fit_text(rows: Table) -> str:
         lines.append(f"| {data} | {' | '.join(cells)} |")
     note = (
         "In the unit of the outcome; NLL in nats, of the mixture of the members. Published: MC dropout of "
-        "Gal and Ghahramani (2016) on the same splits, with one noise level for all rows, found by search."
+        "Gal and Ghahramani (2016) on the same splits, with one noise level for all rows and a rate of "
+        "dropout, both found by search; the rate here is the same for all sets."
     )
     return "\n".join([*lines, "", note]) + "\n"
 
@@ -124,7 +139,7 @@ def some(rows: Table, **facts: Any) -> Table:
 
 def listed(names: list[str]) -> str:
     """Write how many, and which."""
-    return f"{len(names)} ({', '.join(names)})" if names else "none"
+    return f"{len(names)} ({', '.join(names)})" if names else "0"
 
 
 def ends(row: Mapping[str, Any]) -> str:
