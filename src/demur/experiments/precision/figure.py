@@ -90,7 +90,7 @@ def panel(axes: Any, lines: dict[str, np.ndarray]) -> None:
     axes.xaxis.set_major_formatter(lambda level, _: f"{level:g}" if level >= 1e-3 else "0.0001")
     axes.minorticks_off()
     axes.annotate(
-        "chance", (1, 0.5), (0, -9), textcoords="offset points", color="#555555", fontsize=7, ha="right",
+        "chance", (1, 0.5), (0, -5), textcoords="offset points", color="#555555", fontsize=7, ha="right",
         va="top",
     )  # fmt: skip
 

@@ -17,6 +17,7 @@ POSTERIORS = {
 SHOWN = ("exact", "float64", "float32", "float32 + 1e-10", "float16", "bfloat16", "bfloat16 + 1e-10")
 SAID = (("float32", 1e-3), ("float32", 1e-2), ("float32", 1.0), ("bfloat16", 1.0))
 """Gaps that are told in words, by arithmetic and distance; the others are in the table."""
+TYPES = ("float32", "float16", "bfloat16")
 PAPER = ((0.694, 0.813, "ImageNet-A"), (0.561, 0.605, "ImageNet-O"))
 """AUROCs of I and K for ten last layers, in Schweighofer et al. (2023), Table 1."""
 
@@ -80,7 +81,7 @@ def gap_text(gaps: Rows) -> str:
     ]
     for posterior in POSTERIORS:
         for row in some(gaps, posterior=posterior):
-            if row["arithmetic"] in ("float32", "float16", "bfloat16") and whole(row["level"]):
+            if row["arithmetic"] in TYPES and whole(row["level"]) and row["level"] > 1e-4:
                 cells = [POSTERIORS[posterior], f"{row['level']:g}", row["arithmetic"]]
                 cells += [ends(row, part) for part in ("gap", "mathematics", "rounding")]
                 lines.append(f"| {' | '.join(cells)} |")
@@ -138,8 +139,8 @@ def other_text(curves: Rows, checks: Rows, fits: Rows) -> Iterator[str]:
         found = {row["level"]: row for row in rows if whole(row["level"])}
         values = ", ".join(f"{ends(row, 'auroc', short=True)} at {d:g}" for d, row in found.items())
         yield (
-            f"- Logits that are rounded to {name} have lost part of it already. Exact values of those, for K "
-            f"and perturbed weights: {values}."
+            f"- Logits that are rounded to {name} have lost part of it already, and the rounding itself sets "
+            f"members apart. Exact values of those, for K and perturbed weights: {values}."
         )
     for row in some(fits, level=1.0):
         if row["posterior"] != "perturbed":
@@ -173,8 +174,9 @@ def level(row: Mapping[str, Any]) -> str:
 
 
 def ends(row: Mapping[str, Any], name: str, *, short: bool = False) -> str:
-    """Write a figure with its interval."""
-    low, high = ("low", "high") if short else (f"{name}_low", f"{name}_high")
-    value = f"{row[name]:.3f}" if short else f"{row[name]:+.4f}"
-    digits = 3 if short else 4
-    return f"{value} [{row[low]:.{digits}f}, {row[high]:.{digits}f}]"
+    """Write a figure with its interval; a difference with its sign, which 0 has none of."""
+    if short:
+        return f"{row[name]:.3f} [{row['low']:.3f}, {row['high']:.3f}]"
+    value, low, high = (row[key] for key in (name, f"{name}_low", f"{name}_high"))
+    text = f"{value:+.4f} [{low:.4f}, {high:.4f}]"
+    return text.replace("-0.0000", "0.0000").replace("+0.0000", "0.0000")
