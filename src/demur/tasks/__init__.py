@@ -11,6 +11,7 @@ from demur.tasks.detection import Detection, detection, misclassification
 from demur.tasks.estimate import Estimate
 from demur.tasks.leading import Leading, leading
 from demur.tasks.selective import Selective, selective
+from demur.tasks.sparsification import Sparsification, sparsification
 
 __all__ = [
     "Band",
@@ -22,6 +23,7 @@ __all__ = [
     "Estimate",
     "Leading",
     "Selective",
+    "Sparsification",
     "Standing",
     "accuracy_band",
     "acquire",
@@ -38,4 +40,5 @@ __all__ = [
     "rank_correlation",
     "roc_band",
     "selective",
+    "sparsification",
 ]

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from demur.cli.printing import bad_input_exits, new_table, print_table
+from demur.cli.printing import bad_input_exits
+from demur.cli.reproduce.plan import print_plan
 
 
 def active_learning(
@@ -44,7 +45,7 @@ def active_learning(
         require_matplotlib("the figures")
         settings = study.Settings(pool=pool, rounds=rounds, seeds=seeds, seed=seed)
         chosen = study.Study(settings.quick() if quick else settings, data, Stages(out)).checked()
-        print_plan(study.plan(chosen))
+        print_plan(chosen.stages, [chosen.table()])
         if dry_run:
             return
         files = study.run(chosen, lambda line: print(line, file=sys.stderr, flush=True))
@@ -54,18 +55,3 @@ def active_learning(
     print()
     for path in files:
         print(path)
-
-
-def print_plan(rows: list[dict]) -> None:
-    """Print what is done and what is to come."""
-    table = new_table("stages", "number", "done", "minutes", "MB", texts=1)
-    for row in rows:
-        table.add_row(
-            row["stages"],
-            str(row["number"]),
-            str(row["done"]),
-            f"{row['minutes']:.1f}",
-            f"{row['megabytes']:.1f}",
-        )
-    minutes, size = (sum(row[name] for row in rows) for name in ("minutes", "megabytes"))
-    print_table(f"To come: about {minutes:.0f} minutes of one core, {size:.0f} MB", table)

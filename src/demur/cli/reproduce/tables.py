@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from demur.cli.printing import bad_input_exits, new_table, print_table
+from demur.cli.printing import bad_input_exits
+from demur.cli.reproduce.plan import print_plan, require
 
 if TYPE_CHECKING:
-    from demur.experiments.stages import Stage
     from demur.experiments.study import Study
 
 Data = Annotated[
@@ -71,6 +71,7 @@ def run(
 ) -> None:  # fmt: skip
     """Plan, do and print."""
     with bad_input_exits():
+        require("matplotlib", "posteriors", "torch")
         from demur.experiments.results import add_section
         from demur.experiments.study import Study, read_config, section
 
@@ -79,10 +80,11 @@ def run(
         command = f"demur reproduce {table} --config {config}{more} --data DIR --out DIR --seed {seed}"
         study = Study(chosen, data, out, command=command, say=said())
         study.check()
-        plan(study, ("table1", "table2") if docs else (table,))
+        wanted = ("table1", "table2") if docs else (table,)
+        print_plan(study.stages, [study.stage(each) for each in wanted])
         if dry_run:
             return
-        study.run(("table1", "table2") if docs else (table,))
+        study.run(wanted)
         if docs is not None:
             add_section(docs, f"imagenet-{chosen.name}", section(out))
     show(study, table)
@@ -92,25 +94,6 @@ def said():
     """Return what prints a line with the minutes since the start."""
     begun = time.monotonic()
     return lambda line: print(f"{(time.monotonic() - begun) / 60:6.1f} min  {line}", flush=True)
-
-
-def plan(study: Study, tables: tuple[str, ...]) -> None:
-    """Print all stages with what they will take; many of one kind share a line."""
-    found = study.plan(tables)
-    kinds = [stage.name.partition("/")[0] for stage, _ in found]
-    groups: dict[str, list[tuple[Stage, str]]] = {}
-    for kind, (stage, state) in zip(kinds, found, strict=True):
-        groups.setdefault(kind if kinds.count(kind) > 8 else stage.name, []).append((stage, state))
-    table = new_table("stage", "state", "minutes", "MB", texts=2)
-    whole = [0.0, 0.0]
-    for name, stages in groups.items():
-        left = [stage for stage, state in stages if state != "done"]
-        needs = [sum(stage.seconds or 0 for stage in left) / 60, sum(stage.megabytes or 0 for stage in left)]
-        whole = [old + new for old, new in zip(whole, needs, strict=True)]
-        state = stages[0][1] if len(stages) == 1 else f"{len(left)} of {len(stages)} to do"
-        shown = [f"{needs[0]:.1f}", f"{needs[1]:,.0f}"] if left else ["", ""]
-        table.add_row(name, state, *shown)
-    print_table(f"Plan: about {whole[0]:.0f} minutes and {whole[1]:,.0f} MB to go", table)
 
 
 def show(study: Study, table: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from demur.experiments.active_learning import images, rounds, section, summary
 from demur.experiments.active_learning.comparisons import Curve
@@ -209,23 +208,3 @@ def document(study: Study, page: Path) -> None:
     made = study.stages.made(study.table())
     pictures = {f"{name}.png": made / f"{name}.png" for name in summary.FIGURES}
     add_section(page, section.NAME, (made / summary.TEXT).read_text("utf-8"), pictures)
-
-
-def plan(study: Study) -> list[dict[str, Any]]:
-    """Return a row for each kind of stage: how many, how many done, minutes and megabytes to come."""
-    kinds: dict[str, list[Stage]] = {}
-    for stage in in_order([study.table()]):
-        kinds.setdefault("/".join(stage.name.split("/")[:3]), []).append(stage)
-    rows = []
-    for kind, stages in kinds.items():
-        to_do = [each for each in stages if study.stages.state(each) != "done"]
-        rows.append(
-            {
-                "stages": kind,
-                "number": len(stages),
-                "done": len(stages) - len(to_do),
-                "minutes": sum(each.seconds or 0 for each in to_do) / 60,
-                "megabytes": sum(each.megabytes or 0 for each in to_do),
-            }
-        )
-    return rows

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import demur
-from demur.experiments.stages import Say, Stage, Stages, copied, in_order, write_text
+from demur.experiments.stages import Say, Stage, Stages, copied, write_text
 from demur.experiments.study import evaluation
 from demur.experiments.study.config import Config
 from demur.experiments.study.encoding import Encoding
@@ -96,11 +96,6 @@ class Study:
         if self.config.people:
             people_entropy(self.inputs, self.config.people)
         self.tasks  # noqa: B018  (reads the masks)
-
-    def plan(self, tables: tuple[str, ...] = TABLES) -> list[tuple[Stage, str]]:
-        """Return all stages in their order, each with its state."""
-        stages = in_order([self.stage(table) for table in tables])
-        return [(stage, self.stages.state(stage)) for stage in stages]
 
     def run(self, tables: tuple[str, ...] = TABLES) -> None:
         """Do what is not done yet, and lay out the results."""

@@ -1,0 +1,157 @@
+"""How far errors fall when the least certain predictions of numbers are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from demur.predictions.arrays import as_array, to_numpy
+from demur.tasks.estimate import Estimate, Options, checked_scores, generator, percentile, shown
+
+Root = Callable[[np.ndarray], np.ndarray]
+ERRORS: dict[str, tuple[Root, Root]] = {"rmse": (np.square, np.sqrt), "mae": (np.abs, lambda mean: mean)}
+"""What is averaged over the inputs kept, and what is taken of the average."""
+
+
+class Remaining(NamedTuple):
+    """Error of what is kept over the fraction kept: a point for each number of inputs kept."""
+
+    kept: np.ndarray
+    error: np.ndarray
+
+
+@dataclass(frozen=True)
+class Sparsification:
+    """Error over the fraction kept, the most certain first.
+
+    Of inputs with the same score each is as likely to be kept as the others: squared (or absolute) errors are
+    those expected over random orders of them.
+
+    Parameters
+    ----------
+    ause : Estimate
+        Area between the curve and that of the oracle, as a share of the error of all inputs: 0 is the best
+        possible order. The area is the mean over 1, 2, ..., n inputs kept.
+    curve : Remaining
+        With the order of the scores.
+    oracle : Remaining
+        With the inputs in the order of their errors, which no score can beat.
+    """
+
+    ause: Estimate
+    curve: Remaining = field(repr=False, compare=False)
+    oracle: Remaining = field(repr=False, compare=False)
+
+    def to_dict(self) -> dict[str, dict[str, float]]:
+        """Return the area under its name."""
+        return {"ause": self.ause.to_dict()}
+
+
+def sparsification(
+    scores: Any,
+    errors: Any,
+    *,
+    error: str = "rmse",
+    confidence: float = 0.95,
+    resamples: int = 2000,
+    seed: int = 0,
+) -> Sparsification:
+    """Return how the error falls when only the most certain predictions of numbers are kept.
+
+    The area under the sparsification error of Ilg et al. (2018), "Uncertainty estimates and multi-hypotheses
+    networks for optical flow", with the error of all inputs as the unit. For predicted classes see
+    ``selective``.
+
+    Parameters
+    ----------
+    scores : (inputs,) array
+        Uncertainty of each input, higher = less certain; infinity is above every finite score.
+    errors : (inputs,) array
+        What was predicted minus what came, or its size; finite, and not all 0.
+    error : "rmse" or "mae"
+        Root of the mean square of the errors kept, or their mean size.
+    confidence, resamples, seed
+        Of the interval, which is that of the quantiles over resampled inputs.
+
+    Examples
+    --------
+    >>> s = demur.tasks.sparsification([0.1, 0.2, 0.3, 0.9], [0.0, 1.0, -1.0, 2.0], error="mae")
+    >>> s.curve.error
+    array([0.        , 0.5       , 0.66666667, 1.        ])
+    >>> float(s.ause)
+    0.0
+    """
+    if error not in ERRORS:
+        raise ValueError(f"error must be one of {', '.join(map(repr, ERRORS))}. Got {error!r}.")
+    options = Options(confidence, resamples=resamples, seed=seed)
+    values = checked_scores("scores", scores)
+    off = checked_errors(errors, len(values))
+    of, root = ERRORS[error]
+    loss = of(off)
+    ranked, best = ranking(values, loss), ranking(np.abs(off), loss)
+    curve, oracle = (remaining(each, root) for each in (ranked, best))
+    replicates = []
+    rng, number = generator(options.seed), len(loss)
+    with shown(options.resamples, number) as progress:
+        for k in range(options.resamples):
+            counts = np.bincount(rng.integers(0, number, number, dtype=np.uint32), minlength=number)
+            replicates.append(area(*(remaining(each, root, counts) for each in (ranked, best))))
+            progress(k + 1)
+    # Resamples whose predictions are all right have no error to be a share of.
+    drawn = np.array(replicates)
+    ause = percentile(area(curve, oracle), drawn[~np.isnan(drawn)], confidence)
+    kept = np.arange(1, number + 1) / number
+    return Sparsification(ause, Remaining(kept, curve), Remaining(kept, oracle))
+
+
+class Ranking(NamedTuple):
+    """Inputs from the most certain to the least, their losses, and where each level of the score starts."""
+
+    order: np.ndarray
+    loss: np.ndarray
+    starts: np.ndarray
+
+
+def ranking(scores: np.ndarray, loss: np.ndarray) -> Ranking:
+    """Return losses in the order of the scores."""
+    order = np.argsort(scores, kind="stable")
+    ranked = scores[order]
+    return Ranking(order, loss[order], np.append(0, np.flatnonzero(ranked[1:] != ranked[:-1]) + 1))
+
+
+def remaining(ranked: Ranking, root: Root, counts: np.ndarray | None = None) -> np.ndarray:
+    """Return the error of 1, ..., n inputs kept; each input counts so many times.
+
+    Within a level every input is charged the level's mean, which is what random orders of it expect.
+    """
+    loss = ranked.loss
+    taken = np.ones(len(loss), np.int64) if counts is None else counts[ranked.order]
+    if len(ranked.starts) < len(loss):
+        size = np.add.reduceat(taken, ranked.starts)
+        mean = np.add.reduceat(taken * loss, ranked.starts) / np.maximum(size, 1)
+        loss, taken = mean, size
+    return root(np.cumsum(np.repeat(loss, taken)) / np.arange(1, int(taken.sum()) + 1))
+
+
+def area(curve: np.ndarray, oracle: np.ndarray) -> float:
+    """Return the area between two curves as a share of the error of all inputs; NaN if that is 0."""
+    return float(np.mean(curve - oracle) / curve[-1]) if curve[-1] > 0 else float("nan")
+
+
+def checked_errors(errors: Any, number: int) -> np.ndarray:
+    """Return errors as float64, one per score."""
+    values = to_numpy(as_array(errors))
+    if values.shape != (number,) or values.dtype.kind not in "fiub":
+        raise ValueError(
+            f"errors must be one number per score, shape ({number},). "
+            f"Got {values.dtype} of shape {values.shape}."
+        )
+    values = values.astype(np.float64)
+    if not np.isfinite(values).all():
+        raise ValueError(f"errors must be finite. Got {np.sum(~np.isfinite(values))} infinite ones or NaN.")
+    if not values.any():
+        raise ValueError("errors must not all be 0: there is nothing to rank. Got only zeros.")
+    return values
