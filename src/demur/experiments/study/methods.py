@@ -43,34 +43,6 @@ class StoredLogits(Posterior):
         return np.asarray(self.logits[0][np.asarray(batch)])
 
 
-class Thinned:
-    """Some of the heads that a chain draws, evenly along it.
-
-    Parameters
-    ----------
-    chain
-        What draws them.
-    members
-        How many.
-    """
-
-    def __init__(self, chain: Any, members: int) -> None:
-        self.chain, self.members = chain, members
-        self._every = chain.members // members
-
-    def parameters(self, members: range) -> dict[str, Any]:
-        """Return the parameters of heads, as a chain does."""
-        import torch
-
-        places = [each * self._every for each in members]
-        drawn = [self.chain.parameters(range(place, place + 1)) for place in places]
-        return {name: torch.cat([each[name] for each in drawn]) for name in drawn[0]}
-
-    def fingerprint(self) -> str:
-        """Return what tells these heads from others."""
-        return f"{self.chain.fingerprint()} {self.members}"
-
-
 class Methods:
     """The methods of a study.
 
@@ -82,6 +54,7 @@ class Methods:
 
     def __init__(self, encoding: Encoding) -> None:
         self.encoding, self.config, self.stages = encoding, encoding.config, encoding.stages
+        self._few: dict[str, Any] = {}
 
     def networks(self, name: str) -> range:
         """Return which networks a method asks for: those of an ensemble, or the first."""
@@ -170,8 +143,16 @@ class Methods:
             layer, (np.array(train.values), train.labels), keep=False, seed=seed,
             checkpoint=folder / "chain", every=EVERY, **settings,
         )  # fmt: skip
-        few = at_most is not None and at_most < settings["samples"]
-        return LastLayer(layer, Thinned(chain, at_most or 0) if few else chain), loader, "member"
+        if at_most is None or at_most >= settings["samples"]:
+            return LastLayer(layer, chain), loader, "member"
+        if name not in self._few:
+            # Evenly along the chain; few enough to be held for all rules.
+            places = range(0, settings["samples"], settings["samples"] // at_most)[:at_most]
+            drawn = [chain.parameters(range(place, place + 1)) for place in places]
+            self._few[name] = tuple(
+                np.concatenate([each[part] for each in drawn]) for part in ("weight", "bias")
+            )
+        return LastLayer(layer, self._few[name]), loader, "batch"
 
     def files(self, file: str, sets: list[str], which: int = 0) -> list[np.ndarray]:
         """Return an array of each set, mapped."""
