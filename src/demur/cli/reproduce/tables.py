@@ -81,7 +81,7 @@ def run(
         study = Study(chosen, data, out, command=command, say=said())
         study.check()
         wanted = ("table1", "table2") if docs else (table,)
-        print_plan(study.stages, [study.stage(each) for each in wanted])
+        print_plan(study.stages, [*map(study.stage, wanted), study.report()])
         if dry_run:
             return
         study.run(wanted)

@@ -100,11 +100,10 @@ class Study:
     def run(self, tables: tuple[str, ...] = TABLES) -> None:
         """Do what is not done yet, and lay out the results."""
         with self.stages.alone():
-            for table in tables:
-                place = self.stages.made(self.stage(table))
-                for file in sorted(place.iterdir()):
-                    copied(file, self.out / file.name)
-            self.lay_out()
+            for stage in [*map(self.stage, tables), self.report()]:
+                place = self.stages.made(stage)
+                for file in sorted(path for path in place.rglob("*") if path.is_file()):
+                    copied(file, self.out / file.relative_to(place))
 
     # --- results ---------------------------------------------------------------------------------
 
@@ -150,26 +149,25 @@ class Study:
             found[method] = {"log": scored[method]["id"]["pairwise_aleatoric"], **rules}
         return found
 
-    def lay_out(self) -> None:
-        """Write scores as `demur report` reads them, and the report."""
+    def report(self) -> Stage:
+        """Return the stage that lays scores out as `demur report` reads them, with its pages."""
+        scoring = [self.scoring.stage(name) for name in self.config.methods]
+        return Stage("report", self.lay_out, self.facts(), scoring, seconds=60, megabytes=20)
+
+    def lay_out(self, place: Path) -> None:
+        """Write scores, facts and pages into a folder."""
         scored, facts = self.scored(), self.facts()
-        write_text(self.out / "run.json", json.dumps(facts, indent=1) + "\n")
         for method, by_set in scored.items():
-            (self.out / method).mkdir(exist_ok=True)
             for name, columns in by_set.items():
-                write_columns(self.out / method / f"{name}.npz", reported(columns), force=True)
-        page.write(findings.find(folder.read_run(self.out)), self.out / "report.html")
+                write_scores(place / method / f"{name}.npz", columns)
+        write_page(place, facts)
         for name, task in self.drawn():
-            place = self.out / name
             for method, by_set in scored.items():
-                (place / method).mkdir(parents=True, exist_ok=True)
                 known, positive = np.concatenate(task.known), task.positive
                 for file, rows in (("id", known), (name, positive)):
-                    part = {column: values[rows] for column, values in reported(by_set["id"]).items()}
-                    write_columns(place / method / f"{file}.npz", part, force=True)
-            own = {**facts, "title": f"{self.config.title}: {task.name}"}
-            write_text(place / "run.json", json.dumps(own, indent=1) + "\n")
-            page.write(findings.find(folder.read_run(place)), place / "report.html")
+                    part = {column: values[rows] for column, values in by_set["id"].items()}
+                    write_scores(place / name / method / f"{file}.npz", part)
+            write_page(place / name, {**facts, "title": f"{self.config.title}: {task.name}"})
 
     def drawn(self) -> Iterator[tuple[str, evaluation.Task]]:
         """Yield the sets that are drawn from `id`, with their tasks."""
@@ -197,10 +195,18 @@ class Study:
         }  # fmt: skip
 
 
-def reported(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return the columns that a report shows."""
-    return {
+def write_scores(path: Path, columns: Mapping[str, np.ndarray]) -> None:
+    """Write the columns that a report shows."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    shown = {
         name: values
         for name, values in columns.items()
         if name in SHOWN or name.rpartition("_")[0] in REPORTED
     }
+    write_columns(path, shown, force=True)
+
+
+def write_page(place: Path, facts: Mapping[str, Any]) -> None:
+    """Write the report of scores that are laid out, and where they come from."""
+    write_text(place / "run.json", json.dumps(facts, indent=1) + "\n")
+    page.write(findings.find(folder.read_run(place)), place / "report.html")
