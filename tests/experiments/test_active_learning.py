@@ -105,6 +105,7 @@ def test_a_round_depends_on_labelled_images_seed_and_number_alone(data):
     assert not np.array_equal(first, other)
 
 
+@pytest.mark.slow
 def test_networks_learn(data):
     split = images.split(images.load(data / "mnist"), pool=400, test=200, start=20, seed=0)
     ensemble = Posterior("deep-ensemble", "deep ensemble", networks=2, samples=0, steps=40)

@@ -76,6 +76,7 @@ def test_networks_trained_together_are_those_of_plain_torch():
     )
 
 
+@pytest.mark.slow
 def test_networks_learn_mean_and_spread(tmp_path):
     """Against what the data were made from, on rows that no network saw."""
     given = data.read(next(iter(sorted(rows(tmp_path / "uci", 1, 600).glob("*.npz")))))
