@@ -127,7 +127,8 @@ def data(tmp_path_factory) -> Path:
     np.savez(place / "strange.npz", images=strange[:150].astype(np.uint8))
     weight = rng.normal(0, 0.3, (8, 64)).astype(np.float32)
     scaled = {"known": (x / 16).astype(np.float16), "strange": (strange / 16).astype(np.float16)}
-    np.savez(place / "features.npz", labels=y, weight=weight, bias=np.zeros(8, np.float32), **scaled)
+    layer = {"weight": np.asfortranarray(weight), "bias": rng.normal(size=8).astype(np.float32)}
+    np.savez(place / "features.npz", labels=y, **layer, **scaled)
     (place / "networks.toml").write_text(NETWORKS)
     (place / "features.toml").write_text(FEATURES)
     (place / "small_digits.py").write_text(
@@ -280,6 +281,12 @@ def test_features_from_the_command_line(data, tmp_path):
     assert "errors, AUROC" in ran.output
     assert "Scoring by dropout" in ran.output
     assert "## Digits, as features" in page.read_text()
+    given = np.load(data / "features.npz")
+    rows = np.arange(len(given["known"])) % 3 > 0
+    logits = given["known"][rows].astype(np.float32) @ given["weight"].T + given["bias"]
+    for method in ("chain", "dropout", "heads"):
+        deployed = read_columns(out / method / "id.npz")["deployed"]
+        np.testing.assert_array_equal(deployed, logits.argmax(1))
 
 
 @pytest.mark.parametrize(

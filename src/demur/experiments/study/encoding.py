@@ -183,7 +183,8 @@ def write_encoded(
     """Write what a network whose last layer is known made of its inputs."""
     from safetensors.numpy import save_file
 
-    features = np.ascontiguousarray(features, np.float32)
+    # Safetensors writes an array as it lies in memory, whatever the order of its axes.
+    features, weight, bias = (np.ascontiguousarray(each, np.float32) for each in (features, weight, bias))
     np.save(folder / "features.npy", features)
     np.save(folder / "logits.npy", features @ weight.T + bias)
     save_file({"weight": weight, "bias": bias}, folder / "last_layer.safetensors")
