@@ -281,7 +281,8 @@ def test_features_from_the_command_line(data, tmp_path):
     assert "errors, AUROC" in ran.output
     assert "Scoring by dropout" in ran.output
     assert "## Digits, as features" in page.read_text()
-    given = np.load(data / "features.npz")
+    with np.load(data / "features.npz") as file:
+        given = dict(file)
     rows = np.arange(len(given["known"])) % 3 > 0
     logits = given["known"][rows].astype(np.float32) @ given["weight"].T + given["bias"]
     for method in ("chain", "dropout", "heads"):

@@ -152,7 +152,9 @@ class Study:
     def report(self) -> Stage:
         """Return the stage that lays scores out as `demur report` reads them, with its pages."""
         scoring = [self.scoring.stage(name) for name in self.config.methods]
-        return Stage("report", self.lay_out, self.facts(), scoring, seconds=60, megabytes=20)
+        # Both tables share the report, whichever was asked for first.
+        facts = {name: value for name, value in self.facts().items() if name != "command"}
+        return Stage("report", self.lay_out, facts, scoring, seconds=60, megabytes=20)
 
     def lay_out(self, place: Path) -> None:
         """Write scores, facts and pages into a folder."""
