@@ -131,9 +131,17 @@ def test_tied_inputs_stay_together() -> None:
 
 
 def test_candidates_depend_on_scores_alone_and_tear_no_tie() -> None:
-    np.testing.assert_array_equal(candidates_of(np.array([10, 50, 100]), 100), [50, 100])
-    found = candidates_of(np.arange(1, 1001), 1000)
+    np.testing.assert_array_equal(candidates_of(np.array([10, 50, 100]), 100, 0.8, 0.95), [50, 100])
+    found = candidates_of(np.arange(1, 1001), 1000, 0.9, 0.95)
     assert (found[0], found[-1], len(found)) == (300, 1000, 100)
+
+
+def test_candidates_start_with_the_fewest_that_could_prove_it() -> None:
+    found = candidates_of(np.arange(1, 1001), 1000, 0.995, 0.95)
+    assert found[0] == 598 and 0.995**598 <= 0.05 < 0.995**597
+    assert candidates_of(np.arange(1, 101), 100, 0.995, 0.95).tolist() == [100]
+    policy = demur.Deferral.fit(np.arange(1000.0), np.arange(1000) < 900, accuracy=0.995)
+    assert 890 < policy.thresholds[""].kept <= 904
 
 
 def test_bounds_are_binomial_tails() -> None:
@@ -146,7 +154,9 @@ def test_bounds_are_binomial_tails() -> None:
 
 
 def test_no_guarantee_says_what_could_be_promised() -> None:
-    with pytest.raises(demur.NoGuarantee, match=r"accuracy of 0.99 .*: 0\.905 can be, .* 30 of 100"):
+    with pytest.raises(
+        demur.NoGuarantee, match=r"accuracy of 0.99 .*: 0\.905 can be, .* 30 of 100 .coverage=0.3."
+    ):
         demur.Deferral.fit(np.arange(100.0), np.ones(100), accuracy=0.99)
     with pytest.raises(demur.NoGuarantee, match=r"risk of 0.001: 1 in 101"):
         demur.Deferral.fit(np.arange(100.0), np.ones(100), risk=0.001)

@@ -105,8 +105,8 @@ class Deferral:
         accuracy : float
             Keep the most while what is kept has at least this accuracy on new inputs from the same source.
             The probability that this is promised and does not hold is at most ``1 - confidence``. Numbers
-            kept are tested from 0.3 n upward, in this order, each by its Clopper-Pearson bound, up to the
-            first failure.
+            kept are tested from 0.3 n upward, or from the fewest that could prove it, in this order, each by
+            its Clopper-Pearson bound, up to the first failure.
         coverage : float
             Keep the most certain share, at least this much of the given inputs; promises the Clopper-Pearson
             bound of its accuracy.
@@ -281,23 +281,30 @@ def fitted(
         candidates = np.append(0, ends)
         kept = int(candidates[np.argmin(candidates - hits[candidates] + target * (number - candidates))])
         return threshold(kept, None)
-    tested = candidates_of(ends, number)
+    tested = candidates_of(ends, number, target, confidence)
     passed = surely_above(hits[tested], tested, target, confidence)
     count = int(np.argmin(passed)) if not passed.all() else len(passed)  # up to the first failure
     if count == 0:
-        first = int(tested[0])
+        first = int(ends[np.searchsorted(ends, min(math.ceil(FIRST * number), number))])
         best = lower(int(hits[first]), first, confidence)
+        how = f"by keeping the most certain {first} of {number} (coverage={first / number:.4g})"
         refuse(
             name,
             f"an accuracy of {target:g} with confidence {confidence:g}",
-            f"{best:.4g} can be, for the most certain {first} of {number}",
+            f"{best:.4g} can be, {how}",
         )
     return threshold(int(tested[count - 1]), target)
 
 
-def candidates_of(ends: np.ndarray, number: int) -> np.ndarray:
-    """Return the numbers kept that are tested, in their order; they depend on scores and never on labels."""
-    wanted = np.ceil(np.linspace(FIRST * number, number, STEPS))
+def candidates_of(ends: np.ndarray, number: int, target: float, confidence: float) -> np.ndarray:
+    """Return the numbers kept that are tested, in their order; they depend on scores and never on labels.
+
+    Fewer than could prove the target if all of them were right are left out: to begin with one that must
+    fail would end the search before it began.
+    """
+    fewest = math.log(1 - confidence) / math.log(target)
+    first = min(max(FIRST * number, fewest), number)
+    wanted = np.ceil(np.linspace(first, number, STEPS))
     return np.unique(ends[np.searchsorted(ends, np.clip(wanted, 1, number))])
 
 
@@ -339,7 +346,10 @@ def refuse(name: str, wish: str, instead: str) -> NoReturn:
 def promised(goal: str, confidence: float, threshold: Threshold) -> str:
     """Return in words what one threshold promises."""
     t = threshold
-    rule = "defers all" if t.value is None else f"defers scores above {t.value:.6g}"
+    if t.value == math.inf:
+        rule = "defers nothing"
+    else:
+        rule = "defers all" if t.value is None else f"defers scores above {t.value:.6g}"
     if goal == "risk":
         return f"{rule}; in expectation at most {t.promise:.4g} of all inputs are kept and wrong."
     if goal == "cost":
