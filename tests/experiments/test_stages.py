@@ -84,10 +84,10 @@ def test_sections_of_the_page_are_replaced_in_place_and_ordered(tmp_path):
     page, picture = tmp_path / "results.md", tmp_path / "a.png"
     picture.write_bytes(b"png")
     add_section(page, "precision", "## Precision\n\nold")
-    add_section(page, "imagenet-kit", "## ImageNet", {"b.png": picture})
+    add_section(page, "tables-kit-mnist", "## ImageNet", {"b.png": picture})
     add_section(page, "precision", "## Precision\n\nnew")
     text = page.read_text()
-    assert sections(text) == {"imagenet-kit": "## ImageNet", "precision": "## Precision\n\nnew"}
+    assert sections(text) == {"tables-kit-mnist": "## ImageNet", "precision": "## Precision\n\nnew"}
     assert text.index("## ImageNet") < text.index("## Precision")
     assert text.startswith("# Results\n")
     assert (tmp_path / "figures" / "results" / "b.png").read_bytes() == b"png"

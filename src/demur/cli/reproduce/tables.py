@@ -86,7 +86,7 @@ def run(
             return
         study.run(wanted)
         if docs is not None:
-            add_section(docs, f"imagenet-{chosen.name}", section(out))
+            add_section(docs, f"tables-{chosen.name}", section(out))
     show(study, table)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from demur.experiments import paper
+from demur.experiments.results import tally
 from demur.experiments.study.scoring import read_shares
 from demur.report.tables import number
 
@@ -46,7 +47,7 @@ def section(out: Path) -> str:
         "**New minus current**, on all inputs of the splits together, with the interval of the paired "
         "difference. Even: the paired test, corrected for all comparisons of a task, cannot tell them apart.",
         differences(out, facts),
-        tally(out),
+        *tallies(out),
     ]
     if (out / "people.csv").exists():
         text += [
@@ -135,17 +136,18 @@ def paper_method(method: str, facts: dict[str, Any]) -> str:
     return facts["methods"][method].get("paper", "")
 
 
-def tally(out: Path) -> str:
-    """Say how often the new measure is ahead."""
-    lines = []
+def tallies(out: Path) -> list[str]:
+    """Say how often the new measure is ahead, and again for the summary of the page."""
+    lines, counts = [], {}
     for part in PAIRS:
         found = [verdict(each) for each in compared(out) if each["part"] == part]
-        counts = {name: found.count(name) for name in ("new", "even", "current")}
+        new, even, current = (found.count(name) for name in ("new", "even", "current"))
+        counts[part] = new, even, current
         lines.append(
-            f"By the {part} part the new measure is ahead in {counts['new']} of {len(found)} comparisons, "
-            f"even in {counts['even']}, behind in {counts['current']}."
+            f"By the {part} part the new measure is ahead in {new} of {len(found)} comparisons, "
+            f"even in {even}, behind in {current}."
         )
-    return " ".join(lines)
+    return [" ".join(lines), tally(**counts)]
 
 
 def people(out: Path) -> str:
