@@ -29,6 +29,16 @@ def numpy_scipy(logits: np.ndarray) -> tuple[np.ndarray, ...]:
     return total, aleatoric, total - aleatoric, mutual
 
 
+def numpy_scipy_as_read(logits: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Do the same as the formulas read: a softmax, a log-softmax, and ``entr`` for each entropy."""
+    p, log_p = special.softmax(logits, axis=-1), special.log_softmax(logits, axis=-1)
+    average = p.mean(0)
+    aleatoric = special.entr(p).sum(-1).mean(0)
+    total = -(average * log_p.mean(0)).sum(-1)
+    mutual = special.entr(average).sum(-1) - aleatoric
+    return total, aleatoric, total - aleatoric, mutual
+
+
 def pairs_torch(logits: torch.Tensor) -> torch.Tensor:
     """K as the definition says: the divergence of each pair of members, one after the other."""
     log_p = torch.log_softmax(logits, -1)
@@ -38,6 +48,16 @@ def pairs_torch(logits: torch.Tensor) -> torch.Tensor:
         for j in range(len(logits)):
             total += (p[i] * (log_p[i] - log_p[j])).sum(-1)
     return total / len(logits) ** 2
+
+
+def pairs_of_distributions(logits: torch.Tensor) -> torch.Tensor:
+    """K by ``torch.distributions.kl_divergence`` of each pair of members."""
+    members = [torch.distributions.Categorical(logits=each) for each in logits]
+    total = torch.zeros(logits.shape[1])
+    for p in members:
+        for q in members:
+            total += torch.distributions.kl_divergence(p, q)
+    return total / len(members) ** 2
 
 
 def read_memory(logits: torch.Tensor) -> torch.Tensor:

@@ -69,6 +69,7 @@ def one_size(shape: tuple[int, ...], rounds: int, budget: float, *, everything: 
             "demur, inputs first": lambda: demur.decompose(logits=members_last),
             "demur, no numba": lambda: without_numba(logits),
             "NumPy + SciPy": lambda: baselines.numpy_scipy(logits),
+            "NumPy + SciPy, as read": lambda: baselines.numpy_scipy_as_read(logits),
         }
     seconds = interleaved(contenders, rounds, budget)
     own = seconds["demur"]
@@ -87,13 +88,16 @@ def pairs(budget: float) -> dict[str, Any]:
         {
             "demur": lambda: demur.decompose(logits=logits),
             "loop over pairs": lambda: baselines.pairs_torch(tensor),
+            "loop over distributions": lambda: baselines.pairs_of_distributions(tensor),
         },
         3,
         budget,
     )
     return {
         "shape": logits.shape,
-        "times_slower_than_demur": ratio(seconds["loop over pairs"], seconds["demur"]),
+        "times_slower_than_demur": {
+            n: ratio(t, seconds["demur"]) for n, t in seconds.items() if n != "demur"
+        },
     }
 
 
@@ -127,7 +131,10 @@ def import_seconds() -> dict[str, Any]:
 
 def report(results: dict[str, Any]) -> str:
     """Return the table that is printed."""
-    titles = ("demur", 8), ("torch", 8), ("x", 6), ("SciPy", 8), ("x", 6), ("no numba", 9), ("x torch", 8)
+    titles = (
+        ("demur", 8), ("torch", 8), ("x", 6), ("SciPy", 8), ("x", 6), ("as read", 8), ("x", 6), ("no numba", 9),
+        ("x torch", 8),
+    )  # fmt: skip
     lines = [f"{'size':>20} " + " ".join(f"{title:>{width}}" for title, width in titles)]
     for row in results["sizes"]:
         ns, slower = row["ns_per_logit"], row["times_slower_than_demur"]
@@ -135,12 +142,17 @@ def report(results: dict[str, Any]) -> str:
         lines.append(
             f"{row['shape']!s:>20} {ns['demur']:8.2f} {ns['eager torch']:8.2f} {slower['eager torch']:6.1f} "
             f"{ns['NumPy + SciPy']:8.2f} {slower['NumPy + SciPy']:6.1f} "
+            f"{ns['NumPy + SciPy, as read']:8.2f} {slower['NumPy + SciPy, as read']:6.1f} "
             f"{ns['demur, no numba']:9.2f} {generic:8.2f}"
         )
     first = results["sizes"][0]["ns_per_logit"]
     lines += [
-        "(ns a logit, best round; x: median over rounds of the ratio to demur; x torch: eager over no numba)",
-        f"loop over pairs at 100 members: {results['pairs']['times_slower_than_demur']:.0f} x demur",
+        "(ns a logit, best round; x: median over rounds of the ratio to demur; x torch: eager over no numba;",
+        "SciPy: one log-softmax, the fastest way to write it; as read: softmax, log_softmax and entr)",
+        *(
+            f"{n}, 100 members: {x:.0f} x demur"
+            for n, x in results["pairs"]["times_slower_than_demur"].items()
+        ),
         f"share of the read bandwidth: {first['read memory'] / first['demur']:.0%}",
         f"inputs first in memory: {first['demur, inputs first']:.2f} ns a logit",
         f"call on (10, 1, 10): {results['smallest_call_us']:.0f} us",
