@@ -132,8 +132,8 @@ def import_seconds() -> dict[str, Any]:
 def report(results: dict[str, Any]) -> str:
     """Return the table that is printed."""
     titles = (
-        ("demur", 8), ("torch", 8), ("x", 6), ("SciPy", 8), ("x", 6), ("as read", 8), ("x", 6), ("no numba", 9),
-        ("x torch", 8),
+        ("demur", 8), ("torch", 8), ("x", 6), ("SciPy", 8), ("x", 6), ("as read", 8), ("x", 6),
+        ("no numba", 9), ("x torch", 8),
     )  # fmt: skip
     lines = [f"{'size':>20} " + " ".join(f"{title:>{width}}" for title, width in titles)]
     for row in results["sizes"]:
