@@ -22,6 +22,7 @@ from demur.stores import read_columns
 torch = pytest.importorskip("torch")
 pytest.importorskip("posteriors")
 pytest.importorskip("sklearn")
+Image = pytest.importorskip("PIL.Image")
 
 METHODS = """
 [methods.chain]
@@ -104,6 +105,57 @@ key = "strange"
 """
 
 
+IMAGES = """
+title = "Digits, as pictures"
+[network]
+models = ["small_digits:pictured", "small_digits:pictured_again"]
+[sets.id]
+images = "known"
+labels = "name"
+each = 2
+[sets.train]
+images = "known"
+labels = "name"
+without = "id"
+[sets.ood-held-out]
+images = "strange"
+[sets.adversarial-hard]
+of = "id"
+mask = "masks.npz"
+mask_key = "hard"
+[methods.heads]
+kind = "last-layers"
+members = 3
+epochs = 2
+[methods.ensemble]
+kind = "ensemble"
+"""
+
+
+MODULE = """
+import numpy as np
+import torch
+from torch import nn
+
+
+def network():
+    return nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 8))
+
+
+def prepared(picture):
+    return torch.from_numpy(np.asarray(picture.convert("RGB").resize((8, 8)), np.float32) / 240).permute(2, 0, 1)
+
+
+def pictured(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, 16), nn.ReLU(), nn.Linear(16, 8)), prepared
+
+
+def pictured_again():
+    return pictured(1)
+"""
+
+
 def idx(path: Path, values: np.ndarray) -> None:
     header = struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
     path.write_bytes(gzip.compress(header + values.astype(np.uint8).tobytes()))
@@ -131,10 +183,14 @@ def data(tmp_path_factory) -> Path:
     np.savez(place / "features.npz", labels=y, **layer, **scaled)
     (place / "networks.toml").write_text(NETWORKS)
     (place / "features.toml").write_text(FEATURES)
-    (place / "small_digits.py").write_text(
-        "from torch import nn\n\n\ndef network():\n"
-        "    return nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 8))\n"
-    )
+    (place / "images.toml").write_text(IMAGES.replace("each = 2", "each = 2\ntake = 60"))
+    for name, some, labels in (("known", x[:90], y), ("strange", strange[:40], [8] * 40)):
+        (place / name).mkdir()
+        for k, picture in enumerate(some):
+            grey = Image.fromarray((picture.reshape(8, 8) * 15).astype(np.uint8))
+            grey.save(place / name / f"{labels[k]:03}_{k:05}.png")
+    np.savez(place / "masks.npz", hard=np.arange(180) % 4 == 0)
+    (place / "small_digits.py").write_text(MODULE)
     return place
 
 
@@ -266,6 +322,21 @@ def test_the_section_is_made_of_the_files(done):
     assert len(rows) == 1
     assert ".682, .720" in rows[0]  # the paper's own, for MCD on ImageNet-O
     assert "By the epistemic part the new measure is ahead in" in text
+
+
+def test_pictures_through_networks(data, tmp_path):
+    found = study(data, tmp_path / "run", "images")
+    found.check()
+    assert [len(found.inputs.rows(name)) for name in ("id", "train", "ood-held-out")] == [60, 30, 40]
+    assert not set(found.inputs.rows("id")) & set(found.inputs.rows("train"))
+    np.testing.assert_array_equal(found.inputs.original_rows("id"), 2 * found.inputs.rows("id"))
+    found.run()
+    logits = [np.load(found.stages.made(found.encoding.stage(k, "id")) / "logits.npy") for k in (0, 1)]
+    columns = read_columns(tmp_path / "run" / "ensemble" / "id.npz")
+    expected = demur.decompose(logits=np.stack(logits)).epistemic
+    np.testing.assert_allclose(columns["pairwise_epistemic"], expected, rtol=1e-5)
+    labels = [int(found.inputs.sets["id"].ids[row][:3]) for row in found.inputs.rows("id")]
+    np.testing.assert_array_equal(columns["label"], labels)
 
 
 def test_features_from_the_command_line(data, tmp_path):
