@@ -143,7 +143,8 @@ def network():
 
 
 def prepared(picture):
-    return torch.from_numpy(np.asarray(picture.convert("RGB").resize((8, 8)), np.float32) / 240).permute(2, 0, 1)
+    small = np.asarray(picture.convert("RGB").resize((8, 8)), np.float32)
+    return torch.from_numpy(small / 240).permute(2, 0, 1)
 
 
 def pictured(seed=0):
