@@ -1,0 +1,62 @@
+"""Rank correlation: SciPy's value, ties and infinities, and an interval that covers."""
+
+import numpy as np
+import pytest
+from scipy.stats import spearmanr
+
+from demur.tasks import rank_correlation
+
+
+@pytest.mark.parametrize("levels", [3, 20, None])
+def test_the_value_is_scipys_with_and_without_ties(levels):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=200)
+    y = x + rng.normal(size=200)
+    if levels:
+        y = np.floor(y * levels / 6)
+    found = rank_correlation(x, y, resamples=100)
+    assert found.value == pytest.approx(spearmanr(x, y).statistic, abs=1e-12)
+    assert found.low < found.value < found.high
+
+
+def test_resamples_are_those_of_repeated_inputs():
+    """The weights of a resample stand for inputs that are there so many times."""
+    from demur.tasks.correlation import correlation
+
+    rng = np.random.default_rng(1)
+    x, y = rng.integers(0, 6, (2, 40))
+    rows = rng.integers(0, 40, 40)
+    levels = [np.unique(each, return_inverse=True)[1] for each in (x, y)]
+    found = correlation(levels, np.bincount(rows, minlength=40).astype(float))
+    assert found == pytest.approx(spearmanr(x[rows], y[rows]).statistic, abs=1e-12)
+
+
+def test_infinite_scores_rank_above_all():
+    x = np.array([1.0, 2.0, 3.0, np.inf, np.inf])
+    finite = np.array([1.0, 2.0, 3.0, 9.0, 9.0])
+    y = np.array([2.0, 1.0, 3.0, 5.0, 4.0])
+    assert rank_correlation(x, y).value == rank_correlation(finite, y).value
+
+
+def test_the_interval_covers():
+    """300 draws of 150 inputs with a known correlation; 95 % nominal, 3 standard errors are 3.8 %."""
+    rng, rho, inside = np.random.default_rng(2), 0.6, 0
+    truth = 6 / np.pi * np.arcsin(rho / 2)
+    for draw in range(300):
+        x, noise = rng.normal(size=(2, 150))
+        found = rank_correlation(x, rho * x + np.sqrt(1 - rho**2) * noise, resamples=300, seed=draw)
+        inside += found.low <= truth <= found.high
+    assert 0.91 <= inside / 300 <= 0.985
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        ([1, 2], [1, 2, 3], "must be of the same inputs. Got 2 and 3"),
+        ([1, 1, 1], [1, 2, 3], "two different values"),
+        ([1, np.nan, 2], [1, 2, 3], "NaN for 1 of 3"),
+    ],
+)
+def test_bad_input_is_told(x, y, message):
+    with pytest.raises(ValueError, match=message):
+        rank_correlation(x, y)
