@@ -285,6 +285,13 @@ def test_a_column_of_that_very_name_comes_first():
     assert found["score"] == "K" and found["auroc"]["value"] == 1
 
 
+def test_a_cell_that_is_no_number_is_quoted_with_its_line():
+    Path("a.csv").write_text("s\n0.5\n0.7\n0.9x\n")
+    write_columns(Path("b.csv"), {"s": np.array([0.0, 1.0])})
+    words = "a.csv: expected numbers in s, got the text '0.9x' at input 2, line 4"
+    fails("ood", "--id", "a.csv", "--ood", "b.csv", "--score", "s", words=words)
+
+
 OOD = ("ood", "--id", "id.csv", "--ood", "ood.csv")
 
 

@@ -29,16 +29,14 @@ class Source:
 
     def score(self, name: str) -> np.ndarray:
         """Return a column of numbers."""
-        from demur.stores import StoreError, column_of
+        from demur.stores import StoreError, column_of, numbers_of
 
         try:
-            values = column_of(self.columns, name, self.path)
+            column_of(self.columns, name, self.path)
         except StoreError as error:
             letters = ", ".join(f"{letter.upper()} for {column}" for letter, column in LETTERS.items())
             raise StoreError(f"{error}; short names are {letters}") from error
-        if values.dtype.kind not in "fiub":
-            raise StoreError(f"{self.path}: expected numbers in {name}, got text as {str(values[0])!r}")
-        return values
+        return numbers_of(self.columns, name, self.path)
 
 
 class Reader:

@@ -71,8 +71,8 @@ def choose(found: Findings) -> Choice | None:
         len(within),
         max(
             (
-                each.comparisons[m, best].difference.value
-                for (m, _), each in within.items()
+                max(areas[m, t, s] for s in found.scores) - areas[m, t, best]
+                for (m, t), each in within.items()
                 if (m, best) not in (each.best, *each.ties)
             ),
             default=0.0,

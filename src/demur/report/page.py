@@ -277,18 +277,16 @@ def right_of(run: Run, method: Method, name: str) -> np.ndarray | None:
     that are known ones too may number other classes, and say nothing.
     """
     scored, source = method.sets[name], method.sets.get("id")
-    if kind_of(name) != "ood" or scored.correct is None:
+    if kind_of(name) != "ood" or scored.correct is None or scored.label is None:
         return scored.correct
-    # Of the classes that the model knows, all that the files tell.
+    # All that the files tell of the classes that the model knows.
     given = [scored.prediction, *((source.label, source.prediction) if source else ())]
-    columns = [column for column in given if column is not None]
-    if {column.dtype.kind == "U" for column in (scored.label, *columns)} == {False}:
-        columns.append(np.arange(len(run.classes)))
-    elif any(column.dtype.kind != "U" for column in columns):
-        return None
-    else:
-        columns.append(np.array(run.classes, dtype=str))
-    return None if np.isin(scored.label, np.concatenate(columns)).any() else scored.correct
+    known = {each for column in given if column is not None for each in column.tolist()}
+    labels = set(scored.label.tolist())
+    if len({isinstance(each, str) for each in known | labels}) > 1:
+        return None  # numbers here and names there
+    known |= {*range(len(run.classes)), *run.classes}
+    return scored.correct if known.isdisjoint(labels) else None
 
 
 def acted(scored: Scored, score: str, thresholds: np.ndarray, correct: np.ndarray | None) -> dict[str, Any]:
