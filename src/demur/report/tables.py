@@ -105,7 +105,7 @@ class Table:
         notes = [f"{', '.join(said)}.".replace("current", "Current", 1)] if said else []
         if any(cell.best or cell.tied for row in self.rows for cell in row.cells):
             tied = f"=: statistically tied with it by the paired test (Holm, {self.level:g})."
-            notes.append(f"{best}: {self.contested()}. {tied}")
+            notes += [f"{best}: {self.contested()}.", tied]
         return notes
 
     def contested(self) -> str:
