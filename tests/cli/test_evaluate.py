@@ -266,6 +266,32 @@ def test_nothing_is_written_over(files) -> None:
     fails(*apply, words="expected a new file, got one that exists")
 
 
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize(("short", "column"), [("K", "pairwise"), ("i", "average"), ("M", "reverse")])
+def test_letters_are_names_of_scores(short, column):
+    for ends, kind in (("csv", ()), ("npy", ("--logits",))):
+        files = ("ood", "--id", f"id.{ends}", "--ood", f"ood.{ends}", *kind)
+        assert run_json(*files, "--score", short) == run_json(*files, "--score", f"{column}_epistemic")
+    run(
+        "defer", "fit", "id.csv", "--labels", "labels.npy", "--score", short, "--cost", 0.3, "--out", "p.json"
+    )
+    assert json.loads(Path("p.json").read_text())["score"] == f"{column}_epistemic"
+
+
+def test_a_column_of_that_very_name_comes_first():
+    write_columns(Path("a.json"), {"K": np.array([0.0, 1.0]), "pairwise_epistemic": np.array([1.0, 0.0])})
+    write_columns(Path("b.json"), {"K": np.array([2.0, 3.0]), "pairwise_epistemic": np.array([-1.0, -1.0])})
+    found = run_json("ood", "--id", "a.json", "--ood", "b.json", "--score", "K")
+    assert found["score"] == "K" and found["auroc"]["value"] == 1
+
+
+def test_a_cell_that_is_no_number_is_quoted_with_its_line():
+    Path("a.csv").write_text("s\n0.5\n0.7\n0.9x\n")
+    write_columns(Path("b.csv"), {"s": np.array([0.0, 1.0])})
+    words = "a.csv: expected numbers in s, got the text '0.9x' at input 2, line 4"
+    fails("ood", "--id", "a.csv", "--ood", "b.csv", "--score", "s", words=words)
+
+
 OOD = ("ood", "--id", "id.csv", "--ood", "ood.csv")
 
 
@@ -276,6 +302,10 @@ OOD = ("ood", "--id", "id.csv", "--ood", "ood.csv")
         (("ood", "--id", "none.csv", "--ood", "ood.csv"), "none.csv: cannot be read"),
         (("ood", "--id", "id.npy", "--ood", "ood.npy"), "for predictions say --logits"),
         ((*OOD, "--score", "spread"), "id.csv: expected a column spread, got input, prediction"),
+        (
+            (*OOD, "--score", "spread"),
+            "short names are K for pairwise_epistemic, I for average_epistemic, M for",
+        ),
         ((*OOD, "--figure", "auc"), "--figure: expected one of auroc, aupr, fpr95, got auc"),
         ((*OOD, "--json", "--csv"), "expected at most one form, got --json and --csv"),
         ((*OOD, "--confidence", "95"), "confidence must be between 0 and 1"),

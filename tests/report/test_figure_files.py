@@ -124,12 +124,16 @@ def test_accuracy_with_band_oracle_and_chance():
     found = kept(400)
     figure = report.accuracy_figure({"K": found, "again": found})
     lines = {line.get_label(): line.get_data() for line in figure.axes[0].lines}
-    best = lines["best possible"]
+    best = lines["best possible of K"]
     np.testing.assert_allclose(best[1], tasks.best_accuracy(found))
-    assert set(np.asarray(lines["any order"][1])) == {found.curve.accuracy[-1]}
+    assert set(np.asarray(lines["any order of K"][1])) == {found.curve.accuracy[-1]}
     x, y = lines[f"K: {found.auc}"]
     np.testing.assert_allclose(y, found.curve.accuracy[np.rint(np.asarray(x) * 400).astype(int) - 1])
     assert len(figure.axes[0].collections) == 2
+    legend = figure.axes[0].get_legend()
+    assert legend.get_frame().get_alpha() == 1 and legend.zorder > max(
+        each.zorder for each in figure.axes[0].lines
+    )
 
 
 def test_points_at_the_edge_are_drawn_there():

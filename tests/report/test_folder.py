@@ -198,3 +198,11 @@ def test_a_report_is_replaced_whole_and_nothing_else_is_left(tmp_path, write_run
     (folder / "report.html").unlink()
     (folder / "report.html").mkdir()
     assert "got a directory" in report(folder).stderr
+
+
+def test_a_bad_cell_does_not_drop_its_column(tmp_path):
+    (tmp_path / "id.csv").write_text("pairwise_epistemic,mine\n0.5,1.0\n?,2.0\n")
+    with pytest.raises(
+        StoreError, match=r"numbers in pairwise_epistemic, got the text '\?' at input 1, line 3"
+    ):
+        read_run(tmp_path)

@@ -10,6 +10,7 @@ import pytest
 
 import demur
 from demur.report import verdict
+from demur.report.choice import choose
 from demur.report.findings import find
 from demur.report.folder import read_run
 from demur.report.page import data, embedded, page
@@ -91,7 +92,10 @@ def test_promises_are_those_of_the_library(found):
             held += 1
             policy = demur.Deferral.fit(known.scores[score], known.correct, accuracy=promise["target"])
             assert slider["sets"][0]["kept"][promise["at"]] == policy.thresholds[""].kept
-            assert promise["text"] == policy.promise()
+            assert f"at least {100 * promise['target']:g} %" in promise["text"]
+            value = policy.thresholds[""].value
+            rule = "Nothing is" if value == np.inf else f"Scores above {value:.4g} are"
+            assert promise["text"].startswith(f"{rule} deferred:")
     assert held > 0
 
 
@@ -182,7 +186,7 @@ def test_only_known_inputs_with_labels(tmp_path, write_run):
 @pytest.mark.parametrize("sets", [("id",), ("ood-far",), ("ood-a", "ood-b")])
 def test_nothing_to_measure_against(tmp_path, write_run, sets):
     found, content = shown(tmp_path, write_run, sets=sets, labels=False)
-    assert content["cards"] == [] and "nothing to measure" in content["headline"] and found.best == {}
+    assert content["cards"] == [] and "nothing to measure" in content["headline"][0] and found.best == {}
     assert content["results"][0][0]["density"]["counts"]
 
 
@@ -190,10 +194,13 @@ def test_a_score_of_the_user_s_own_and_few_inputs(tmp_path):
     write_columns(tmp_path / "id.csv", {"mine": np.array([0.5])})
     write_columns(tmp_path / "ood.csv", {"mine": np.array([0.25])})
     found = find(read_run(tmp_path))
-    assert found.scores == ["mine"] and "one score only" in verdict.headline(found)
+    assert found.scores == ["mine"] and "one score only" in verdict.headline(found)[0]
     (card,) = data(found)["cards"]
     assert any("No better than chance" in s for s in card["sentences"])
-    assert any("Only 1 inputs" in s for s in card["sentences"])
+    assert any(
+        "Only 1 out-of-distribution input to judge by: with so few, even a perfect ranking" in s
+        for s in card["sentences"]
+    )
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -228,9 +235,12 @@ def test_ties_are_called_so(tmp_path):
         mine = rng.normal(shift, 1, 200)
         write_columns(tmp_path / f"{name}.csv", {"mine": mine, "twice": 2 * mine})
     found = find(read_run(tmp_path))
-    assert verdict.headline(found).startswith("None is better here: in this comparison every measure")
+    assert verdict.headline(found)[0] == (
+        "Use mine, though none is shown to be better: each of the 2 measures is the best, or statistically "
+        "tied with the best, in this comparison; this one has the highest mean."
+    )
     (card,) = verdict.cards(found)
-    assert "None is better here: no difference from any other could be shown." in card["sentences"][0]
+    assert "None is better here: statistically tied with the other one." in card["sentences"][0]
 
 
 def test_a_winner_is_called_so(tmp_path):
@@ -239,11 +249,19 @@ def test_a_winner_is_called_so(tmp_path):
         columns = {"good": rng.normal(shift, 1, 400), "none": rng.normal(size=400)}
         write_columns(tmp_path / f"{name}.csv", columns)
     found = find(read_run(tmp_path))
-    assert (
-        verdict.headline(found)
-        == "Good is the best, or cannot be told from it, in this comparison. No other is."
+    first, second, third = verdict.headline(found)
+    assert first == (
+        "Use good: it is the best measure, or statistically tied with the best, in this comparison; no "
+        "other is."
     )
-    assert "Better than all others; the nearest is none" in verdict.cards(found)[0]["sentences"][0]
+    area = found.detections["", "good"]["ood-a"].auroc
+    assert second == (
+        f"AUROC: a {100 * area.value:.1f} % ({100 * area.low:.1f} to {100 * area.high:.1f}); "
+        "50 % is a coin toss."
+    )
+    gap = area.value - found.detections["", "none"]["ood-a"].auroc.value
+    assert third == f"Between the best and the worst measure lie up to {100 * gap:.2g} points."
+    assert "Better than none, lower by" in verdict.cards(found)[0]["sentences"][0]
 
 
 def test_no_verdict_is_the_same_for_all(tmp_path):
@@ -253,7 +271,75 @@ def test_no_verdict_is_the_same_for_all(tmp_path):
     for name, good in (("ood-1", "a"), ("ood-2", "b")):
         own = {k: rng.normal(3.0 if k == good else 0.0, 1, 300) for k in columns}
         write_columns(tmp_path / f"{name}.csv", own)
-    assert verdict.headline(find(read_run(tmp_path))).startswith("Which measure is best depends on the task")
+    found = find(read_run(tmp_path))
+    areas = {k: [float(found.detections["", k][name].auroc) for name in ("ood-1", "ood-2")] for k in "ab"}
+    first, second = sorted(areas, key=lambda k: -sum(areas[k]))
+    behind = max(b - a for a, b in zip(areas[first], areas[second], strict=True))
+    assert verdict.headline(found)[0] == (
+        f"Use {first}: it is the best measure, or statistically tied with the best, in 1 of 2 comparisons, "
+        f"and elsewhere up to {100 * behind:.2g} points below it; as often is {second}, lower on average."
+    )
+
+
+def test_the_verdict_of_several_methods_names_one_score(found):
+    first, second, third, *rest = content = verdict.headline(found)
+    tasks = [*found.run.sets[1:], "errors"]
+    assert set(found.within) == {(m.name, task) for m in found.run.methods for task in tasks}
+    choice = choose(found)
+    method, score = choice.key
+    for m in found.run.methods:
+        own = {s: (m.sets["id"].scores[s], m.sets["ood-far"].scores[s]) for s in found.scores}
+        told = demur.tasks.leading(own, "detection")
+        within = found.within[m.name, "ood-far"]
+        assert [told.best, *told.ties] == [s for _, s in (within.best, *within.ties)]
+    good = {
+        s: sum(any(s == k for _, k in (w.best, *w.ties)) for w in found.within.values()) for s in found.scores
+    }
+    assert good[score] == max(good.values()) == choice.good and choice.number == 6
+    assert (
+        first.startswith("Use ")
+        and f"(column {score})" in first
+        and "(one for each method and task)" in first
+    )
+    assert f"AUROC with {method}, the best for it on average: far " in second and "mistakes " in second
+    gaps = [
+        np.ptp([float(found.detections[m.name, score][name].auroc) for m in found.run.methods])
+        for name in found.run.sets[1:]
+    ]
+    assert f"up to {100 * max(gaps):.2g} points lie between methods" in third
+    wrong = [found.errors[m.name, score].positives for m in found.run.methods]
+    few = f"Only {min(wrong)} to {max(wrong)} mistakes were made by each method"
+    assert min(wrong) < 30 and len(rest) == 1 and rest[0].startswith(few)
+    assert not any("one of the methods" in sentence for sentence in content)
+
+
+def test_totals_that_are_one_measure_are_shown_once(found):
+    assert "reverse_total" in found.run.scores and "reverse_total" not in found.scores
+    assert not {"average_aleatoric", "reverse_aleatoric"} & set(found.scores)
+
+
+@pytest.mark.parametrize(("label", "told"), [(4, True), (3, False), (7, True)])
+def test_an_unknown_input_with_a_label_of_no_known_class_is_never_right(tmp_path, write_run, label, told):
+    write_run(tmp_path, number=40)
+    columns = dict(np.load(tmp_path / "ood-far.npz"))
+    columns["label"] = np.full(40, label)
+    write_columns(tmp_path / "ood-far.npz", columns, force=True)
+    slider = data(find(read_run(tmp_path)))["results"][0][0]["slider"]
+    right = slider["sets"][1]["right"]
+    assert right == ([0] * len(slider["threshold"]) if told else None)
+
+
+def test_many_ties_are_counted_and_the_nearest_is_the_nearest(found):
+    for task, card in zip(found.best, verdict.cards(found), strict=False):
+        best, text = found.best[task], " ".join(card["sentences"])
+        lower = {k: c.difference.value for k, c in best.comparisons.items() if k not in best.ties}
+        if len(best.ties) > 3 and lower:
+            assert f"tied with {len(best.ties)} of the {len(best.comparisons)} others" in text
+        if lower:
+            method, score = min(lower, key=lower.get)
+            assert f"the nearest is {verdict.called(found, (method, score))}, lower by" in text
+    said = [card for card in verdict.cards(found) if verdict.SHARPER in card["sentences"]]
+    assert len(said) <= 1
 
 
 def test_large_sets_make_a_small_page(tmp_path):

@@ -14,6 +14,7 @@ import demur
 from demur.report.findings import find
 from demur.report.folder import read_run
 from demur.report.page import write
+from demur.report.verdict import promised
 from demur.stores import write_columns
 
 pytestmark = pytest.mark.browser
@@ -102,25 +103,60 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
     page.select_option("#score", "0")
     known = next(m for m in own if m.name == "one").sets["id"]
     scores = known.scores["pairwise_epistemic"]
-    promised = 0
+    held = 0
     for index, target in enumerate((0.9, 0.95, 0.98, 0.99, 0.995, 0.999)):
         page.select_option("#target", str(index))
-        said = page.inner_text("#promise")
+        said = page.inner_text("#promised")
         try:
             policy = demur.Deferral.fit(scores, known.correct, accuracy=target)
         except demur.NoGuarantee as error:
             assert said == str(error)  # noqa: PT017
             assert page.locator("#marks span").count() == 0 and page.is_disabled("#go")
             continue
-        promised += 1
-        assert said == f"Guaranteed: {policy.promise()}"
+        held += 1
+        assert said == promised(policy)
+        assert "fixed before looking" in page.inner_text("#condition")
+        sizes = page.eval_on_selector_all("#promise p", "all => all.map(e => getComputedStyle(e).fontSize)")
+        assert len(set(sizes)) == 1
+        command = f"--score pairwise_epistemic --accuracy {target:g} "
+        assert command in page.inner_text("#fit")
         assert count(page.inner_text("#share-interval").split(" of ")[0]) == policy.thresholds[""].kept
         assert page.inner_text("#marks span") == f"{100 * target:g} % promised"
         page.locator("#threshold").fill("3")
-        assert page.is_enabled("#go")
+        assert page.is_enabled("#go") and page.is_hidden("#promised") and page.is_hidden("#condition")
+        now = page.inner_text("#now")
+        assert now.startswith(f"At this threshold: measured accuracy {page.inner_text('#accuracy')} (")
+        assert now.endswith(f"keeps {page.inner_text('#share')}; nothing is promised for it.")
         page.click("#go")
+        assert page.inner_text("#now").endswith("for new inputs this is promised:")
         assert count(page.inner_text("#share-interval").split(" of ")[0]) == policy.thresholds[""].kept
-    assert 0 < promised < 6
+    assert 0 < held < 6
+
+
+def test_what_slips_through_is_said(open_page, run):
+    page = open_page()
+    own = read_run(run)
+    sets = [name for name in own.sets if name.startswith("ood")]
+    page.locator("#threshold").fill(str(int(page.get_attribute("#threshold", "max")) - 3))
+    kept = {row.locator("th").inner_text(): row.locator("td").all_inner_texts()
+            for row in page.locator("#acted tbody tr").all()}  # fmt: skip
+    counts = {name: count(kept[name.removeprefix("ood-")][0].split(" ")[0]) for name in sets}
+    assert near(page.inner_text("#slip"), sum(counts.values()) / (400 * len(sets)))
+    assert page.inner_text("#slip-note") == "; ".join(f"{n[4:]}: {c} of 400" for n, c in counts.items())
+    for name, number in counts.items():  # their labels are numbers of known classes, which says nothing
+        assert kept[name[4:]][2] == f"not known: {number} of 400 unknown inputs are kept"
+    assert "wrong)" in kept["pgd"][2]
+
+
+def test_the_card_on_asking_a_person_sets_what_is_shown(open_page):
+    page = open_page()
+    method, place, kept = json.loads(page.text_content("#data"))["cards"][-1]["show"]
+    page.select_option("#method", str(1 - method))
+    page.get_by_role("button", name="Show its threshold").click()
+    assert page.input_value("#method") == str(method) and page.input_value("#score") == str(place)
+    assert count(page.inner_text("#share-interval").split(" of ")[0]) >= kept
+    card = page.locator(".card").last
+    assert near(card.locator(".figure").inner_text(), share(page.inner_text("#accuracy"))[0])
 
 
 def test_choices_change_what_is_shown(open_page, run):
@@ -223,7 +259,10 @@ def test_the_table_sorts_and_names_the_classes_that_drive(open_page, run):
 def test_the_verdict_comes_first_and_says_how_sure_it_is(open_page):
     page = open_page()
     assert page.locator("main > *").first.get_attribute("class") == "verdict"
-    assert page.inner_text("#headline")
+    assert page.inner_text("#headline").startswith("Use ") and page.inner_text("#findings")
+    words = page.locator("#glossary dt").all_inner_texts()
+    assert {"method", "members", "K", "I", "M", "aleatoric", "AUROC"} <= set(words)
+    assert "K: epistemic, pairwise (pairwise_epistemic)" in page.inner_text("#score")
     cards = page.locator(".card")
     assert cards.count() == 6  # three sets, two methods' mistakes, and asking a person
     for card in cards.all():
@@ -343,7 +382,7 @@ def test_light_and_dark_can_be_read(open_page, contrast, scheme):
 def test_the_keyboard_reaches_everything_in_order(open_page):
     page = open_page()
     reached = []
-    for _ in range(40):
+    for _ in range(45):
         page.keyboard.press("Tab")
         reached.append(page.evaluate(
             "() => { const e = document.activeElement;"

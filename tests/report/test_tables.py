@@ -62,7 +62,8 @@ def test_markdown_and_text(found) -> None:
     )
     assert r"DE\|5" in lines[3]
     assert {line.replace(r"\|", "").count("|") for line in lines[:6]} == {8}
-    assert "Bold: the best of its kind." in lines[-1]
+    assert "Bold: the better of the two totals, or of the two epistemic parts." in lines[-1]
+    assert lines[-1].startswith("Current: average (I), new: pairwise (K).")
     cells = table.cells()
     assert [len(row) for row in cells] == [7] * 5
     assert [row[0] for row in cells[1:]] == ["AUROC", "", "FPR95", ""]

@@ -41,7 +41,9 @@ def fit(
     out: Annotated[Path, typer.Option(metavar="FILE", help="Write the policy: .json.", show_default=False)],
     labels: Labels = None,
     prediction: Prediction = "prediction",
-    score: Annotated[str, typer.Option(metavar="COLUMN", help="The score that decides.")] = FIRST,
+    score: Annotated[
+        str, typer.Option(metavar="COLUMN", help="The score that decides; also K, I or M.")
+    ] = FIRST,
     accuracy: Annotated[
         float | None,
         typer.Option(show_default=False, help="Keep the most with this accuracy on new inputs, promised."),
@@ -81,7 +83,8 @@ def fit(
         if out.suffix.lower() != ".json":
             raise StoreError(f"{out}: expected an output file that ends in .json")
         check_output(out, force=force)
-        source = Reader([score], logits=logits, probs=probs, log_probs=log_probs, axis=axis).read(scores)
+        reader = Reader([score], logits=logits, probs=probs, log_probs=log_probs, axis=axis)
+        source, score = reader.read(scores), reader.head
         truth = None if labels is None else read_labels(labels)
         correct = correct_of(source.columns, truth, source.path, prediction=prediction)
         names = groups_of(source, groups)
@@ -137,7 +140,8 @@ def apply(
             check_output(out, force=force)
         rule = Deferral.load(policy)
         column = score or rule.score or FIRST
-        source = Reader([column], logits=logits, probs=probs, log_probs=log_probs, axis=axis).read(scores)
+        reader = Reader([column], logits=logits, probs=probs, log_probs=log_probs, axis=axis)
+        source, column = reader.read(scores), reader.head
         correct = None
         if labels is not None or "label" in source.columns:
             truth = None if labels is None else read_labels(labels)

@@ -50,8 +50,8 @@ Score = Annotated[
         "--score",
         metavar="COLUMN",
         show_default=False,
-        help="A score; give it again for more. Default: total, aleatoric and epistemic, measured as average "
-        "and as pairwise, of those in the files.",
+        help="A score, or K, I or M for the epistemic ones; give it again for more. Default: total, "
+        "aleatoric and epistemic, measured as average and as pairwise, of those in the files.",
     ),
 ]
 Figure = Annotated[

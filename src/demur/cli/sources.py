@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from demur.cli.score import Kind, choose_kind, score_files
 from demur.report.tables import PAPER
+from demur.report.words import LETTERS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,12 +29,14 @@ class Source:
 
     def score(self, name: str) -> np.ndarray:
         """Return a column of numbers."""
-        from demur.stores import StoreError, column_of
+        from demur.stores import StoreError, column_of, numbers_of
 
-        values = column_of(self.columns, name, self.path)
-        if values.dtype.kind not in "fiub":
-            raise StoreError(f"{self.path}: expected numbers in {name}, got text as {str(values[0])!r}")
-        return values
+        try:
+            column_of(self.columns, name, self.path)
+        except StoreError as error:
+            letters = ", ".join(f"{letter.upper()} for {column}" for letter, column in LETTERS.items())
+            raise StoreError(f"{error}; short names are {letters}") from error
+        return numbers_of(self.columns, name, self.path)
 
 
 class Reader:
@@ -42,16 +45,11 @@ class Reader:
     Parameters
     ----------
     scores
-        The columns that are wanted, as given; none: those of the paper's tables.
+        The columns that are wanted, as given, or K, I and M; none: those of the paper's tables.
     logits, probs, log_probs
         At most one: the files are predictions of this kind. None: they are scores.
     axis
         Where predictions have their members.
-
-    Attributes
-    ----------
-    head
-        The score that stands first in a JSON object.
     """
 
     def __init__(
@@ -62,7 +60,11 @@ class Reader:
         if logits or probs or log_probs:
             self.kind = choose_kind(logits=logits, probs=probs, log_probs=log_probs)
         self.axis = axis
-        self.head = self.wanted[0] if self.wanted else FIRST
+
+    @property
+    def head(self) -> str:
+        """The score that stands first in a JSON object."""
+        return self.wanted[0] if self.wanted else FIRST
 
     def read(self, written: str) -> Source:
         """Read `path` or `name=path`; the name is that of the file where neither gives one."""
@@ -72,10 +74,11 @@ class Reader:
         if self.kind is None:
             columns = read_columns(Path(path))
         else:
-            names = self.wanted or PAPER
+            names = [spelt_out(each, ()) for each in self.wanted or PAPER]
             measures = list(dict.fromkeys(each.rpartition("_")[0] or each for each in names))
             options = {"rule": "log", "base": None, "unbiased": False, "stderr": False, "measures": measures}
             columns = score_files([path], self.kind, axis=self.axis, options=options).columns
+        self.wanted = tuple(dict.fromkeys(spelt_out(each, columns) for each in self.wanted))
         return Source(name or Path(path).stem, path, columns)
 
     def read_all(self, written: Sequence[str]) -> list[Source]:
@@ -101,6 +104,17 @@ class Reader:
                     "say which by --score"
                 )
         return tuple(name for name in PAPER if all(name in source.columns for source in sources))
+
+
+def spelt_out(name: str, columns: Container[str]) -> str:
+    """Return the column that K, I or M stands for, in any case, unless there is one of that very name.
+
+    Examples
+    --------
+    >>> spelt_out("k", ()), spelt_out("K", ["K"]), spelt_out("mine", ())
+    ('pairwise_epistemic', 'K', 'mine')
+    """
+    return name if name in columns else LETTERS.get(name.lower(), name)
 
 
 def named(written: str) -> tuple[str | None, str]:

@@ -199,7 +199,17 @@ def draw(where: Path, found: Demo, ensemble: Mapping[str, np.ndarray], dropout: 
         "divergences": report.divergence_figure(demur.divergences(log_probs=chosen)[..., 0]),
         "convergence": report.convergence_figure(demur.convergence(log_probs=dropout)),
     }  # fmt: skip
+    titles = {
+        "densities": "K of the deep ensemble, by set",
+        "k-against-i": "K against I of the deep ensemble, by set",
+        "roc-held-out": "Held-out against known digits, by K",
+        "accuracy-kept": "Accuracy on known digits, the lowest K kept first",
+        "most-uncertain": "Deep ensemble: the held-out digits with the largest K",
+        "divergences": f"Deep ensemble, {names[0]}: divergence of its networks",
+        "convergence": "K of four held-out digits, by MC dropout",
+    }
     for name, figure in figures.items():
+        figure.suptitle(titles[name], fontsize=9)
         report.save(figure, where, name)
 
 

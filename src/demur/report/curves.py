@@ -86,12 +86,14 @@ def accuracy_figure(results: Mapping[str, Selective], *, band: bool = True) -> F
             label = f"{name}: {found.auc}"
             axes.plot(curve.kept[some], curve.accuracy[some], color=colour, ls=line, lw=1.4, label=label)
             if index == 0:
+                own = f" of {name}" if len(results) > 1 else ""
                 best = best_accuracy(found)
-                axes.plot(curve.kept, best, color="black", lw=0.9, ls="--", label="best possible")
-                axes.axhline(curve.accuracy[-1], color="#777777", lw=0.9, ls=":", label="any order")
+                axes.plot(curve.kept, best, color="black", lw=0.9, ls="--", label=f"best possible{own}")
+                axes.axhline(curve.accuracy[-1], color="#777777", lw=0.9, ls=":", label=f"any order{own}")
         axes.set(xlim=(0, 1), ylim=(max(0.0, lowest - 0.05 * (1 - lowest)), 1 + 0.02 * (1 - lowest)))
         axes.set(xlabel="fraction kept, the most certain first", ylabel="accuracy")
         percent_axis(axes.yaxis)
         percent_axis(axes.xaxis)
-        axes.legend(frameon=False, loc="lower left", title="area", alignment="left")
+        legend = axes.legend(framealpha=1, edgecolor="none", loc="lower left", title="area", alignment="left")
+        legend.set_zorder(3)  # no line through the words
     return figure

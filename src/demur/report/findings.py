@@ -21,6 +21,9 @@ TARGETS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 
 Key = tuple[str, str]
 
+ERRORS = "errors"
+"""The task of finding wrong predictions, beside those of the sets."""
+
 
 @dataclass(frozen=True)
 class Findings:
@@ -40,7 +43,9 @@ class Findings:
     accuracy
         Of all in-distribution inputs, by method.
     best
-        By task ("errors" or a set): the best (method, score) and its ties.
+        By task (a set, or "errors of" a method): the best (method, score) and its ties.
+    within
+        The same among the scores of one method, by method and task (a set, or "errors").
     """
 
     run: Run
@@ -53,6 +58,7 @@ class Findings:
     policies: dict[Key, list[Deferral | str]]
     accuracy: dict[str, Estimate]
     best: dict[str, Leading]
+    within: dict[Key, Leading]
 
 
 def find(
@@ -107,9 +113,9 @@ def find(
                         errors[key] = misclassification(own, correct, **options(len(own), confidence))
                     policies[key] = [policy(own, correct, target, confidence) for target in targets]
         progress(done)
-    best = winners(run, scores, others, errors, confidence)
+    best, within = winners(run, scores, others, errors, confidence)
     return Findings(
-        run, confidence, tuple(targets), scores, detections, errors, kept, policies, accuracy, best
+        run, confidence, tuple(targets), scores, detections, errors, kept, policies, accuracy, best, within
     )
 
 
@@ -128,11 +134,15 @@ def policy(scores: np.ndarray, correct: np.ndarray, target: float, confidence: f
 
 def winners(
     run: Run, scores: list[str], others: list[str], errors: dict[Key, Detection], confidence: float
-) -> dict[str, Leading]:
-    """Return the best (method, score) of each task; errors of different methods are no common task."""
-    if "id" not in run.sets:
-        return {}
+) -> tuple[dict[str, Leading], dict[Key, Leading]]:
+    """Return the best (method, score) of each task, and the best of each method.
+
+    Errors of different methods are no common task.
+    """
     best: dict[str, Leading] = {}
+    within: dict[Key, Leading] = {}
+    if "id" not in run.sets:
+        return best, within
     for name in others:
         pairs: dict[Any, Any] = {
             (method.name, score): (method.sets["id"].scores[score], method.sets[name].scores[score])
@@ -140,12 +150,17 @@ def winners(
             for score in scores
         }
         best[name] = leading(pairs, "detection", confidence=confidence)
+        for method in run.methods:
+            own = {key: pair for key, pair in pairs.items() if key[0] == method.name}
+            alone = len(run.methods) == 1
+            within[method.name, name] = (
+                best[name] if alone else leading(own, "detection", confidence=confidence)
+            )
     # Methods make errors on different inputs, so their rankings of errors cannot be paired: each by itself.
     for method in run.methods:
         if (method.name, scores[0]) in errors:
             known = method.sets["id"]
             ranked: dict[Any, Any] = {(method.name, score): known.scores[score] for score in scores}
-            best[f"errors of {method.name}"] = leading(
-                ranked, "misclassification", correct=known.correct, confidence=confidence
-            )
-    return best
+            found = leading(ranked, "misclassification", correct=known.correct, confidence=confidence)
+            best[f"errors of {method.name}"] = within[method.name, ERRORS] = found
+    return best, within

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from demur.stores import StoreError, read_columns
+from demur.report.words import NAMES, SAME
+from demur.stores import StoreError, numbers_of, read_columns
 from demur.stores.names import natural
 from demur.stores.output import SUFFIXES
 
@@ -175,6 +176,8 @@ def read_scored(path: Path) -> Scored:
     for name, values in columns.items():
         if name in BESIDE or name.endswith("_stderr") or name.startswith("prediction_"):
             continue
+        if name in NAMES or name in SAME:
+            numbers_of(columns, name, path)  # one bad cell makes text of a column
         if values.dtype.kind == "f":
             missing = np.isnan(values)
             if missing.any():

@@ -16,6 +16,7 @@ import numpy as np
 from demur.decompose import attribute
 from demur.deferral import Deferral, just_below
 from demur.report import verdict
+from demur.report.choice import choose
 from demur.report.findings import RESAMPLED, Findings, Key
 from demur.report.folder import Method, Run, Scored, kind_of, shown_name
 from demur.report.shapes import binned, corners, spread
@@ -139,12 +140,12 @@ def bounds(estimate: Estimate) -> list[Any]:
 
 
 def start(found: Findings) -> list[int]:
-    """Return the method and the score that the page opens with: the best of the first task, or the first."""
+    """Return the method and the score that the page opens with: those of the verdict, or the first."""
+    choice = choose(found)
+    if choice is None:
+        return [0, 0]
     names = [method.name for method in found.run.methods]
-    for best in found.best.values():
-        method, score = best.best
-        return [names.index(method), found.scores.index(score)]
-    return [0, 0]
+    return [names.index(choice.key[0]), found.scores.index(choice.key[1])]
 
 
 def leaders(found: Findings) -> list[dict[str, Any]]:
@@ -247,14 +248,16 @@ def slider(found: Findings, key: Key, method: Method) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "threshold": shorts(thresholds),
         "share": ends_of(shares),
-        "sets": [acted(scored, key[1], thresholds) for scored in (method.sets[s] for s in found.run.sets)],
+        "sets": [
+            acted(method.sets[s], key[1], thresholds, right_of(found.run, method, s)) for s in found.run.sets
+        ],
     }
     if known.correct is not None:
         right = shown["sets"][found.run.sets.index("id")]["right"]
         accuracy = [proportion(r, int(k), found.confidence) for r, k in zip(right, at, strict=True)]
         shown["accuracy"] = ends_of(accuracy)
         shown["promises"] = [
-            {"target": target, "text": p.promise(), "at": at.tolist().index(p.thresholds[""].kept)}
+            {"target": target, "text": verdict.promised(p), "at": at.tolist().index(p.thresholds[""].kept)}
             if isinstance(p, Deferral)
             else {"target": target, "text": p, "at": None}
             for target, p in zip(found.targets, policies, strict=True)
@@ -267,17 +270,33 @@ def ends_of(estimates: list[Estimate]) -> list[list[Any]]:
     return [shorts([e.low for e in estimates]), shorts([e.high for e in estimates])]
 
 
-def acted(scored: Scored, score: str, thresholds: np.ndarray) -> dict[str, Any]:
-    """Return how many inputs of a set each threshold keeps, and how many of them are right.
+def right_of(run: Run, method: Method, name: str) -> np.ndarray | None:
+    """Return where predictions of a set are right; None where nobody can tell.
 
-    Labels of out-of-distribution inputs are of other classes, and say nothing.
+    No prediction for an out-of-distribution input is right if its label is none of the known classes. Labels
+    that are known ones too may number other classes, and say nothing.
     """
-    values, known = scored.scores[score], not scored.path.stem.startswith("ood")
+    scored, source = method.sets[name], method.sets.get("id")
+    if kind_of(name) != "ood" or scored.correct is None or scored.label is None:
+        return scored.correct
+    # All that the files tell of the classes that the model knows.
+    given = [scored.prediction, *((source.label, source.prediction) if source else ())]
+    known = {each for column in given if column is not None for each in column.tolist()}
+    labels = set(scored.label.tolist())
+    if len({isinstance(each, str) for each in known | labels}) > 1:
+        return None  # numbers here and names there
+    known |= {*range(len(run.classes)), *run.classes}
+    return scored.correct if known.isdisjoint(labels) else None
+
+
+def acted(scored: Scored, score: str, thresholds: np.ndarray, correct: np.ndarray | None) -> dict[str, Any]:
+    """Return how many inputs of a set each threshold keeps, and how many of them are right."""
+    values = scored.scores[score]
     order = np.argsort(values, kind="stable")
     count = np.searchsorted(values[order], thresholds, side="right")
     right = None
-    if scored.correct is not None and known:
-        right = np.append(0, np.cumsum(scored.correct[order]))[count].tolist()
+    if correct is not None:
+        right = np.append(0, np.cumsum(correct[order]))[count].tolist()
     return {"kept": count.tolist(), "right": right}
 
 

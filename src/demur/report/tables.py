@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,6 +18,8 @@ PAPER = ("average_total", "pairwise_total", "pairwise_aleatoric", "average_epist
 
 PARTS = ("total", "aleatoric", "epistemic")
 MEASURES = {"average": "current", "pairwise": "new"}
+EPISTEMIC = {"average": "I", "pairwise": "K"}
+KINDS = {"Total": "totals", "Aleatoric": "aleatoric parts", "Epistemic": "epistemic parts", "": "scores"}
 FIGURES = {
     "auroc": "AUROC", "aupr": "AUPR", "fpr95": "FPR95", "auc": "AUC", "aurc": "AURC", "excess": "excess",
     "nll": "NLL", "brier": "Brier", "ece": "ECE",
@@ -65,7 +68,7 @@ class Table:
     |---|---|---|
     | MCD | **.900** [.850, .940] | .880= [.830, .920] |
     <BLANKLINE>
-    Current: average, new: pairwise. Bold: the best of its kind. =: not told from it by the paired test ...
+    Current: average (I), new: pairwise (K). Bold: the better of the two epistemic parts. =: ...
     """
 
     columns: Sequence[Column]
@@ -95,13 +98,24 @@ class Table:
     def notes(self, best: str) -> list[str]:
         """Return what headings and marks mean, a line each, with `best` for the mark of the best."""
         said = [
-            f"{MEASURES[m]}: {m}" for m in MEASURES if any(c.heading == MEASURES[m] for c in self.columns)
+            f"{MEASURES[m]}: {m} ({EPISTEMIC[m]})"
+            for m in MEASURES
+            if any(c.heading == MEASURES[m] for c in self.columns)
         ]
-        notes = [f"{', '.join(said).capitalize()}."] if said else []
+        notes = [f"{', '.join(said)}.".replace("current", "Current", 1)] if said else []
         if any(cell.best or cell.tied for row in self.rows for cell in row.cells):
-            tied = f"=: not told from it by the paired test (Holm, {self.level:g})."
-            notes.append(f"{best}: the best of its kind. {tied}")
+            tied = f"=: statistically tied with it by the paired test (Holm, {self.level:g})."
+            notes += [f"{best}: {self.contested()}.", tied]
         return notes
+
+    def contested(self) -> str:
+        """Return among what the best is sought: columns under one heading, where there are several."""
+        many = {group: n for group, n in Counter(c.group for c in self.columns).items() if n > 1}
+        words = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
+        kinds = [f"of the {words.get(n, n)} {KINDS[group]}" for group, n in many.items()]
+        if not kinds:
+            return "the best of its kind"
+        return f"the {'better' if set(many.values()) == {2} else 'best'} {', or '.join(kinds)}"
 
     def cells(self) -> list[list[str]]:
         """Return the table for a terminal, headings first; line feeds part values from intervals."""

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from demur.deferral import Deferral
-from demur.report.findings import Findings, Key
+from demur.report.choice import Choice, choose
+from demur.report.findings import ERRORS, Findings, Key
 from demur.report.folder import shown_name
 from demur.report.words import name_of
 from demur.tasks import Detection, Leading
-from demur.tasks.estimate import Estimate, proportion
+from demur.tasks.estimate import Estimate, all_alike, proportion
+
+FEW = 30  # inputs of a kind, below which a figure is called uncertain
+NAMED = 3  # ties that are named; more are counted
+SHARPER = (
+    "Scores of one method err on the same inputs, so they are compared more sharply: a small gap can count "
+    "there, while a larger one between methods does not."
+)
 
 
 def percent(value: float, digits: int | None = None) -> str:
@@ -82,48 +91,90 @@ def all_called(found: Findings, keys: Iterable[Key]) -> str:
     return "; ".join(f"{listed(scores)} of {method}" for method, scores in by_method.items())
 
 
-def headline(found: Findings) -> str:
-    """Return the verdict on all tasks in one sentence or two."""
-    tasks = {name: best for name, best in found.best.items() if best.comparisons}
-    if not tasks:
+def headline(found: Findings) -> list[str]:
+    """Return the verdict in a few sentences: what to use, how good it is, how much the choice matters."""
+    choice = choose(found)
+    if choice is None:
         if found.best:
-            return "There is one score only, so nothing to choose between. How good it is stands below."
-        return (
-            "Scores of one kind of inputs, without labels: there is nothing to measure them against. "
-            "Below is how they are spread, and which inputs are the least certain."
-        )
-    good = dict.fromkeys(found.scores, 0)
-    for best in tasks.values():
-        for score in {score for _, score in map(tuple, (best.best, *best.ties))}:
-            good[score] += 1
-    always = [score for score, count in good.items() if count == len(tasks)]
-    where = "this comparison" if len(tasks) == 1 else f"all {len(tasks)} comparisons"
-    if len(always) == len(found.scores):
-        return f"None is better here: in {where} every measure is the best, or cannot be told from it."
-    if len(always) == 1:
-        name = capital(name_of(always[0]).long)
-        return f"{name} is the best, or cannot be told from it, in {where}. No other is."
-    if always:
-        names, others = (
-            listed(name_of(score).short for score in found.scores if (score in always) == wanted)
-            for wanted in (True, False)
-        )
-        some = "with one of the methods " if len(found.run.methods) > 1 else ""
-        return (
-            f"No single winner: each of {names} is {some}the best, or cannot be told from it, in {where}; "
-            f"{others} not in all."
-        )
-    return "Which measure is best depends on the task: none is the best, or as good, in all of them."
+            return ["There is one score only, so nothing to choose between. How good it is stands below."]
+        return [
+            "Scores of one kind of inputs, without labels: there is nothing to measure them against.",
+            "Below is how they are spread, and which inputs are the least certain.",
+        ]
+    return [use(found, choice), worth(found, choice), matter(choice), *few(found)]
 
 
-def capital(text: str) -> str:
-    """Return a text with a capital first letter."""
-    return text[:1].upper() + text[1:]
+def use(found: Findings, choice: Choice) -> str:
+    """Return which score to use, and why this one."""
+    short, column = name_of(choice.key[1]).short, choice.key[1]
+    name = short if short == column else f"{short} (column {column})"
+    always = "in this comparison" if choice.number == 1 else f"in all {choice.number} comparisons"
+    often = always if choice.good == choice.number else f"in {choice.good} of {choice.number} comparisons"
+    if len(found.run.methods) > 1:
+        often += " (one for each method and task)"
+    if len(choice.equal) == len(found.scores) - 1:
+        return (
+            f"Use {name}, though none is shown to be better: each of the {len(found.scores)} measures is the "
+            f"best, or statistically tied with the best, {often}; this one has the highest mean."
+        )
+    reason = f"Use {name}: it is the best measure, or statistically tied with the best, {often}"
+    if choice.good < choice.number:
+        reason += f", and elsewhere up to {100 * choice.behind:.2g} points below it"
+    if not choice.equal:
+        return f"{reason}; {'no other is' if choice.good == choice.number else 'no other is as often'}."
+    others = listed(name_of(score).short for score in choice.equal)
+    return f"{reason}; as often {'is' if len(choice.equal) == 1 else 'are'} {others}, lower on average."
+
+
+def worth(found: Findings, choice: Choice) -> str:
+    """Return how good the score is at each task."""
+
+    def figure(result: Detection) -> str:
+        area = result.auroc
+        ends = " to ".join(f"{100 * end:.{digits_for(area)}f}" for end in (area.low, area.high))
+        return f"{percent(area.value, digits_for(area))} ({ends})"
+
+    told = [
+        f"{'mistakes' if task == ERRORS else shown_name(task)} {figure(result)}"
+        for task, result in choice.figures.items()
+    ]
+    several = len(found.run.methods) > 1
+    chosen = "the best for it on average" if set(choice.figures) - {ERRORS} else "the most accurate method"
+    by = f" with {choice.key[0]}, {chosen}" if several else ""
+    return f"AUROC{by}: {', '.join(told)}; 50 % is a coin toss."
+
+
+def matter(choice: Choice) -> str:
+    """Return how much the choice of the score matters, beside that of the method."""
+    measure = f"{100 * choice.by_score:.2g} points"
+    if choice.by_method is None:
+        return f"Between the best and the worst measure lie up to {measure}."
+    ratio = choice.by_method / choice.by_score if choice.by_score else math.inf
+    how = "about as much as" if 0.8 < ratio < 1.25 else "more than" if ratio > 1 else "less than"
+    return (
+        f"The method matters {how} the measure: up to {100 * choice.by_method:.2g} points lie between "
+        f"methods, up to {measure} between measures of one method."
+    )
+
+
+def few(found: Findings) -> list[str]:
+    """Return a warning where few mistakes were made."""
+    wrong = sorted({result.positives for result in found.errors.values()})
+    if not wrong or wrong[0] >= FEW:
+        return []
+    number = f"{wrong[0]} to {wrong[-1]}" if len(wrong) > 1 else f"{wrong[0]}"
+    mistakes = "mistake was" if number == "1" else "mistakes were"
+    each = " by each method" if len(found.run.methods) > 1 else ""
+    return [f"Only {number} {mistakes} made{each}, so figures on finding them are uncertain."]
 
 
 def cards(found: Findings) -> list[dict[str, Any]]:
     """Return one card for each task: a title, a figure with its interval, and sentences."""
-    return [*detection_cards(found), *error_cards(found), *deferral_cards(found)]
+    made = [*detection_cards(found), *error_cards(found), *deferral_cards(found)]
+    for place, each in enumerate(made):  # said once is enough
+        if any(SHARPER in earlier["sentences"] for earlier in made[:place]):
+            each["sentences"] = [sentence for sentence in each["sentences"] if sentence != SHARPER]
+    return made
 
 
 def card(
@@ -152,7 +203,8 @@ def detection_cards(found: Findings) -> list[dict[str, Any]]:
             by = called(found, as_key(best.best))
             caption = f"How often an {kind} input scores higher than a known one, by {by}."
             title = f"Telling {shown_name(name)} from in-distribution"
-            made.append(card(title, result.auroc, caption, compared(found, best, result), chance=True))
+            kinds = f"{shown_name(name)} inputs", "in-distribution inputs"
+            made.append(card(title, result.auroc, caption, compared(found, best, result, kinds), chance=True))
     return made
 
 
@@ -174,11 +226,8 @@ def error_cards(found: Findings) -> list[dict[str, Any]]:
         key = as_key(best.best)
         result = found.errors[key]
         caption = f"How often a wrong prediction scores higher than a right one, by {called(found, key)}."
-        made.append(
-            card(
-                f"Finding the mistakes{of}", result.auroc, caption, compared(found, best, result), chance=True
-            )
-        )
+        sentences = compared(found, best, result, ("mistakes", "right predictions"))
+        made.append(card(f"Finding the mistakes{of}", result.auroc, caption, sentences, chance=True))
     return made
 
 
@@ -193,49 +242,81 @@ def deferral_cards(found: Findings) -> list[dict[str, Any]]:
     t = policy.thresholds[""]
     if t.kept == t.number:
         return []
-    who, share = key[0] or "the predictions", percent(1 - t.kept / t.number)
-    caption = f"Accuracy of {who} when the least certain {share} go to a person, by {called(found, key)}."
-    sentences = [
-        f"Of all predictions {percent(found.accuracy[key[0]].value)} are right.",
-        "What can be promised for new inputs stands below, at the threshold.",
-    ]
-    return [card("Asking a person", proportion(t.right, t.kept, found.confidence), caption, sentences)]
+    share, by = percent(1 - t.kept / t.number), name_of(key[1]).short
+    caption = f"Accuracy when the least certain {share} go to a person, by {called(found, key)}."
+    right = percent(found.accuracy[key[0]].value)
+    rule = f"Without asking, {right} of the predictions are right. {by} is what finds the mistakes best."
+    if len(found.run.methods) > 1:
+        rule = (
+            f"{key[0]} is taken since it is the most accurate method ({right} without asking), and {by} "
+            "since it finds its mistakes best."
+        )
+    made = card("Asking a person", proportion(t.right, t.kept, found.confidence), caption, [rule])
+    names = [method.name for method in found.run.methods]
+    return [made | {"show": [names.index(key[0]), found.scores.index(key[1]), t.kept]}]
 
 
-def compared(found: Findings, best: Leading, result: Detection) -> list[str]:
-    """Return how the best score stands against chance and against the others."""
+def promised(policy: Deferral) -> str:
+    """Return in plain words what a policy for an accuracy promises.
+
+    Examples
+    --------
+    >>> right = np.arange(1000) % 100 > 0
+    >>> print(promised(demur.Deferral.fit(np.linspace(0, 1, 1000), right, accuracy=0.95)))
+    Nothing is deferred: on new inputs from the same source at least 95 % are right, with confidence 95 %.
+    """
+    (t,) = policy.thresholds.values()
+    who, kept = (
+        ("Nothing is", "") if t.value == math.inf else (f"Scores above {t.value:.4g} are", " of the kept")
+    )
+    return (
+        f"{who} deferred: on new inputs from the same source at least {100 * policy.target:g} %{kept} are "
+        f"right, with confidence {100 * policy.confidence:g} %."
+    )
+
+
+def compared(found: Findings, best: Leading, result: Detection, kinds: tuple[str, str]) -> list[str]:
+    """Return how the best score stands against chance and the others; `kinds` are what it tells apart."""
     sentences = []
-    if result.auroc.low <= 0.5 <= result.auroc.high:
+    area = result.auroc
+    if area.low <= 0.5 <= area.high:
         sentences.append("No better than chance, as far as these inputs can show: 50 % is a coin toss.")
     fewest = min(result.positives, result.negatives)
-    if fewest < 30:
-        sentences.append(
-            f"Only {fewest} inputs of one kind: the interval is wide, and reaches as low as that of {fewest} "
-            "in perfect order would."
-        )
+    if fewest < FEW:
+        what = kinds[result.positives > fewest]
+        what = what.removesuffix("s") if fewest == 1 else what
+        bound = percent(all_alike(fewest, area.confidence), digits_for(area))
+        still = f"even a perfect ranking could not rule out {bound}."
+        sentences.append(f"Only {fewest} {what} to judge by: with so few, {still}")
     if not best.comparisons:
         return sentences
     ties = [as_key(name) for name in best.ties]
-    worse = {name: c for name, c in best.comparisons.items() if name not in best.ties}
+    worse = {name: c.difference for name, c in best.comparisons.items() if name not in best.ties}
+    others = len(best.comparisons)
     if not worse:
-        return [
-            *sentences,
-            f"None is better here: no difference from any other could be shown. {span(found, best)}",
-        ]
-    if ties:
-        sentences.append(f"Not to be told from it: {all_called(found, ties)}.")
-    nearest = min(worse, key=lambda name: worse[name].difference.value)
-    difference = worse[nearest].difference
-    points = " to ".join(f"{100 * x:.2g}" for x in (difference.low, difference.high))
-    them = "Better than all others" if not ties else "Better than the rest"
-    sentences.append(
-        f"{them}; the nearest is {called(found, as_key(nearest))}, lower by {100 * difference.value:.2g} "
-        f"points ({points}). {span(found, best)}"
-    )
+        all_others = "the other one" if others == 1 else f"all {others} others"
+        return [*sentences, f"None is better here: statistically tied with {all_others}. {span(best)}"]
+    if len(ties) > NAMED:
+        sentences.append(
+            f"Statistically tied with {len(ties)} of the {others} others (marked ≈ in the last table)."
+        )
+    elif ties:
+        sentences.append(f"Statistically tied with {all_called(found, ties)}.")
+    nearest = min(worse, key=lambda name: worse[name].value)
+    gap = worse[nearest]
+    points = " to ".join(f"{100 * x:.2g}" for x in (gap.low, gap.high))
+    lower = f"{called(found, as_key(nearest))}, lower by {100 * gap.value:.2g} points ({points})"
+    if others == 1:
+        sentences.append(f"Better than {lower}.")
+        return sentences
+    them = "Better than the rest" if ties else f"Better than all {others} others"
+    sentences.append(f"{them}, of which the nearest is {lower}. {span(best)}")
+    if any(best.comparisons[name].difference.value > gap.value for name in best.ties):
+        sentences.append(SHARPER)
     return sentences
 
 
-def span(found: Findings, best: Leading) -> str:
+def span(best: Leading) -> str:
     """Return between what the figures of all scores lie: whether the choice matters."""
     losses = [c.difference.value for c in best.comparisons.values()]
     count = len(losses) + 1

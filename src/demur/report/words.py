@@ -53,8 +53,14 @@ NAMES = {
         "How unsure the members are by themselves, on average: noise that more data would not remove.",
     ),
 }  # fmt: skip
-SAME = {"average_aleatoric": "pairwise_aleatoric", "reverse_aleatoric": "average_total"}
-"""Columns that are others by their definition."""
+SAME = {
+    "average_aleatoric": "pairwise_aleatoric",
+    "reverse_aleatoric": "average_total",
+    "reverse_total": "pairwise_total",
+}
+"""Columns that are others by an identity of the measures."""
+LETTERS = {name.short.lower(): column for column, name in NAMES.items() if len(name.short) == 1}
+"""Columns by the small letter of their measure: k, i and m."""
 
 
 def name_of(score: str) -> Name:

@@ -10,7 +10,7 @@ Files are mapped, never loaded whole, and no code in them is ever run.
 """
 
 from demur.stores.arrays import StoreError
-from demur.stores.columns import column_of, correct_of, read_columns, read_labels
+from demur.stores.columns import column_of, correct_of, numbers_of, read_columns, read_labels
 from demur.stores.output import check_output, json_columns, json_number, make_directory, write_columns
 from demur.stores.predictions import Predictions, open_predictions
 from demur.stores.scoring import (
@@ -39,6 +39,7 @@ __all__ = [
     "json_columns",
     "json_number",
     "make_directory",
+    "numbers_of",
     "open_predictions",
     "read_columns",
     "read_labels",

@@ -88,6 +88,18 @@ def column_of(columns: Mapping[str, np.ndarray], name: str, path: object) -> np.
     return columns[name]
 
 
+def numbers_of(columns: Mapping[str, np.ndarray], name: str, path: object) -> np.ndarray:
+    """Return one column of numbers; a `StoreError` quotes the first cell that is none."""
+    values = column_of(columns, name, path)
+    if values.dtype.kind not in "fiub":
+        odd = next((row for row, cell in enumerate(values) if not is_number(cell)), 0)
+        raise StoreError(
+            f"{path}: expected numbers in {name}, got the text {str(values[odd])[:40]!r} at input {odd}"
+            f"{f', line {odd + 2}' if Path(str(path)).suffix.lower() == '.csv' else ''}"
+        )
+    return values
+
+
 def correct_of(
     columns: Mapping[str, np.ndarray],
     labels: Mapping[str, np.ndarray] | None,

@@ -10,6 +10,7 @@ const shareAt = (slider, at) => [slider.sets[KNOWN].kept[at] / DATA.sets[KNOWN].
 const accuracyAt = (slider, at) => [slider.sets[KNOWN].right[at] / slider.sets[KNOWN].kept[at], slider.accuracy[0][at], slider.accuracy[1][at]];
 const result = () => DATA.results[state.method][state.score];
 const score = () => DATA.scores[state.score];
+const withColumn = (each) => (each.long === each.column ? each.long : `${each.long} (${each.column})`);
 const several = DATA.methods.length > 1;
 const colour = (index) => `set${index < 0 ? "-wrong" : index % 6}`;
 
@@ -34,10 +35,26 @@ function card(content) {
   Object.assign(range.style, { left: place(low), right: `calc(100% - ${place(high)})` });
   dot.style.left = place(value);
   return element("article", { class: "card" }, element("h3", {}, content.title),
-    element("p", { class: "figure" }, glued(content.figure)),
+    element("p", { class: "figure" }, glued(content.figure), element("small", {}, content.chance ? " AUROC" : " accuracy")),
     element("div", { class: "whisker", "aria-hidden": "true" }, range, dot, element("small", {}, `${percent(from, 0)}${content.chance && from === 0.5 ? ", a coin toss" : ""}`), element("small", {}, "100 %")),
     element("p", { class: "certainty" }, glued(content.interval)), element("p", {}, glued(content.caption)),
-    ...content.sentences.map((sentence) => element("p", { class: "sentence" }, glued(sentence))));
+    ...content.sentences.map((sentence) => element("p", { class: "sentence" }, glued(sentence))),
+    ...(content.show ? [shower(...content.show)] : []));
+}
+
+// A button that sets method, measure and threshold, and goes there.
+function shower(method, place, kept) {
+  const button = element("button", { type: "button" }, "Show its threshold");
+  button.addEventListener("click", () => {
+    Object.assign(state, { method, score: place, target: null, sort: null });
+    $("method").value = method;
+    $("score").value = place;
+    update();
+    moved(Math.max(0, result().slider.sets[KNOWN].kept.findIndex((each) => each >= kept)));
+    $("deferral").scrollIntoView();
+    $("threshold").focus({ preventScroll: true });
+  });
+  return button;
 }
 
 // What there is to tell from in-distribution inputs: other sets, and mistakes.
@@ -51,7 +68,7 @@ function tasks() {
 function buildControls() {
   options($("method"), DATA.methods.map((name) => name || "scores"), state.method);
   $("method-label").hidden = !several;
-  options($("score"), DATA.scores.map((each) => each.long), state.score);
+  options($("score"), DATA.scores.map(withColumn), state.score);
   const choices = tasks();
   state.task = choices.length ? choices[0][0] : null;
   $("task-choice").hidden = choices.length === 0;
@@ -226,30 +243,61 @@ function showSlider() {
   if (slider.accuracy) {
     $("accuracy").textContent = percent(accuracyAt(slider, at)[0]);
     $("accuracy-interval").textContent = `${count(own.right[at])} of ${count(own.kept[at])} right; ${between(accuracyAt(slider, at))}`;
-    const promise = slider.promises[state.target];
-    $("promise").textContent = promise.at === null ? promise.text
-      : `Guaranteed: ${promise.text}${promise.at === at ? "" : ` It keeps ${percent(shareAt(slider, promise.at)[0])} of these inputs.`}`;
-    $("promise").className = promise.at === null ? "none" : "";
-    $("go").disabled = promise.at === null || promise.at === at;
+    showPromise(slider);
   }
   const endless = real(slider.threshold[at]) === Infinity;
   $("cut").textContent = endless ? "none" : text(slider.threshold[at]);
   $("cut-note").textContent = endless ? "all are kept" : `${score().short} above it: ask a person`;
-  const labelled = slider.sets.some((set, index) => set.right && index !== KNOWN);
-  const head = ["set", "kept", "deferred", ...(slider.accuracy || labelled ? ["accuracy of the kept"] : [])];
+  const slip = showSlip(slider);
+  const head = ["set", "kept", "deferred", ...(slider.sets.some((set) => set.right) ? ["accuracy of the kept"] : [])];
   $("acted").tHead?.remove();
   $("acted").tBodies[0]?.remove();
   $("acted").append(element("thead", {}, element("tr", {}, ...head.map((name) => element("th", { scope: "col" }, name)))),
     element("tbody", {}, ...DATA.sets.map((set, index) => {
-      const { kept, right } = slider.sets[index];
+      const { kept } = slider.sets[index];
       const cells = [`${count(kept[at])} (${percent(kept[at] / set.number)})`, `${count(set.number - kept[at])} (${percent(1 - kept[at] / set.number)})`];
-      if (head.length > 3) cells.push(right && kept[at] ? percent(right[at] / kept[at]) : "–");
+      if (head.length > 3) cells.push(keptAccuracy(set, slider.sets[index], at));
       return element("tr", {}, element("th", { scope: "row" }, element("i", { class: `swatch ${colour(index)}` }), set.name), ...cells.map((cell) => element("td", {}, cell)));
     })));
   const summary = `${percent(shareAt(slider, at)[0])} kept${slider.accuracy ? `, accuracy ${percent(accuracyAt(slider, at)[0])}` : ""}`;
   $("threshold").setAttribute("aria-valuetext", `${endless ? "no threshold" : `threshold ${text(slider.threshold[at])}`}, ${summary}, step ${at + 1} of ${last + 1}`);
   clearTimeout(saying); // said once a drag has come to rest
-  saying = setTimeout(() => { $("slider-status").textContent = summary; }, 400);
+  saying = setTimeout(() => { $("slider-status").textContent = summary + slip; }, 400);
+}
+
+// What was measured at the threshold, and what is promised where it is that of the target.
+function showPromise(slider) {
+  const at = state.at, promise = slider.promises[state.target], held = promise.at === at;
+  $("now").textContent = `At this threshold: measured accuracy ${percent(accuracyAt(slider, at)[0])} (${between(accuracyAt(slider, at))}), ` +
+    `keeps ${percent(shareAt(slider, at)[0])}; ${held ? "for new inputs this is promised:" : "nothing is promised for it."}`;
+  $("promised").textContent = held || promise.at === null ? promise.text : "";
+  $("condition").textContent = held ? "It holds if method, measure and target were fixed before looking, and not for other sets." : "";
+  for (const id of ["promised", "condition"]) $(id).hidden = !$(id).textContent;
+  $("again").hidden = !held;
+  $("fit").textContent = `demur evaluate defer fit FRESH.csv --score ${score().column} --accuracy ${promise.target} --out policy.json`;
+  $("promise").className = held ? "held" : "";
+  $("go").disabled = promise.at === null || held;
+}
+
+// How many inputs of the other sets are kept: all of the unknown ones should be deferred.
+function showSlip(slider) {
+  const at = state.at, of = (kind) => DATA.sets.map((set, index) => [set, slider.sets[index]]).filter(([set]) => set.kind === kind);
+  const sum = (sets, value) => sets.reduce((total, each) => total + value(each), 0);
+  const [kind, sets] = of("ood").length ? ["unknown", of("ood")] : ["attacked", of("adversarial")];
+  $("slip-box").hidden = sets.length === 0;
+  const kept = sum(sets, ([, own]) => own.kept[at]), all = sum(sets, ([set]) => set.number);
+  $("slip").textContent = all ? percent(kept / all) : "";
+  $("slip-what").textContent = `of ${kind} inputs slip through`;
+  $("slip-note").textContent = sets.length > 1 ? sets.map(([set, own]) => `${set.name}: ${count(own.kept[at])} of ${count(set.number)}`).join("; ")
+    : `${count(kept)} of ${count(all)} are kept`;
+  return all ? `, ${count(kept)} of ${count(all)} ${kind} inputs slip through` : "";
+}
+
+// How accurate what is kept of a set is, as far as anybody can tell.
+function keptAccuracy(set, { kept, right }, at) {
+  if (!kept[at]) return "none kept";
+  if (right) return `${percent(right[at] / kept[at])} (${right[at] ? `${count(kept[at] - right[at])} wrong` : kept[at] > 1 ? `all ${count(kept[at])} wrong` : "wrong"})`;
+  return set.kind === "ood" ? `not known: ${count(kept[at])} of ${count(set.number)} unknown inputs are kept` : "not known";
 }
 
 // A picture out of the row of all pictures of its set.
@@ -334,20 +382,22 @@ function showAll() {
     const here = m === state.method && s === state.score;
     return element("tr", here ? { "aria-current": "true" } : {}, element("th", { scope: "row" }, each.short, ...(several ? [element("small", {}, method)] : [])), ...cells);
   }));
-  $("all-why").textContent = "In percent, with interval. ★ the best, ≈ not to be told from it by a paired test" +
-    (several && found.some(([task]) => task === ERRORS) ? "; wrong predictions differ between methods, so there each method has its own best." : ".");
+  $("all-why").textContent = "In percent, with interval. ★ the best, ≈ statistically tied with it by a paired test" +
+    (several && found.some(([task]) => task === ERRORS) ? "; wrong predictions differ between methods, so there each method has its own best." : ".") +
+    (several ? " Scores of one method are compared more sharply than those of two, since they err on the same inputs: a small gap can count there." : "");
   $("all").replaceChildren(element("caption", { class: "unseen" }, "All measures side by side"),
     element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "measure"), ...heads.map(({ name }) => element("th", { scope: "col" }, name)))), element("tbody", {}, ...rows));
 }
 
 function showNotes() {
   $("provenance").replaceChildren(...DATA.provenance.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, element("code", {}, value))]));
-  const words = DATA.scores.map((each) => [each.long, each.about]);
-  words.push(["AUROC", "How often an input of one kind scores higher than one of the other: 50 % is a coin toss, 100 % perfect."],
+  const words = [["method", "A way to get several predictions for one input."], ["members", "What gives these predictions, one each: networks of an ensemble, or draws of weights."]];
+  words.push(...DATA.scores.map((each) => [each.short, each.about]), ["AUROC", "How often an input of one kind scores higher than one of the other: 50 % is a coin toss, 100 % perfect."],
     ["area of accuracy", "Mean accuracy over all shares kept, the most certain first."],
     ["epistemic", "Uncertainty because models that fit the data disagree: unknown inputs have much of it."],
-    ["aleatoric", "Uncertainty that all models agree on: inputs that could be one or the other."]);
-  $("glossary").replaceChildren(...words.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)]));
+    ["statistically tied", "No difference could be shown by a paired test on these inputs; there may be one."]);
+  if (matchMedia("(max-width: 40rem)").matches) $("words").open = false;
+  $("glossary").replaceChildren(...words.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
   $("method-notes").textContent = `Intervals are of ${Math.round(100 * DATA.confidence)} %: DeLong for AUROC; for other areas by resampling up to ${count(DATA.resampled)} inputs, ` +
     "by influence functions above; exact (Clopper-Pearson) for shares. The band of a ROC curve holds the whole curve (Massart), that of the accuracy each point by itself. " +
     "The best measure is picked and compared on the same inputs: p-values are corrected for all pairs. A promise holds by itself, for the method, measure and target chosen before seeing the page; " +
@@ -383,7 +433,8 @@ function setTheme(theme) {
 }
 
 $("lead").textContent = lead();
-$("headline").textContent = DATA.headline;
+$("headline").textContent = glued(DATA.headline[0]);
+$("findings").textContent = glued(DATA.headline.slice(1).join(" "));
 $("cards").replaceChildren(...DATA.cards.map(card));
 buildControls();
 showNotes();

@@ -1,0 +1,101 @@
+"""Which score to use, and how much that choice matters beside that of the method."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from demur.report.findings import ERRORS, Findings, Key
+from demur.tasks import Detection
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The score to use.
+
+    Attributes
+    ----------
+    key
+        The method that it does best with, and the score.
+    good, number
+        In how many comparisons of the scores of one method on one task it is the best or tied, of how many.
+    behind
+        By how much AUROC it is at most below the best, where it is not tied.
+    equal
+        Other scores that are it as often.
+    figures
+        What it does with that method, by task.
+    by_score, by_method
+        Largest difference of AUROC between scores of one method, and between methods by this score; None
+        where there is one.
+    """
+
+    key: Key
+    good: int
+    number: int
+    behind: float
+    equal: list[str]
+    figures: dict[str, Detection]
+    by_score: float
+    by_method: float | None
+
+
+def choose(found: Findings) -> Choice | None:
+    """Return the score that is the best, or tied, the most often; of equals that of the highest mean AUROC.
+
+    None where there is nothing to choose between.
+    """
+    within = {key: leading for key, leading in found.within.items() if leading.comparisons}
+    if not within:
+        return None
+    areas = {
+        (method, task, score): float(figure_of(found, (method, score), task).auroc)
+        for method, task in within
+        for score in found.scores
+    }
+    good = {
+        score: sum((m, score) in (each.best, *each.ties) for (m, _), each in within.items())
+        for score in found.scores
+    }
+    best = max(found.scores, key=lambda s: (good[s], mean([areas[m, t, s] for m, t in within])))
+    sets = list(dict.fromkeys(task for _, task in within if task != ERRORS))
+    names = list(dict.fromkeys(method for method, _ in within))
+
+    def worth(name: str) -> float:
+        # Mistakes are another task for each method; a method that makes few is the better one.
+        return mean([areas[name, t, best] for t in sets]) if sets else found.accuracy[name].value
+
+    method = max(names, key=worth)
+    return Choice(
+        (method, best),
+        good[best],
+        len(within),
+        max(
+            (
+                max(areas[m, t, s] for s in found.scores) - areas[m, t, best]
+                for (m, t), each in within.items()
+                if (m, best) not in (each.best, *each.ties)
+            ),
+            default=0.0,
+        ),
+        [score for score in found.scores if score != best and good[score] == good[best]],
+        {task: figure_of(found, (method, best), task) for name, task in within if name == method},
+        max(gap([areas[m, t, s] for s in found.scores]) for m, t in within),
+        max((gap([areas[m, t, best] for m in names]) for t in sets), default=None)
+        if len(names) > 1
+        else None,
+    )
+
+
+def figure_of(found: Findings, key: Key, task: str) -> Detection:
+    """Return how a score does on a task."""
+    return found.errors[key] if task == ERRORS else found.detections[key][task]
+
+
+def mean(values: list[float]) -> float:
+    """Return the mean."""
+    return sum(values) / len(values)
+
+
+def gap(values: list[float]) -> float:
+    """Return how far the highest is above the lowest."""
+    return max(values) - min(values)
