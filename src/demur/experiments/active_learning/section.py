@@ -40,7 +40,7 @@ def written(
         [
             "## Active learning",
             introduction(settings),
-            f"```sh\n$ {command(settings)}\n```",
+            f"```sh\n{command(settings)}\n```",
             f"![Accuracy over labelled images](figures/results/{NAME}-accuracy.png)",
             f"Lines are means over {settings.seeds} seeds, bands go from the lowest seed to the highest.",
             f"Mean accuracy from {settings.labels[0]} to {settings.labels[-1]} labels (the area under the "
