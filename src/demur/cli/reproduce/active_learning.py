@@ -9,16 +9,14 @@ from typing import Annotated
 import typer
 
 from demur.cli.printing import bad_input_exits
-from demur.cli.reproduce.plan import print_plan
+from demur.cli.reproduce.plan import Docs, DryRun, Out, print_plan
 
 
 def active_learning(
     data: Annotated[
         Path, typer.Option(metavar="DIR", help="Holds mnist and fashion_mnist, as gzipped IDX files.")
     ],
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where to write; a run that was stopped goes on there.")
-    ],
+    out: Out,
     pool: Annotated[int, typer.Option(help="Images that may be labelled.")] = 2000,
     rounds: Annotated[int, typer.Option(help="Rounds of ten labels each.")] = 10,
     seeds: Annotated[int, typer.Option(help="How often all is done, each time with another pool.")] = 3,
@@ -26,11 +24,8 @@ def active_learning(
     quick: Annotated[
         bool, typer.Option("--quick", help="A tiny version, to see that it runs; it tells nothing.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and do nothing.")] = False,
-    docs: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", show_default=False, help="Write the section of the results page here."),
-    ] = None,
+    dry_run: DryRun = False,
+    docs: Docs = None,
 ) -> None:
     """Label MNIST and Fashion-MNIST by eight acquisitions, and compare how fast networks learn.
 

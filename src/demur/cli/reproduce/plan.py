@@ -1,17 +1,28 @@
-"""What commands of studies in stages share: the plan of `--dry-run`, the run, and the page of results."""
+"""What commands of studies in stages share: options, the plan, the run, and the page of results."""
 
 from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from demur.cli.printing import new_table, print_table
 
 if TYPE_CHECKING:
     from demur.experiments.planned import Planned
     from demur.experiments.stages import Stage, Stages
+
+Out = Annotated[
+    Path, typer.Option(metavar="DIR", help="The folder of the run; a run that was killed goes on.")
+]
+Seed = Annotated[int, typer.Option(min=0, help="Fixes all draws, fits and splits.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and do nothing.")]
+Docs = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write the section of this page of results, too.")
+]
 
 MANY = 8
 """Stages of a kind beyond which they share a line of the plan."""

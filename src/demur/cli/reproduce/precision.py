@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from demur.cli.printing import bad_input_exits
-from demur.cli.reproduce.plan import carry_out, require
+from demur.cli.reproduce.plan import Docs, DryRun, Out, Seed, carry_out, require
 
 
 def precision(
@@ -20,15 +20,11 @@ def precision(
             "fc_bias; or a folder that has imagenet_features/efficientnet_lite0_features.npz.",
         ),
     ],
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="The run's folder; a run that was killed goes on.")
-    ],
-    seed: Annotated[int, typer.Option(min=0, help="Fixes all draws.")] = 0,
+    out: Out,
+    seed: Seed = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Few inputs, distances and draws.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and do nothing.")] = False,
-    docs: Annotated[
-        Path | None, typer.Option(metavar="PAGE", help="Write the section of this page of results, too.")
-    ] = None,
+    dry_run: DryRun = False,
+    docs: Docs = None,
 ) -> None:
     """Rank textures against ImageNet images by I and K, exactly and in four types of numbers.
 

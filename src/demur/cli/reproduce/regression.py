@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from demur.cli.printing import bad_input_exits
-from demur.cli.reproduce.plan import carry_out, require
+from demur.cli.reproduce.plan import Docs, DryRun, Out, Seed, carry_out, require
 
 
 def regression(
@@ -20,15 +20,11 @@ def regression(
             "(splits, test rows); or one that has it under the name uci.",
         ),
     ],
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="The run's folder; a run that was killed goes on.")
-    ],
-    seed: Annotated[int, typer.Option(min=0, help="Fixes all networks.")] = 0,
+    out: Out,
+    seed: Seed = 0,
     quick: Annotated[bool, typer.Option("--quick", help="Two sets, three splits, a few steps.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and do nothing.")] = False,
-    docs: Annotated[
-        Path | None, typer.Option(metavar="PAGE", help="Write the section of this page of results, too.")
-    ] = None,
+    dry_run: DryRun = False,
+    docs: Docs = None,
 ) -> None:
     """Rank errors on UCI sets by K, by I and by variances, for a deep ensemble and MC dropout.
 

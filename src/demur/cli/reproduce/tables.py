@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demur.cli.printing import bad_input_exits
-from demur.cli.reproduce.plan import print_plan, require
+from demur.cli.reproduce.plan import Docs, DryRun, Out, Seed, print_plan, require
 
 if TYPE_CHECKING:
     from demur.experiments.study import Study
 
 Data = Annotated[
     Path, typer.Option(metavar="DIR", help="The folder that the paths of the settings start from.")
-]
-Out = Annotated[
-    Path, typer.Option(metavar="DIR", help="The folder of the run; a run that was killed goes on.")
 ]
 Settings = Annotated[
     str, typer.Option("--config", metavar="NAME", help="Settings that come with demur, or a .toml file.")
@@ -31,11 +28,6 @@ Models = Annotated[
         "last layer is sampled.",
     ),
 ]  # fmt: skip
-Seed = Annotated[int, typer.Option(min=0, help="Of splits, heads and draws.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and stop.")]
-Docs = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="Write the section of a page of results (Markdown).")
-]
 
 
 def table1(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,16 +82,3 @@ def predicted(posterior: Any, images: np.ndarray) -> np.ndarray:
     chunks = posterior.predict(torch.from_numpy(images)[:, None])
     found = [chunk[0] if isinstance(chunk, tuple) else chunk for chunk in chunks]
     return torch.cat(found).numpy()
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Let PyTorch use one thread: small networks are no faster with two, and sums have one order."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

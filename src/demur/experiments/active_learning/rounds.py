@@ -11,7 +11,8 @@ import numpy as np
 
 from demur.decompose import decompose
 from demur.experiments.active_learning.images import Split
-from demur.experiments.active_learning.networks import Posterior, one_thread, predicted
+from demur.experiments.active_learning.networks import Posterior, predicted
+from demur.experiments.threads import one_thread
 from demur.tasks import acquire, batch_bald
 
 SCORES = {
