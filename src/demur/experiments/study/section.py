@@ -168,7 +168,7 @@ def people(out: Path) -> str:
 
 def signed(value: float) -> str:
     """Write a difference with its sign."""
-    return f"{'+' if value >= 0 else '−'}{number(abs(value))}"
+    return f"{'+' if value >= 0 else '−'}{number(abs(value), 4)}"
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
