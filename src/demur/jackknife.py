@@ -7,6 +7,7 @@ Meijer and van der Leeden, 1999).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from demur import kernels
@@ -24,6 +25,7 @@ from demur.measures import (
 from demur.rules import Array
 from demur.state import Means, State
 
+Summary = tuple[Array, Array, Array]  # mean entropy, K and I
 Value = Callable[[Measure, Means], Array]  # of inputs, or of classes and inputs
 
 
@@ -32,19 +34,29 @@ class Estimates:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.whole = state.means()
-        self._summaries: tuple[Array, Array, Array] | None = None
+        self._summary: Summary | None = None
+        self._summaries: Summary | None = None
+
+    @functools.cached_property
+    def whole(self) -> Means:
+        """Averages over all members."""
+        return self.state.means()
 
     def parts(self, measure: Measure, given: Given) -> Parts:
         """Return the parts of a measure over all members."""
-        return evaluate(measure, self.whole, given)
+        if not is_summary(measure) or not self.state.rule.mixes:
+            return evaluate(measure, self.whole, given)
+        if self._summary is None:
+            short = kernels.figures(self.state, [-1])
+            self._summary = summary_of(self.whole) if short is None else (short[0, 0], short[0, 1], short[0, 2])
+        return from_summary(measure, *self._summary)
 
     def replicates(self, measure: Measure, given: Given) -> Parts:
         """Return the parts of a measure without each group in turn, (groups, inputs)."""
         if not is_summary(measure) or not self.state.rule.mixes:
             return Parts(*self.stacked(lambda means: evaluate(measure, means, given)))
         if self._summaries is None:
-            short = kernels.leave_out(self.state)
+            short = kernels.figures(self.state, range(self.state.groups))
             entropy, k, i = self.stacked(summary_of) if short is None else short.swapaxes(0, 1)
             self._summaries = entropy, k, i
         return from_summary(measure, *self._summaries)
@@ -121,7 +133,7 @@ def unbiased_terms(state: State, measure: Measure, value: Value) -> Array:
     return whole
 
 
-def summary_of(means: Means) -> tuple[Array, Array, Array]:
+def summary_of(means: Means) -> Summary:
     """Return mean entropy, K and I (or what takes their place under another rule)."""
     none = Given()
     pairwise = evaluate(resolve("pairwise"), means, none)

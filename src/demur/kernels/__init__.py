@@ -154,8 +154,11 @@ def accumulated(state: State, members: Members, *, fresh: bool) -> State:
     return grown if some else replace(grown, excluded=None, allowed=None)
 
 
-def leave_out(state: State) -> np.ndarray | None:
-    """Return entropy, K and I without each group in turn, (groups, 3, inputs), or None: no short way."""
+def figures(state: State, left: Sequence[int]) -> np.ndarray | None:
+    """Return entropy, K and I without each of these groups in turn, or None: no short way.
+
+    They are (len(left), 3, inputs). A group of -1 stands for none.
+    """
     if state.xp is not np or state.rule.name != "log" or state.a.size < SMALLEST or not has_numba():
         return None
     from demur.kernels import left_out
@@ -163,10 +166,10 @@ def leave_out(state: State) -> np.ndarray | None:
     none = np.zeros((0, 0, 0))
     sides = (none, none) if state.excluded is None else (state.excluded, state.allowed)
     sums = (state.a, state.u, state.au, state.phi, *sides)
-    out = np.empty((state.groups, 3, state.reference.shape[0]))
+    out, groups = np.empty((len(left), 3, state.reference.shape[0])), np.array(left, np.int64)
 
     def share(bounds: tuple[int, int]) -> None:
-        left_out.leave_out(state.reference, sums, state.entropy, state.weight, *bounds, out)
+        left_out.figures(state.reference, sums, state.entropy, state.weight, groups, *bounds, out)
 
     in_parallel(share, out.shape[2], state.a.size)
     return out

@@ -1,4 +1,4 @@
-"""The figures without each group of members in turn, for the jackknife."""
+"""The figures of sums, of all members or without a group of them, as the jackknife takes them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ from demur.kernels.wide import class_terms, set_reference
 
 
 @cached
-def leave_out(references, state, entropies, weights, begin, end, out):
-    """Write entropy, K and I of inputs ``begin`` to ``end`` without each group in turn to ``out``."""
+def figures(references, state, entropies, weights, left, begin, end, out):
+    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``, without each group of ``left`` in turn.
+
+    A group of -1 stands for none.
+    """
     state_a, state_u, state_au, _, state_excluded, state_allowed = state
     groups, _, classes = state_a.shape
     aligned, log_q, q = np.empty(classes), np.empty(classes), np.empty(classes)
@@ -32,24 +35,28 @@ def leave_out(references, state, entropies, weights, begin, end, out):
                 sums[0, y] += state_a[group, b, y]
                 sums[1, y] += state_u[group, b, y]
                 sums[2, y] += state_au[group, b, y]
-        for group in range(groups):
-            scale = 1.0 / (total - weights[group, b])
+        for at in range(left.shape[0]):
+            group = left[at]
+            none = group < 0
+            other = 0 if none else group
+            taken = 0.0 if none else 1.0
+            scale = 1.0 / (total - taken * weights[other, b])
             k = i = 0.0
             for y in range(classes):
-                a = (sums[0, y] - state_a[group, b, y]) * scale / q[y]
-                u = (sums[1, y] - state_u[group, b, y]) * scale
-                au = (sums[2, y] - state_au[group, b, y]) * scale / q[y]
+                a = (sums[0, y] - taken * state_a[other, b, y]) * scale / q[y]
+                u = (sums[1, y] - taken * state_u[other, b, y]) * scale
+                au = (sums[2, y] - taken * state_au[other, b, y]) * scale / q[y]
                 k_y, i_y, _ = class_terms(share[y], a, u, au, log_q[y], log1p)
                 k = add_in_any_order(k, k_y)
                 i = add_in_any_order(i, i_y)
             for y in range(classes if state_excluded.shape[0] > 0 else 0):
                 excluding = allowing = False
-                for other in range(groups):
-                    if other != group:
-                        excluding = excluding or state_excluded[other, b, y] > 0.0
-                        allowing = allowing or state_allowed[other, b, y] > 0.0
+                for kept in range(groups):
+                    if none or kept != group:
+                        excluding = excluding or state_excluded[kept, b, y] > 0.0
+                        allowing = allowing or state_allowed[kept, b, y] > 0.0
                 if excluding and allowing:
                     k = np.inf
-            out[group, 0, b] = (entropy - entropies[group, b]) * scale
-            out[group, 1, b] = k
-            out[group, 2, b] = i
+            out[at, 0, b] = (entropy - taken * entropies[other, b]) * scale
+            out[at, 1, b] = k
+            out[at, 2, b] = i

@@ -21,8 +21,12 @@ ROWS = 1024
 FEWEST = 8
 """Members of a chunk at least, also of large batches: one member costs the moments as much as two."""
 
-DRAWN = 1 << 24
+DRAWN = 1 << 25
 """Numbers that heads drawn at a time may have."""
+
+MASKED, HEADED = 64, 256
+"""Inputs whose logits are computed and added up before the next ones: so few that their sums stay in the
+processor's cache, and for heads, whose products cannot be stacked, enough for a product's speed."""
 
 TOGETHER = 64
 """Members of a pass over the data set in ``order="member"``, where they take no memory of their own."""
@@ -94,10 +98,10 @@ class LastLayer(Posterior):
         self.layer = last_linear(model, layer)
         self.heads = None if heads is None else heads_of(heads, self.layer)
         if self.heads is None:
-            self.members = count_of("samples", samples)
+            self.members, self.tile = count_of("samples", samples), MASKED
             self._masks = Masks(dropout or 0.0, seed, self.layer.in_features)
         else:
-            drawn = not isinstance(self.heads, tuple)
+            self.tile, drawn = HEADED, not isinstance(self.heads, tuple)
             self.members = count_of("heads.members", self.heads.members) if drawn else len(self.heads[0])
         self._drawn: tuple[range, tuple[Any, Any]] | None = None
         self.weights = None if weights is None else np.asarray(weights, float)

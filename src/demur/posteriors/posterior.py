@@ -32,10 +32,14 @@ class Posterior(ABC):
         How many members there are; None where only the predictions tell.
     classes
         The label of each column of the predictions; None where labels are 0, 1, 2, ...
+    tile
+        How many inputs of a batch are asked for at a time by ``hold``, so that their sums stay in the
+        processor's cache; None: all of them.
     """
 
     members: int | None = None
     classes: Any = None
+    tile: int | None = None
 
     @property
     def together(self) -> int:

@@ -234,9 +234,27 @@ def batch_by_batch(job: Job, checkpoint: Checkpoint, advance: Callable[[], None]
 
 def summed_columns(job: Job, batch: Batch) -> dict[str, Any]:
     """Return the columns of one batch, how many members and classes it had, and the deployed prediction."""
+    ask = job.posterior.hold(batch.inputs, position=batch.position)
+    logits = job.logits(batch)
+    step = job.posterior.tile or batch.size
+    parts = [np.arange(i, min(i + step, batch.size)) for i in range(0, batch.size, step)]
+    found = []
+    for rows in parts:
+        whole = len(rows) == batch.size
+        given = logits if whole or not hasattr(logits, "ndim") else logits[rows]
+        found.append(summed_rows(job, ask(None, None if whole else rows), len(rows), given))
+    columns = {name: np.concatenate([each[0][name] for each in found]) for name in found[0][0]}
+    _, members, classes = found[0]
+    return {"columns": columns, "members": members, "classes": classes, "deployed": job.deployed(logits)}
+
+
+def summed_rows(
+    job: Job, chunks: Iterator[Any], inputs: int, logits: Any
+) -> tuple[dict[str, np.ndarray], int, int]:
+    """Return the columns of some inputs of a batch, and how many members and classes there were."""
     moments, held, members = job.moments(), [], 0
-    for chunk in job.posterior.predict(batch.inputs, position=batch.position):
-        prediction, weights = checked(chunk, batch.size)
+    for chunk in chunks:
+        prediction, weights = checked(chunk, inputs)
         moments.update(prediction, weights=weights)
         members += prediction.shape[0]
         rule = rule_for(prediction, resolve_rule(job.rule))
@@ -244,10 +262,8 @@ def summed_columns(job: Job, batch: Batch) -> dict[str, Any]:
             held.append((prediction, weights))
     if members == 0:
         raise ValueError(f"posterior must have members. Got none from {job.posterior!r}.")
-    logits = job.logits(batch)
     columns = dict(job.scores_of(Held(moments, held, job.groups) if held else moments, logits))
-    beside = {"members": members, "classes": moments.shape[1], "deployed": job.deployed(logits)}
-    return {"columns": columns, **beside}
+    return columns, members, moments.shape[1]
 
 
 def stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
