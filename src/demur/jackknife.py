@@ -30,10 +30,19 @@ Value = Callable[[Measure, Means], Array]  # of inputs, or of classes and inputs
 
 
 class Estimates:
-    """Figures of a state's members, all of them and without each group in turn; once for all measures."""
+    """Figures of a state's members, all of them and without each group in turn; once for all measures.
 
-    def __init__(self, state: State) -> None:
-        self.state = state
+    Parameters
+    ----------
+    state
+        The sums.
+    factors
+        Of the epistemic parts of measures without a given model: (inputs,), and (groups, inputs) where a
+        group is left out. None: all are 1.
+    """
+
+    def __init__(self, state: State, factors: tuple[Array, Array] | None = None) -> None:
+        self.state, self.factors = state, factors
         self._summary: Summary | None = None
         self._summaries: Summary | None = None
 
@@ -48,7 +57,7 @@ class Estimates:
             return evaluate(measure, self.whole, given)
         if self._summary is None:
             short = kernels.figures(self.state, [-1])
-            self._summary = summary_of(self.whole) if short is None else (short[0, 0], short[0, 1], short[0, 2])
+            self._summary = self.scaled(0, *(summary_of(self.whole) if short is None else short[0]))
         return from_summary(measure, *self._summary)
 
     def replicates(self, measure: Measure, given: Given) -> Parts:
@@ -57,9 +66,16 @@ class Estimates:
             return Parts(*self.stacked(lambda means: evaluate(measure, means, given)))
         if self._summaries is None:
             short = kernels.figures(self.state, range(self.state.groups))
-            entropy, k, i = self.stacked(summary_of) if short is None else short.swapaxes(0, 1)
-            self._summaries = entropy, k, i
+            self._summaries = self.scaled(
+                1, *(self.stacked(summary_of) if short is None else short.swapaxes(0, 1))
+            )
         return from_summary(measure, *self._summaries)
+
+    def scaled(self, which: int, entropy: Array, k: Array, i: Array) -> Summary:
+        """Return figures with their factors: the whole's, or those of each group that is left out."""
+        if self.factors is None:
+            return entropy, k, i
+        return entropy, k * self.factors[which], i * self.factors[which]
 
     def stacked(self, figures: Callable[[Means], Sequence[Array]]) -> list[Array]:
         """Return figures of averages without each group in turn, each of them (groups, inputs)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import zipfile
 from pathlib import Path
@@ -52,6 +53,7 @@ class Moments:
         self.groups = groups
         self.state: State | None = None
         self._estimates: Estimates | None = None  # of the state as it is, for several measures
+        self._factors: tuple[Array, Array] | None = None
         self._double = False
         self._like: Array = np.empty(0)
 
@@ -176,6 +178,15 @@ class Moments:
         found = Moments(groups=self.groups)
         found.rule, found._like, found._double = self.rule, self._like, self._double
         found.state = self._filled().only(inputs)
+        if self._factors is not None:
+            whole, rest = self._factors
+            found._factors = whole[inputs], rest[:, inputs]
+        return found
+
+    def scaled(self, factors: tuple[Array, Array]) -> Moments:
+        """Return the same sums, whose K, I and M are multiplied by factors; see ``jackknife.Estimates``."""
+        found = copy.copy(self)
+        found._factors, found._estimates = factors, None
         return found
 
     def _here(self, other: State) -> State:
@@ -203,7 +214,7 @@ class Moments:
         sides = given_sides(chosen, self.rule, (self.shape[0],), self.shape[1])
         given = referred(sides, self.rule, state.reference)
         if self._estimates is None or self._estimates.state is not state:
-            self._estimates = Estimates(state)
+            self._estimates = Estimates(state, self._factors)
         result = self._estimates.decompose(chosen, given, unbiased=unbiased, stderr=stderr)
         return result.mapped(lambda part: arrays.like(part * scale, self._like, self._double))
 

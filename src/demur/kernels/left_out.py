@@ -12,7 +12,7 @@ from demur.kernels.wide import class_terms, set_reference
 
 @cached
 def figures(references, state, entropies, weights, left, begin, end, out):
-    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``, without each group of ``left`` in turn.
+    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``, without each group ``left`` in turn.
 
     A group of -1 stands for none.
     """

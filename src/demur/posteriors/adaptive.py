@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-FIRST = 16
-"""Members that every input gets: fewer leave nothing to judge its noise by."""
-
-STEP = 8
-"""Members that are drawn for the inputs that go on, before they are judged again."""
+FIRST, STEP = 16, 8
+"""Members that every input gets, since fewer leave nothing to judge its noise by, and members that are drawn
+for the inputs that go on before they are judged again. Where the posterior knows their spread, half of each:
+most inputs need no more."""
 
 GROUPS = 4
 """Groups of members for the standard error of one input; its neighbours say the rest."""

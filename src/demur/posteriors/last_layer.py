@@ -13,6 +13,7 @@ from demur.posteriors import networks
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.masks import Masks
 from demur.posteriors.posterior import Ask, Posterior, chosen, chunks_of, count_of
+from demur.posteriors.spread import expected_of_dropout
 from demur.posteriors.tensors import read_tensors, weights_kept, write_tensors
 
 ROWS = 1024
@@ -212,7 +213,7 @@ class LastLayer(Posterior):
 
     def hold(self, batch: Any, *, position: int = 0) -> Ask:
         features, logits = self.features(batch)
-        self._last = (batch, logits)
+        self._last = (batch, (features, logits))
 
         def ask(members: range | None, rows: np.ndarray | None = None) -> Iterator[Any]:
             places = np.arange(len(features)) if rows is None else rows
@@ -235,9 +236,19 @@ class LastLayer(Posterior):
             yield found, None if self.weights is None else self.weights[run.start : run.stop]
 
     def deployed(self, batch: Any) -> Any:
-        # What predict has just computed for this very batch is not computed again.
-        (seen, logits), self._last = self._last, (None, None)
-        return logits if logits is not None and seen is batch else self.features(batch)[1]
+        logits, self._last = self._seen(batch)[1], (None, None)
+        return logits
+
+    def spread(self, batch: Any) -> np.ndarray | None:
+        if self.dropout is None:
+            return None
+        features, logits = self._seen(batch)
+        return expected_of_dropout(features, self.layer.weight, logits, self.dropout)
+
+    def _seen(self, batch: Any) -> tuple[Any, Any]:
+        """Return features and logits; what ``hold`` has just computed for this very batch is still there."""
+        last, found = self._last
+        return found if found is not None and last is batch else self.features(batch)
 
     def _of_heads(self, features: Any, run: range) -> Any:
         import torch

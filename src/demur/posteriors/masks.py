@@ -25,9 +25,9 @@ class Masks:
     """Which features members drop, for inputs by their places in the data set.
 
     Each input and member has a sequence of its own, SplitMix64 (Steele et al., 2014) that starts at a mixture
-    of the seed, the input's place and the member. A feature takes one random byte, which is enough to tell all
-    but one value in 256 apart from the rate; that value takes a further number of 64 bits, so that the rate
-    is exact to 2**-72.
+    of the seed, the input's place and the member. A feature takes one random byte, which is enough to tell
+    all but one value in 256 apart from the rate; that value takes a further number of 64 bits, so that the
+    rate is exact to 2**-72.
 
     Parameters
     ----------
@@ -58,7 +58,9 @@ class Masks:
         if kernels.has_numba():
             from demur.posteriors import compiled_masks
 
-            compiled_masks.draw(starts.reshape(-1), self._whole, self._below, self._room.reshape(-1, self.features))
+            compiled_masks.draw(
+                starts.reshape(-1), self._whole, self._below, self._room.reshape(-1, self.features)
+            )
         else:
             draw(starts, self._whole, self._below, self._room)
         return self._room

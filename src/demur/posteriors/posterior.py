@@ -85,6 +85,13 @@ class Posterior(ABC):
         """Return the deployed model's logits (inputs, classes), or None where there is no such model."""
         return None
 
+    def spread(self, batch: Any) -> np.ndarray | None:
+        """Return how far members' logits spread about the deployed model's on average, (inputs,).
+
+        As ``Spread`` defines it, over all members that could be drawn; None where it is not known.
+        """
+        return None
+
     def fingerprint(self) -> str:
         """Return a text that changes with the parameters, of all attributes without an underscore in front.
 

@@ -20,6 +20,7 @@ from demur.posteriors.checkpoint import Checkpoint, packed, unpacked
 from demur.posteriors.networks import random_state_kept
 from demur.posteriors.posterior import Posterior, as_posterior, prediction_of
 from demur.posteriors.scored import Scores, ScoresSoFar
+from demur.posteriors.spread import Spread
 from demur.predictions import arrays, rule_for
 from demur.progress import progress_bar
 from demur.rules import resolve_rule
@@ -271,24 +272,30 @@ def stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
     members = job.posterior.members or 0
     ask = job.posterior.hold(batch.inputs, position=batch.position)
     active, moments = np.arange(batch.size), job.moments()
+    known = job.posterior.spread(batch.inputs) if job.rule == "log" else None
     logits = job.logits(batch)
+    spread = None if known is None else Spread(logits, known, moments.groups or 1)
+    first, step = (FIRST, STEP) if spread is None else (FIRST // 2, STEP // 2)
     used, scores, errors = (np.zeros(batch.size) for _ in range(3))
     columns: dict[str, np.ndarray] = {}
     done = classes = 0
     while len(active):
-        run = range(done, min(done + (STEP if done else FIRST), members))
+        run = range(done, min(done + (step if done else first), members))
         for chunk in ask(run, None if len(active) == batch.size else active):
             prediction, weights = checked(chunk, len(active))
             moments.update(prediction, weights=weights)
-        done = run.stop
+            if spread is not None:
+                spread.update(prediction.values, done, active)
+            done += prediction.shape[0]
         used[active] = done
-        first = moments.decompose(job.measures[0], unbiased=True, stderr=True)
-        assert first.stderr is not None
-        scores[active], errors[active] = first.epistemic, first.stderr.epistemic
+        steady = moments if spread is None else moments.scaled(spread.factors(active))
+        found = steady.decompose(job.measures[0], unbiased=True, stderr=True)
+        assert found.stderr is not None
+        scores[active], errors[active] = found.epistemic, found.stderr.epistemic
         ends = (stopping.needed(scores, errors, used)[active] <= done) | (done == members)
         if ends.any():
             given = logits[active[ends]] if hasattr(logits, "ndim") else None
-            for name, values in job.scores_of(moments.only(ends), given):
+            for name, values in job.scores_of(steady.only(ends), given):
                 whole = columns.setdefault(name, np.empty((batch.size, *values.shape[1:]), values.dtype))
                 whole[active[ends]] = values
             classes = moments.shape[1]

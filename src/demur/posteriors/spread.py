@@ -1,0 +1,96 @@
+"""Scores that lean on what is known before any member is drawn: how far logits spread on average."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from demur.predictions import arrays
+
+
+class Spread:
+    """How far members' logits lie from the deployed model's, beside how far they do on average.
+
+    With the deployed model's logits ``z`` and probabilities ``p``, a member's spread is the variance of
+    ``z_k - z`` over classes drawn from ``p``. To second order in these differences K is its average over
+    members, and I and M are half of it. Where the posterior knows that average, an epistemic part that was
+    estimated from some members is multiplied by the known average over theirs (a ratio estimator: Cochran,
+    "Sampling techniques", 1977, chapter 6): what is left of its noise is what the spread does not explain.
+
+    Parameters
+    ----------
+    logits
+        The deployed model's, (inputs, classes).
+    expected
+        The average over all members that could be drawn, (inputs,).
+    groups
+        Of members, dealt to in turn as ``Moments`` does.
+    """
+
+    def __init__(self, logits: Any, expected: np.ndarray, groups: int) -> None:
+        self.logits, self.top, self.rest = rest_of(arrays.to_numpy(logits).astype(float))
+        self.expected = expected
+        self.sums = np.zeros((groups, len(expected)))
+        self.counts = np.zeros((groups, len(expected)))
+
+    def update(self, logits: np.ndarray, first: int, rows: np.ndarray) -> None:
+        """Add the logits of members from number ``first`` on, for these inputs."""
+        found = spreads(logits.astype(float) - self.logits[rows], self.top[rows], self.rest[rows])
+        groups = (first + np.arange(len(found))) % len(self.sums)
+        np.add.at(self.sums, (groups[:, None], rows), found)
+        np.add.at(self.counts, (groups[:, None], rows), 1.0)
+
+    def factors(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the known average over that of all members, (inputs,), and without each group in turn."""
+        sums, counts = self.sums[:, rows], self.counts[:, rows]
+        totals, members = sums.sum(0), counts.sum(0)
+        return (
+            ratio(self.expected[rows], totals, members),
+            ratio(self.expected[rows], totals - sums, members - counts),
+        )
+
+
+def ratio(expected: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return ``expected / (sums / counts)``; 1 where nothing spreads, or not that one can tell."""
+    told = (sums > 0) & (expected > 0) & np.isfinite(sums)
+    return np.where(told, expected * counts / np.where(told, sums, 1.0), 1.0)
+
+
+def rest_of(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return logits as they are, the likeliest class of each input, and the probabilities of all others.
+
+    Where one class has nearly all probability, the variance is of the order of what is left: differences
+    are therefore taken from that class, which then has no term.
+    """
+    top = logits.argmax(-1)
+    p = np.exp(logits - np.take_along_axis(logits, top[:, None], -1))
+    p /= p.sum(-1, keepdims=True)
+    np.put_along_axis(p, top[:, None], 0.0, -1)
+    return logits, top, p
+
+
+def spreads(differences: np.ndarray, top: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """Return the variance of differences of logits over classes, (members, inputs)."""
+    place = np.broadcast_to(top[:, None], (len(differences), len(top), 1))
+    differences = differences - np.take_along_axis(differences, place, -1)
+    mean = np.einsum("mic,ic->mi", differences, rest)
+    return np.einsum("mic,mic,ic->mi", differences, differences, rest) - mean**2
+
+
+def expected_of_dropout(features: Any, weight: Any, logits: Any, rate: float) -> np.ndarray:
+    """Return the average spread of a last layer whose features are dropped at a rate, (inputs,).
+
+    A feature's factor, 0 or 1 / (1 - rate), has mean 1 and variance rate / (1 - rate), and features are
+    dropped apart from each other: the average is ``rate / (1 - rate) sum_f x_f**2 Var_p(W_f)``.
+    """
+    import torch
+
+    with torch.no_grad():
+        _, top, rest = (torch.from_numpy(each) for each in rest_of(arrays.to_numpy(logits).astype(float)))
+        rest, own = rest.to(weight), weight[top.to(weight.device)]
+        mean, left = rest @ weight, rest.sum(-1, keepdim=True)
+        # The mean and the mean square of the distance from the likeliest class.
+        first, second = mean - own * left, rest @ weight**2 - 2 * own * mean + own**2 * left
+        found = (features.to(weight) ** 2 * (second - first**2)).sum(-1) * (rate / (1 - rate))
+    return arrays.to_numpy(found).astype(float).clip(0.0)
