@@ -49,7 +49,7 @@ def k_of(posterior: LastLayer, batches: list[torch.Tensor], **options: Any) -> d
 
 
 def fixed_curves(layer: torch.nn.Linear, batches: list[torch.Tensor], seed: int) -> np.ndarray:
-    """Return K of each fixed number of members, as it is and leaning, (2, numbers, inputs); the same draws."""
+    """Return K of each fixed number of members, plain and leaning, (2, numbers, inputs); the same draws."""
     posterior = LastLayer(layer, dropout=RATE, samples=FIXED[-1], seed=seed)
     whole, position = [], 0
     for batch in batches:

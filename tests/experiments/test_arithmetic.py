@@ -101,3 +101,17 @@ def test_scores_are_the_same_and_the_products_are_seen(name):
     np.testing.assert_array_equal(found["pairwise"].epistemic, expected["pairwise"].epistemic)
     least = {"heads": 4, "dropout of the last layer": 4, "mc-dropout": 16, "ensemble": 6}[name]
     assert spent.calls >= least and 0 < spent.inside < spent.seconds
+
+
+def test_noise_and_momenta_of_a_chain_are_told_apart():
+    from demur.posteriors import CyclicalSGHMC
+    from demur.posteriors.chain import Chain
+
+    own = Chain.advance
+    layer, data = nn.Linear(40, 20), (torch.randn(64, 40), torch.randint(20, (64,)))
+    chain = CyclicalSGHMC(layer, data, samples=4, cycles=2, steps=80, batch_size=16, exploration=0.2, discard=0.0, keep=False)
+    with arithmetic() as spent:
+        demur.score(LastLayer(layer, chain), [torch.ones(3, 40)], order="member", progress=False)
+    assert Chain.advance is own
+    assert 0 < spent.stepping < spent.seconds - spent.inside
+    assert spent.outside == pytest.approx(1 - (spent.inside + spent.stepping) / spent.seconds)

@@ -24,6 +24,8 @@ class Arithmetic:
     ----------
     inside
         In forward passes of networks and in products of matrices.
+    stepping
+        In the rest of the steps of Markov chains: noise and momenta, which draw models and do not score.
     seconds
         In all.
     calls
@@ -31,13 +33,14 @@ class Arithmetic:
     """
 
     inside: float = 0.0
+    stepping: float = 0.0
     seconds: float = 0.0
     calls: int = 0
 
     @property
     def outside(self) -> float:
-        """The share of the time that was spent outside."""
-        return 1 - self.inside / self.seconds if self.seconds else 0.0
+        """The share of the time that was spent on anything else."""
+        return 1 - (self.inside + self.stepping) / self.seconds if self.seconds else 0.0
 
     def __str__(self) -> str:
         return (
@@ -64,6 +67,8 @@ def arithmetic() -> Iterator[Arithmetic]:
     from torch.nn.modules import module
     from torch.overrides import TorchFunctionMode
 
+    from demur.posteriors.chain import Chain
+
     spent = Arithmetic()
     depth, begun = 0, 0.0
 
@@ -80,6 +85,13 @@ def arithmetic() -> Iterator[Arithmetic]:
             spent.inside += time.perf_counter() - begun
             spent.calls += 1
 
+    def advance(chain: Chain, state: Any) -> Any:
+        begin, before = time.perf_counter(), spent.inside
+        try:
+            return step(chain, state)
+        finally:
+            spent.stepping += time.perf_counter() - begin - (spent.inside - before)
+
     class Watch(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if depth or getattr(func, "__name__", "") not in PRODUCTS:
@@ -90,6 +102,7 @@ def arithmetic() -> Iterator[Arithmetic]:
             finally:
                 leave()
 
+    step, Chain.advance = Chain.advance, advance
     before = module.register_module_forward_pre_hook(enter)
     after = module.register_module_forward_hook(leave, always_call=True)
     start = time.perf_counter()
@@ -100,3 +113,4 @@ def arithmetic() -> Iterator[Arithmetic]:
         spent.seconds = time.perf_counter() - start
         before.remove()
         after.remove()
+        Chain.advance = step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -70,6 +70,7 @@ class Scoring:
         self.stages.note(
             scored=f"{name}{ending}",
             inside=round(spent.inside, 3),
+            stepping=round(spent.stepping, 3),
             seconds=round(spent.seconds, 3),
             networks=[each.key for each in self.methods.encoded(name)],
         )
@@ -96,11 +97,27 @@ class Scoring:
         return Stage(stage, make, facts, self.methods.before(name), seconds, inputs * 3e-4)
 
 
-def read_shares(path: Path) -> dict[str, float]:
-    """Return which share of the time to score was not a network's own arithmetic, by method.
+class Share(NamedTuple):
+    """Where the time to score went, in seconds: in networks and products, in steps of a chain, and in all."""
+
+    inside: float
+    stepping: float
+    seconds: float
+
+    def __str__(self) -> str:
+        outside = self.seconds - self.inside - self.stepping
+        said = f"{100 * outside / self.seconds:.0f} % of {self.seconds:,.0f} s"
+        if self.stepping:
+            said += f" (and {100 * self.stepping / self.seconds:.0f} % in noise and momenta of the chain)"
+        return said
+
+
+def read_shares(path: Path) -> dict[str, Share]:
+    """Return how much of the time to score was not a network's own arithmetic, by method and in all.
 
     The networks of an ensemble ran when their logits were encoded, and that time counts. Predictions that
-    came with the data have no such time and are left out, and so is what was scored by other rules.
+    came with the data have no such time and are left out, and so is what was scored by other rules. Of what
+    was scored several times the last one counts.
     """
     lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
     took = {each["key"]: each["seconds"] for each in lines if each.get("stage", "").startswith("encode/")}
@@ -111,5 +128,7 @@ def read_shares(path: Path) -> dict[str, float]:
             continue
         before = 0.0 if each["inside"] else sum(took.get(key, 0.0) for key in each["networks"])
         if each["inside"] or before:
-            found[name] = 1 - (each["inside"] + before) / (each["seconds"] + before)
+            found[name] = Share(each["inside"] + before, each.get("stepping", 0.0), each["seconds"] + before)
+    if len(found) > 1:
+        found["all"] = Share(*(sum(each) for each in zip(*found.values(), strict=True)))
     return found

@@ -57,8 +57,8 @@ def section(out: Path) -> str:
         ]
     shares = read_shares(out / "timings.jsonl")
     if shares:
-        said = ", ".join(f"{name} {100 * share:.0f} %" for name, share in shares.items())
-        text.append(f"Share of scoring outside forward passes and products of matrices: {said}.")
+        said = ", ".join(f"{name} {share}" for name, share in shares.items())
+        text.append(f"Time to score that was spent outside forward passes and products of matrices: {said}.")
     return "\n\n".join(text)
 
 
