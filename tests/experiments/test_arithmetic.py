@@ -109,7 +109,9 @@ def test_noise_and_momenta_of_a_chain_are_told_apart():
 
     own = Chain.advance
     layer, data = nn.Linear(40, 20), (torch.randn(64, 40), torch.randint(20, (64,)))
-    chain = CyclicalSGHMC(layer, data, samples=4, cycles=2, steps=80, batch_size=16, exploration=0.2, discard=0.0, keep=False)
+    chain = CyclicalSGHMC(
+        layer, data, samples=4, cycles=2, steps=80, batch_size=16, exploration=0.2, discard=0.0, keep=False
+    )
     with arithmetic() as spent:
         demur.score(LastLayer(layer, chain), [torch.ones(3, 40)], order="member", progress=False)
     assert Chain.advance is own

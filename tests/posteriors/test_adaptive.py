@@ -29,8 +29,15 @@ def batches(size: int = 100):
     return list(features().split(size))
 
 
-def scored(seed: int = 0, samples: int = 2000, loader=None, **options):
-    posterior = LastLayer(layer_of(), dropout=0.2, samples=samples, seed=seed)
+class Plain(LastLayer):
+    """Dropout as if nothing were known of its spread, as of other posteriors; `test_spread` has the rest."""
+
+    def spread(self, batch):
+        return None
+
+
+def scored(seed: int = 0, samples: int = 2000, loader=None, kind=Plain, **options):
+    posterior = kind(layer_of(), dropout=0.2, samples=samples, seed=seed)
     options = {"measures": ["pairwise"], "progress": False} | options
     return demur.score(posterior, batches() if loader is None else loader, **options)
 
@@ -59,6 +66,14 @@ def test_the_rank_correlation_is_the_one_that_the_tolerance_says() -> None:
     for tolerance, own in found.items():
         assert 0.5 < own / (6 * tolerance**2) < 2
     assert found[0.06] / (6 * 0.03**2) > 2  # the other tolerance would not pass
+
+
+def test_fewer_members_do_as_well_where_their_spread_is_known() -> None:
+    """A third of the members, and the rank correlation is still at least what the tolerance says."""
+    for seed in range(2):
+        plain, leaning = (scored(seed=seed, tolerance=0.05, kind=kind) for kind in (Plain, LastLayer))
+        assert leaning.used.mean() < plain.used.mean() / 2
+        assert lost(leaning) < 6 * 0.05**2
 
 
 def test_control_as_many_members_for_all_do_worse() -> None:
@@ -102,7 +117,7 @@ def test_used_is_a_column_and_fixed_runs_use_all(tmp_path) -> None:
 def test_only_inputs_that_go_on_are_predicted() -> None:
     asked = []
 
-    class Watched(LastLayer):
+    class Watched(Plain):
         def _predicted(self, features, members, places):
             asked.append((len(features), members))
             return super()._predicted(features, members, places)
@@ -123,7 +138,7 @@ def test_a_killed_run_goes_on_to_the_same_scores(tmp_path, monkeypatch) -> None:
     class Killed(BaseException):
         pass
 
-    original, calls = LastLayer.hold, []
+    original, calls = Plain.hold, []
 
     def dying(self, *arguments, **options):
         calls.append(1)
@@ -131,7 +146,7 @@ def test_a_killed_run_goes_on_to_the_same_scores(tmp_path, monkeypatch) -> None:
             raise Killed
         return original(self, *arguments, **options)
 
-    monkeypatch.setattr(LastLayer, "hold", dying)
+    monkeypatch.setattr(Plain, "hold", dying)
     with pytest.raises(Killed):
         scored(tolerance=0.06, checkpoint=path, every=0.0)
     with pytest.raises(ValueError, match="other settings"):

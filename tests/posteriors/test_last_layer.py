@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import demur
+from demur import kernels
 from demur.posteriors import LastLayer
 from demur.posteriors.masks import Masks
 
@@ -48,6 +49,16 @@ def test_ties_are_broken_at_their_share() -> None:
     rate, count = 0.5 / 256, 100 * 100 * 100
     dropped = count - int(Masks(rate, 0, 100).kept(range(100), np.arange(100)).sum(dtype=np.int64))
     assert abs(dropped - rate * count) < 5 * np.sqrt(rate * count)
+
+
+@pytest.mark.parametrize("features", [1, 7, 8, 130, 1280])
+@pytest.mark.parametrize("rate", [0.2, 0.5, 0.5 / 256, 0.999])
+def test_compiled_masks_are_those_of_numpy(monkeypatch, features, rate) -> None:
+    pytest.importorskip("numba")
+    drawn = [Masks(rate, 3, features).kept(range(2, 9), np.arange(40) ** 3)]
+    monkeypatch.setattr(kernels, "has_numba", lambda: False)
+    drawn.append(Masks(rate, 3, features).kept(range(2, 9), np.arange(40) ** 3))
+    np.testing.assert_array_equal(*drawn)
 
 
 def largest_correlation(bits: np.ndarray) -> float:
@@ -161,3 +172,25 @@ def test_what_drawn_heads_must_return() -> None:
     wrong.members = 0
     with pytest.raises(ValueError, match=r"heads\.members must be a positive integer"):
         LastLayer(model_of(), wrong)
+
+
+@pytest.mark.parametrize("dropout", [True, False])
+def test_a_batch_is_summed_in_tiles_to_the_same_scores(monkeypatch, dropout) -> None:
+    model, x = model_of(), torch.randn(23, 4).double()
+    heads = None if dropout else [model_of()[2] for _ in range(5)] + [nn.Linear(8, 3).double()]
+    posterior = LastLayer(model, heads, dropout=0.3 if dropout else None, samples=20)
+    options = {"measures": ["pairwise", "A3"], "progress": False, "stderr": True}
+    expected = demur.score(posterior, [x], **options)
+    assert posterior.tile is not None and posterior.tile > 23
+    monkeypatch.setattr(posterior, "tile", 7)
+    asked = []
+    original = posterior._predicted
+    monkeypatch.setattr(
+        posterior,
+        "_predicted",
+        lambda features, *rest: asked.append(len(features)) or original(features, *rest),
+    )
+    found = demur.score(posterior, [x], **options)
+    assert asked == [7, 7, 7, 2]
+    for name, values in expected.columns.items():
+        np.testing.assert_allclose(found.columns[name], values, rtol=1e-9, atol=1e-15, err_msg=name)
