@@ -85,10 +85,10 @@ def arithmetic() -> Iterator[Arithmetic]:
             spent.inside += time.perf_counter() - begun
             spent.calls += 1
 
-    def advance(chain: Chain, state: Any) -> Any:
+    def advance(self: Chain, state: Any) -> Any:
         begin, before = time.perf_counter(), spent.inside
         try:
-            return step(chain, state)
+            return step(self, state)
         finally:
             spent.stepping += time.perf_counter() - begin - (spent.inside - before)
 

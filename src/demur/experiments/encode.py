@@ -176,6 +176,11 @@ def through(network: Network, source: LastLayer, tensor: Any) -> tuple[Any, Any]
         return source.features(tensor)
     except ValueError as error:
         raise ValueError(f"{network.name}: {error}") from error
+    except RuntimeError as error:
+        raise ValueError(
+            f"{network.name}: expected a network that takes images of shape {tuple(tensor.shape[1:])}, as its "
+            f"preprocessing makes them, got {str(error).splitlines()[0]}"
+        ) from error
 
 
 def prepared(image: Any, network: Network, what: object) -> Any:
