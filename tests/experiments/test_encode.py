@@ -263,7 +263,7 @@ def test_what_is_refused(place):
     refused("tensors of one shape, got (3, 10, 11) and (3, 10, 12)", "uneven")
     refused("a float tensor (3, height, width) of a grey image, got ndarray", "no_tensor")
     refused("got Tensor torch.uint8 (3, 10, 12)", "bytes_")
-    refused("too_large: expected a network that takes images of shape (3, 10, 12), as its prep", "too_large")
+    refused("too_large: expected a network that takes images of shape (3, 10, 12), as its p", "too_large")
     refused("batch: expected at least 1 image, got 0", "tiny", batch=0)
     refused("workers: expected at least 1, got 0", "tiny", workers=0)
     (place / "images" / "11.jpg").write_bytes((place / "images" / "11.jpg").read_bytes()[:300])

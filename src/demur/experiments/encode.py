@@ -178,8 +178,8 @@ def through(network: Network, source: LastLayer, tensor: Any) -> tuple[Any, Any]
         raise ValueError(f"{network.name}: {error}") from error
     except RuntimeError as error:
         raise ValueError(
-            f"{network.name}: expected a network that takes images of shape {tuple(tensor.shape[1:])}, as its "
-            f"preprocessing makes them, got {str(error).splitlines()[0]}"
+            f"{network.name}: expected a network that takes images of shape {tuple(tensor.shape[1:])}, as "
+            f"its preprocessing makes them, got {str(error).splitlines()[0]}"
         ) from error
 
 
