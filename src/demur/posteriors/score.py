@@ -64,9 +64,10 @@ def score(
         Stop drawing for an input once more members would hardly change the order of the inputs: the root
         mean square of the share of the inputs that noise may move an input past, by the epistemic part of
         the first measure. The rank correlation with endless members is then about
-        ``1 - 6 tolerance**2``, 0.99 at 0.04. ``scores.used`` says how many members each input had, of at
-        most those of the posterior. Values are unbiased, since bias depends on that number. Needs
-        ``order="batch"``; see "Draw fewer members" in the documentation.
+        ``1 - 6 tolerance**2``, 0.99 at 0.04, or above. ``scores.used`` says how many members each input
+        had, of at most those of the posterior. Values are unbiased, since bias depends on that number, and
+        lean on the members' spread where the posterior knows it. Needs ``order="batch"``; see "Draw fewer
+        members" in the documentation.
     order
         ``"batch"``: all members for a batch, then the next one; memory is that of one batch. ``"member"``:
         the whole data set for a member, or for the few that fit in memory, then the next ones, for
