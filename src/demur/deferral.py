@@ -317,7 +317,7 @@ def promisable(right: np.ndarray, kept: np.ndarray, confidence: float) -> np.nda
 
 
 def instead_of_accuracy(right: np.ndarray, kept: np.ndarray, bounds: np.ndarray, number: int) -> str:
-    """Return the accuracy that could be promised, rounded down so that it can be asked for, and what it keeps."""
+    """Return the accuracy that could be promised, rounded down so that `fit` takes it, and what it keeps."""
     best = math.floor(1e4 * bounds.max()) / 1e4
     if best == 0:
         return f"no accuracy can be promised, with {right[0]} of the most certain {kept[0]} right"
