@@ -72,8 +72,8 @@ class Deferral:
         Of the promise, for each group by itself.
     thresholds : dict
         The `Threshold` of each group; of "" where there are no groups.
-    score : str or None
-        What the scores are called in files, where the command line fitted it.
+    score, method : str or None
+        The column of the scores and, of METHOD/id.csv, the method, where the command line fitted it.
     """
 
     goal: str
@@ -81,6 +81,7 @@ class Deferral:
     confidence: float
     thresholds: dict[str, Threshold]
     score: str | None = None
+    method: str | None = None
 
     @classmethod
     def fit(
@@ -180,10 +181,7 @@ class Deferral:
                 lines.append(f"Accuracy of the kept: {accuracy}; of all: {right.mean():.4f}.")
                 promises = [t.promise for t in self.thresholds.values() if t.promise is not None]
                 if self.goal in ("accuracy", "coverage") and promises and accuracy.high < min(promises):
-                    lines.append(
-                        "That is less than promised: the promise is for inputs from the source that it was "
-                        "fitted to."
-                    )
+                    lines.append("That is less than promised: these inputs seem to be from another source.")
         return Report(count, number, share, accuracy, "\n".join(lines))
 
     def promise(self) -> str:
@@ -361,4 +359,7 @@ def promised(goal: str, confidence: float, threshold: Threshold) -> str:
         return f"{rule}; in expectation at most {t.promise:.4g} of all inputs are kept and wrong."
     if goal == "cost":
         return f"{rule}, the cheapest on the {t.number} inputs it was fitted on; nothing is promised."
-    return f"{rule}; accuracy of the kept is at least {t.promise:.4g}, with confidence {confidence:g}."
+    return (
+        f"{rule}; for inputs from the source that it was fitted on, accuracy of the kept is at least "
+        f"{t.promise:.4g}, with confidence {confidence:g}."
+    )

@@ -26,7 +26,7 @@ def demo(
     """Train small networks on the digits 0 to 7, draw models in four ways, and see what the scores find.
 
     Known digits are scored, 8 and 9, which no network saw, and digits attacked by projected gradient descent.
-    Takes about a minute and needs the extras named report and torch.
+    Takes one to three minutes and needs the extras named report and torch.
     """
     with bad_input_exits():
         require_extras()
