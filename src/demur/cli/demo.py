@@ -65,7 +65,7 @@ def report(out: Path, found: Demo) -> None:
     print(f"\nReport   {out / 'report.html'}   open it in a browser")
     print(f"Tables   {out / 'tables.md'}, {out / 'tables.tex'}")
     print(f"Figures  {out / 'figures'}")
-    print(f"Scores   {out}/METHOD/id.csv, ood-held-out.csv, adversarial.csv")
+    print(f"Scores   {out}/METHOD/{', '.join(f'{which}.csv' for which in SETS)}")
     program = "demur" if shutil.which("demur") else sys.argv[0]
-    files = f"--id {out}/mc-dropout/id.csv --ood {out}/mc-dropout/ood-held-out.csv"
-    print(f"Again    {program} evaluate ood {files}")
+    known, unknown, *_ = (f"{out}/mc-dropout/{which}.csv" for which in SETS)
+    print(f"Again    {program} evaluate ood --id {known} --ood {unknown}")
