@@ -90,10 +90,10 @@ def test_marks_are_explained_where_they_are() -> None:
     tied, lower = Standing(Estimate(0.89, 0.8, 0.94), tied=True), Standing(Estimate(0.7, 0.6, 0.8))
     current = "Current: average (I), new: pairwise (K)."
     assert table_with(best, lower).notes("*") == [current, "*: the better of the two totals."]
-    assert table_with(best, equal).notes("*")[1].endswith("two totals, each where they are equal.")
+    assert table_with(best, equal).notes("*")[1].endswith("two totals; several where they are equal.")
     *_, holm, few = table_with(best, tied).notes("*")
     assert holm.startswith("=: no difference from it is shown by a paired test") and "at 0.05" in holm
-    assert few.startswith("The same lower end in a row:")
+    assert few.startswith("Where a row shares its lower end, there are too few inputs")
     assert "AUC: mean accuracy over all shares kept" in table_with(lower, lower, section="auc").notes("*")[1]
 
 

@@ -105,7 +105,7 @@ class Table:
         notes = [f"{', '.join(said)}.".replace("current", "Current", 1)] if said else []
         cells = [cell for row in self.rows for cell in row.cells]
         if any(cell.best or cell.tied for cell in cells):
-            equal = ", each where they are equal" if any(map(self.shared, self.rows)) else ""
+            equal = "; several where they are equal" if any(map(self.shared, self.rows)) else ""
             notes.append(f"{best}: {self.contested()}{equal}.")
         if any(cell.tied for cell in cells):
             notes.append(
@@ -116,8 +116,8 @@ class Table:
             notes.append("AUC: mean accuracy over all shares kept, the most certain first.")
         if any(self.bounded(row) for row in self.rows):
             notes.append(
-                "The same lower end in a row: of so few inputs of one kind (as mistakes) not even a perfect "
-                "ranking could rule it out."
+                "Where a row shares its lower end, there are too few inputs of one kind, as of mistakes: not even "
+                "a perfect ranking could rule that value out."
             )
         return notes
 
