@@ -116,8 +116,8 @@ class Table:
             notes.append("AUC: mean accuracy over all shares kept, the most certain first.")
         if any(self.bounded(row) for row in self.rows):
             notes.append(
-                "Where a row shares its lower end, there are too few inputs of one kind, as of mistakes: not even "
-                "a perfect ranking could rule that value out."
+                "Where a row shares its lower end, there are too few inputs of one kind, as of mistakes: not "
+                "even a perfect ranking could rule that value out."
             )
         return notes
 
