@@ -139,7 +139,7 @@ function showRoc() {
     `${said(found.fpr95)} of ${those} raise an alarm too (${between(found.fpr95)}). Average precision ${said(found.aupr)} (${between(found.aupr)}).`;
   const [fpr, tpr] = found.roc, kind = colour(state.task);
   chart($("roc"), {
-    label: `ROC curve of ${score().long} for ${what}`, rest: "The band holds the whole true curve with the stated confidence.",
+    label: `ROC curve of ${score().long} for ${what}`, rest: "The band holds the whole true curve with the stated confidence. Every curve ends at the top right.",
     x: { ...unit, label: `false alarms: share of ${those}` }, y: { ...unit, label: "found" },
     key: [[kind, "curve"], [`band ${kind}`, `${Math.round(100 * DATA.confidence)} % band`], ["chance", "coin toss"]],
     marks: (x, y) => {
