@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
+from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -73,7 +74,7 @@ class Deferral:
     thresholds : dict
         The `Threshold` of each group; of "" where there are no groups.
     score, method : str or None
-        The column of the scores and, of METHOD/id.csv, the method, where the command line fitted it.
+        The column of the scores and the folder of a run's METHOD/id.csv, where the command line fitted it.
     """
 
     goal: str
@@ -316,7 +317,7 @@ def promisable(right: np.ndarray, kept: np.ndarray, confidence: float) -> np.nda
 
 def instead_of_accuracy(right: np.ndarray, kept: np.ndarray, bounds: np.ndarray, number: int) -> str:
     """Return the accuracy that could be promised, rounded down so that `fit` takes it, and what it keeps."""
-    best = math.floor(1e4 * bounds.max()) / 1e4
+    best = float(Decimal(float(bounds.max())).quantize(Decimal("0.0001"), ROUND_FLOOR))
     if best == 0:
         return f"no accuracy can be promised, with {right[0]} of the most certain {kept[0]} right"
     return f"{best:g} can be, by keeping the most certain {kept[bounds >= best][-1]} of {number}. {LESS}"

@@ -260,13 +260,16 @@ def test_a_policy_for_other_scores_is_noticed(files) -> None:
     for method in ("de", "mcd"):
         Path(method).mkdir()
         shutil.copy("id.csv", Path(method, "id.csv"))
+        shutil.copy("ood.csv", Path(method, "ood-far.csv"))
     run("defer", "fit", "de/id.csv", "--labels", "labels.npy", "--coverage", 0.5, "--out", "policy.json")
     assert demur.Deferral.load("policy.json").method == "de"
     run("defer", "apply", "policy.json", "de/id.csv")
+    run("defer", "apply", "policy.json", "de/ood-far.csv")
     run("defer", "apply", "policy.json", "ood.csv")  # of a method that nobody knows
     for other, words in (
-        (["mcd/id.csv"], "fitted on the method de, these are of mcd"),
-        (["de/id.csv", "--score", "I"], "score pairwise_epistemic, these are of average_epistemic"),
+        (["mcd/id.csv"], "fitted on de, these are of mcd"),
+        (["mcd/ood-far.csv"], "fitted on de, these are of mcd"),
+        (["de/id.csv", "--score", "I"], "fitted on pairwise_epistemic, these are average_epistemic"),
     ):
         result = CliRunner().invoke(app, ["evaluate", "defer", "apply", "policy.json", *other])
         assert result.exit_code == 0 and "Keeps" in result.stdout

@@ -161,9 +161,12 @@ def apply(
 
 def warn(rule: Deferral, score: str, method: str) -> None:
     """Say on stderr that a policy was fitted on other scores than these, as far as both are known."""
-    for what, fitted, given in (("score", rule.score, score), ("method", rule.method, method)):
-        if fitted and given and fitted != given:
-            complain(f"the policy was fitted on the {what} {fitted}, these are of {given}: no promise holds")
+    if rule.score and rule.score != score:
+        complain(f"the policy was fitted on {rule.score}, these are {score}: no promise holds")
+    elif rule.method and method and rule.method != method:
+        complain(
+            f"the policy was fitted on {rule.method}, these are of {method}: no promise holds between methods"
+        )
 
 
 def groups_of(source: Source, groups: str | None) -> np.ndarray | None:

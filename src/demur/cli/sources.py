@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from demur.cli.score import Kind, choose_kind, score_files
+from demur.report.folder import kind_of
 from demur.report.tables import PAPER
 from demur.report.words import LETTERS
 
@@ -79,7 +80,8 @@ class Reader:
             options = {"rule": "log", "base": None, "unbiased": False, "stderr": False, "measures": measures}
             columns = score_files([path], self.kind, axis=self.axis, options=options).columns
         self.wanted = tuple(dict.fromkeys(spelt_out(each, columns) for each in self.wanted))
-        return Source(name or method_of(path) or Path(path).stem, path, columns)
+        stem = Path(path).stem  # several sets of one method are told apart by their own names
+        return Source(name or (stem == "id" and method_of(path)) or stem, path, columns)
 
     def read_all(self, written: Sequence[str]) -> list[Source]:
         """Read several, each of its own name."""
@@ -111,10 +113,10 @@ def method_of(path: str) -> str:
 
     Examples
     --------
-    >>> method_of("run/mc-dropout/id.csv"), method_of("id.csv"), method_of("mc-dropout.csv")
+    >>> method_of("run/mc-dropout/ood-far.csv"), method_of("id.csv"), method_of("mc-dropout/mine.csv")
     ('mc-dropout', '', '')
     """
-    return Path(path).parent.name if Path(path).stem == "id" else ""
+    return Path(path).parent.name if kind_of(Path(path).stem) else ""
 
 
 def spelt_out(name: str, columns: Container[str]) -> str:

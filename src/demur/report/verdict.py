@@ -146,7 +146,8 @@ def worth(found: Findings, choice: Choice) -> str:
 
 def surprise(choice: Choice) -> list[str]:
     """Return why the aleatoric part may find unknown inputs, if that is the verdict."""
-    if choice.beside is None or set(choice.figures) <= {ERRORS}:
+    found = any(result.auroc.low > 0.5 for task, result in choice.figures.items() if task != ERRORS)
+    if choice.beside is None or not found:
         return []
     together = choice.beside >= TOGETHER
     how = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from demur.tasks.compare import Comparison, compare
-from demur.tasks.contest import evaluated
+from demur.tasks.detection import detection, misclassification
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,14 @@ def leading(
         raise ValueError(f"task must be 'detection' or 'misclassification'. Got {task!r}.")
     if not scores:
         raise ValueError("scores must have at least one name. Got none.")
-    options = {"confidence": confidence, "interval": "asymptotic"}
-    areas = {name: float(evaluated(given, task, correct, **options).auroc) for name, given in scores.items()}
+
+    def area(given: Any) -> float:
+        options: dict[str, Any] = {"confidence": confidence, "interval": "asymptotic"}
+        if task == "detection":
+            return float(detection(*given, **options).auroc)
+        return float(misclassification(given, correct, **options).auroc)
+
+    areas = {name: area(given) for name, given in scores.items()}
     best = max(areas, key=lambda name: areas[name])
     pairs = len(scores) * (len(scores) - 1) // 2
     comparisons = {}
