@@ -1,13 +1,14 @@
 """Promises of deferral: kept by simulation over thousands of draws, refused where they cannot be made."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from scipy.stats import binom
 
 import demur
-from demur.deferral import candidates_of, lower, surely_above
+from demur.deferral import candidates_of, lower, promisable
 
 
 def draw(rng, number, informative=True):
@@ -70,7 +71,7 @@ def test_the_best_threshold_by_itself_would_break_them(runs) -> None:
     for run in range(runs):
         correct = np.random.default_rng(run).uniform(size=300) < 0.8
         kept = np.arange(1, 301)
-        broken += surely_above(np.cumsum(correct), kept, 0.8 + 1e-9, 0.95).any()
+        broken += (lower(np.cumsum(correct), kept, 0.95) >= 0.8 + 1e-9).any()
     print("pointwise bound at the best threshold breaks", broken / runs)
     assert 0.18 < broken / runs < 0.30
 
@@ -131,36 +132,93 @@ def test_tied_inputs_stay_together() -> None:
 
 
 def test_candidates_depend_on_scores_alone_and_tear_no_tie() -> None:
-    np.testing.assert_array_equal(candidates_of(np.array([10, 50, 100]), 100, 0.8, 0.95), [50, 100])
-    found = candidates_of(np.arange(1, 1001), 1000, 0.9, 0.95)
+    np.testing.assert_array_equal(candidates_of(np.array([10, 50, 100]), 100), [50, 100])
+    found = candidates_of(np.arange(1, 1001), 1000)
     assert (found[0], found[-1], len(found)) == (300, 1000, 100)
+    assert candidates_of(np.array([1]), 1).tolist() == [1]
 
 
-def test_candidates_start_with_the_fewest_that_could_prove_it() -> None:
-    found = candidates_of(np.arange(1, 1001), 1000, 0.995, 0.95)
-    assert found[0] == 598 and 0.995**598 <= 0.05 < 0.995**597
-    assert candidates_of(np.arange(1, 101), 100, 0.995, 0.95).tolist() == [100]
+def test_too_few_to_prove_it_pass_while_all_are_right() -> None:
+    # 598 right ones prove 0.995, 597 do not: the search goes on from 300 and ends after the errors begin.
+    assert 0.995**598 <= 0.05 < 0.995**597
     policy = demur.Deferral.fit(np.arange(1000.0), np.arange(1000) < 900, accuracy=0.995)
     assert 890 < policy.thresholds[""].kept <= 904
+    kept = np.array([300, 600, 1000])
+    np.testing.assert_array_equal(promisable(kept, kept, 0.95), 0.05 ** (1 / kept))
+    one_early_error = promisable(
+        kept - 1, kept, 0.95
+    )  # the first number kept is the least that can be proved
+    np.testing.assert_array_equal(one_early_error, np.full(3, lower(299, 300, 0.95)))
+
+
+@pytest.mark.parametrize("ties", [None, 10, 3])
+def test_a_stricter_promise_never_keeps_more(ties) -> None:
+    rng = np.random.default_rng(0)
+    targets = [*np.arange(0.02, 0.9, 0.04), *np.arange(0.9, 0.999, 0.001), 0.9995]
+    promises = 0
+    for run in range(60):
+        number = int(rng.integers(2, 2000))
+        scores = rng.uniform(size=number)
+        scores = scores if ties is None else np.floor(ties * scores)
+        correct = rng.uniform(size=number) > rng.choice([0.3, 0.02, 0.002]) * scores ** rng.choice([0, 2])
+        kept = []
+        for target in targets:
+            try:
+                kept.append(demur.Deferral.fit(scores, correct, accuracy=target).thresholds[""].kept)
+            except demur.NoGuarantee:
+                kept.append(0)
+        assert np.all(np.diff(kept) <= 0), (run, kept)
+        promises += np.count_nonzero(kept)
+    assert promises > 1000
+
+
+def test_promises_that_need_many_inputs_are_broken_no_more_often_than_said() -> None:
+    """Scores say nothing, and 90 of 300 inputs are too few to prove the target: 199 are needed."""
+    target, broken = 0.985 + 1e-9, 0
+    for run in range(2000):
+        rng = np.random.default_rng(run)
+        try:
+            demur.Deferral.fit(rng.uniform(size=300), rng.uniform(size=300) < 0.985, accuracy=target)
+            broken += 1
+        except demur.NoGuarantee:
+            pass
+    assert 0 < broken / 2000 <= 0.065  # 0.05 and three standard errors
 
 
 def test_bounds_are_binomial_tails() -> None:
-    for right, kept in ((0, 10), (7, 10), (10, 10), (299, 300)):
-        for target in (0.5, 0.9, 0.99):
-            tail = binom.sf(right - 1, kept, target)
-            assert surely_above(np.array([right]), np.array([kept]), target, 0.95)[0] == (tail <= 0.05)
-        bound = lower(right, kept, 0.95)
-        assert binom.sf(right - 1, kept, bound) == pytest.approx(0.05) or right == 0
+    for right, kept in ((7, 10), (10, 10), (299, 300)):
+        assert binom.sf(right - 1, kept, lower(right, kept, 0.95)) == pytest.approx(0.05)
+    assert lower(0, 10, 0.95) == 0
 
 
-def test_no_guarantee_says_what_could_be_promised() -> None:
-    with pytest.raises(
-        demur.NoGuarantee, match=r"accuracy of 0.99 .*: 0\.905 can be, .* 30 of 100 .coverage=0.3."
-    ):
+def test_no_guarantee_says_what_fit_would_promise() -> None:
+    with pytest.raises(demur.NoGuarantee, match=r"accuracy of 0.99 .*: 0\.9704 can be, .* 100 of 100\. Ask"):
         demur.Deferral.fit(np.arange(100.0), np.ones(100), accuracy=0.99)
     with pytest.raises(demur.NoGuarantee, match=r"risk of 0.001: 1 in 101"):
         demur.Deferral.fit(np.arange(100.0), np.ones(100), risk=0.001)
     assert issubclass(demur.NoGuarantee, ValueError)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_could_be_promised_is(seed) -> None:
+    rng = np.random.default_rng(seed)
+    scores = rng.uniform(size=500)
+    correct = rng.uniform(size=500) > 0.05 * scores
+    with pytest.raises(demur.NoGuarantee) as refused:
+        demur.Deferral.fit(scores, correct, accuracy=0.9999)
+    found = re.search(r": (0\.\d+) can be, by keeping the most certain (\d+) of 500", str(refused.value))
+    assert found is not None
+    best = float(found[1])
+    assert demur.Deferral.fit(scores, correct, accuracy=best).thresholds[""].kept == int(found[2])
+    with pytest.raises(demur.NoGuarantee):
+        demur.Deferral.fit(scores, correct, accuracy=best + 1e-4)
+
+
+def test_where_all_are_wrong_nothing_can_be_promised() -> None:
+    with pytest.raises(
+        demur.NoGuarantee, match=r"no accuracy can be promised, with 0 of the most certain 30 right\.$"
+    ):
+        demur.Deferral.fit(np.arange(100.0), np.zeros(100), accuracy=0.5)
 
 
 def test_groups_have_thresholds_of_their_own() -> None:
@@ -202,7 +260,8 @@ def test_report_counts_what_is_kept() -> None:
     kept = ~policy.defer(scores)
     assert report.kept == kept.sum()
     assert report.accuracy is not None and float(report.accuracy) == correct[kept].mean()
-    assert "accuracy of the kept is at least 0.85, with confidence 0.95" in str(report)
+    first = str(report).splitlines()[0]
+    assert first.index("for inputs from the source that it was fitted on") < first.index("is at least 0.85")
     assert policy.report(scores).accuracy is None
 
 

@@ -21,7 +21,7 @@ from demur.report import page
 from demur.report.findings import find
 from demur.report.folder import Run, read_run
 
-METHOD, SET = "deep-ensemble", "ood-held-out"
+METHOD, SET = "deep-ensemble", "ood-unseen"
 PARTS = {
     "verdict": ".verdict", "figures": ".figures", "deferral": "#deferral", "inputs": "section:has(#inputs)",
 }  # fmt: skip

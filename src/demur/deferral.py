@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
+from decimal import ROUND_FLOOR, Decimal
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,6 +15,7 @@ from demur.tasks.estimate import Estimate, checked_correct, checked_scores, prop
 
 FIRST = 0.3  # the smallest share kept that is tested: fewer inputs prove little and help few
 STEPS = 100  # numbers kept that are tested, evenly spaced from there to all
+LESS = "Ask for less, or give more inputs with known truth"
 
 
 class NoGuarantee(ValueError):
@@ -71,8 +73,8 @@ class Deferral:
         Of the promise, for each group by itself.
     thresholds : dict
         The `Threshold` of each group; of "" where there are no groups.
-    score : str or None
-        What the scores are called in files, where the command line fitted it.
+    score, method : str or None
+        The column of the scores and the folder of a run's METHOD/id.csv, where the command line fitted it.
     """
 
     goal: str
@@ -80,6 +82,7 @@ class Deferral:
     confidence: float
     thresholds: dict[str, Threshold]
     score: str | None = None
+    method: str | None = None
 
     @classmethod
     def fit(
@@ -105,8 +108,8 @@ class Deferral:
         accuracy : float
             Keep the most while what is kept has at least this accuracy on new inputs from the same source.
             The probability that this is promised and does not hold is at most ``1 - confidence``. Numbers
-            kept are tested from 0.3 n upward, or from the fewest that could prove it, in this order, each by
-            its Clopper-Pearson bound, up to the first failure.
+            kept are tested from 0.3 n upward, in this order, each by its Clopper-Pearson bound, up to the
+            first failure. Those too few to prove the target pass while all of them are right.
         coverage : float
             Keep the most certain share, at least this much of the given inputs; promises the Clopper-Pearson
             bound of its accuracy.
@@ -179,10 +182,7 @@ class Deferral:
                 lines.append(f"Accuracy of the kept: {accuracy}; of all: {right.mean():.4f}.")
                 promises = [t.promise for t in self.thresholds.values() if t.promise is not None]
                 if self.goal in ("accuracy", "coverage") and promises and accuracy.high < min(promises):
-                    lines.append(
-                        "That is less than promised: the promise is for inputs from the source that it was "
-                        "fitted to."
-                    )
+                    lines.append("That is less than promised: these inputs seem to be from another source.")
         return Report(count, number, share, accuracy, "\n".join(lines))
 
     def promise(self) -> str:
@@ -266,12 +266,14 @@ def fitted(
 
     if goal == "coverage":
         kept = int(ends[np.searchsorted(ends / number, target)])  # a share of k / n keeps k, not k + 1
-        return threshold(kept, lower(int(hits[kept]), kept, confidence))
+        return threshold(kept, float(lower(hits[kept], kept, confidence)))
     if goal == "risk":
         shares = np.arange(1, number + 2) / (number + 1)
         allowed = int(np.searchsorted(shares, target, side="right")) - 1
         if allowed < 0:
-            refuse(name, f"a risk of {target:g}", f"1 in {number + 1} can be, by deferring nearly all")
+            refuse(
+                name, f"a risk of {target:g}", f"1 in {number + 1} can be, by deferring nearly all. {LESS}"
+            )
         errors = np.flatnonzero(~right[order])
         if allowed >= len(errors):
             return threshold(number, target)
@@ -281,47 +283,53 @@ def fitted(
         candidates = np.append(0, ends)
         kept = int(candidates[np.argmin(candidates - hits[candidates] + target * (number - candidates))])
         return threshold(kept, None)
-    tested = candidates_of(ends, number, target, confidence)
-    passed = surely_above(hits[tested], tested, target, confidence)
-    count = int(np.argmin(passed)) if not passed.all() else len(passed)  # up to the first failure
-    if count == 0:
-        first = int(ends[np.searchsorted(ends, min(math.ceil(FIRST * number), number))])
-        best = lower(int(hits[first]), first, confidence)
-        how = f"by keeping the most certain {first} of {number} (coverage={first / number:.4g})"
-        refuse(
-            name,
-            f"an accuracy of {target:g} with confidence {confidence:g}",
-            f"{best:.4g} can be, {how}",
-        )
-    return threshold(int(tested[count - 1]), target)
+    tested = candidates_of(ends, number)
+    bounds = promisable(hits[tested], tested, confidence)
+    if bounds.max() >= target:
+        return threshold(int(tested[bounds >= target][-1]), target)
+    refuse(
+        name,
+        f"an accuracy of {target:g} with confidence {confidence:g}",
+        instead_of_accuracy(hits[tested], tested, bounds, number),
+    )
 
 
-def candidates_of(ends: np.ndarray, number: int, target: float, confidence: float) -> np.ndarray:
-    """Return the numbers kept that are tested, in their order; they depend on scores and never on labels.
+def candidates_of(ends: np.ndarray, number: int) -> np.ndarray:
+    """Return the numbers kept that are tested, in their order; they depend on scores alone.
 
-    Fewer than could prove the target if all of them were right are left out: to begin with one that must
-    fail would end the search before it began.
+    Never on labels, so that the promise holds; never on the target, so that a higher one keeps no more.
     """
-    fewest = math.log(1 - confidence) / math.log(target)
-    first = min(max(FIRST * number, fewest), number)
-    wanted = np.ceil(np.linspace(first, number, STEPS))
+    wanted = np.ceil(np.linspace(FIRST * number, number, STEPS))
     return np.unique(ends[np.searchsorted(ends, np.clip(wanted, 1, number))])
 
 
-def surely_above(right: np.ndarray, kept: np.ndarray, target: float, confidence: float) -> np.ndarray:
-    """Return whether the one-sided Clopper-Pearson bound of each share is at least the target."""
-    from scipy.special import betainc
+def promisable(right: np.ndarray, kept: np.ndarray, confidence: float) -> np.ndarray:
+    """Return the highest accuracy that each number kept can promise, tested in order up to the first failure.
 
-    # P(Binomial(kept, target) >= right): the chance of so many right ones at an accuracy of just the target.
-    chance = betainc(np.maximum(right, 1), kept - right + 1, target)
-    return (right > 0) & (chance <= 1 - confidence)
+    A number that could not prove a target even if all of its inputs are right is no failure while they are:
+    it would end the search before it began. To go on from there only with all of them right is stricter
+    than to begin later, and a number kept that passes for a target passes for every lower one.
+    """
+    own = lower(right, kept, confidence)
+    so_far = np.minimum.accumulate(np.where(right < kept, own, np.inf))
+    return np.minimum(own, so_far)
 
 
-def lower(right: int, kept: int, confidence: float) -> float:
-    """Return the one-sided Clopper-Pearson bound of an accuracy."""
+def instead_of_accuracy(right: np.ndarray, kept: np.ndarray, bounds: np.ndarray, number: int) -> str:
+    """Return the accuracy that could be promised, rounded down so that `fit` takes it, and what it keeps."""
+    best = float(Decimal(float(bounds.max())).quantize(Decimal("0.0001"), ROUND_FLOOR))
+    if best == 0:
+        return f"no accuracy can be promised, with {right[0]} of the most certain {kept[0]} right"
+    return f"{best:g} can be, by keeping the most certain {kept[bounds >= best][-1]} of {number}. {LESS}"
+
+
+def lower(right: Any, kept: Any, confidence: float) -> np.ndarray:
+    """Return the one-sided Clopper-Pearson bound of each accuracy."""
     from scipy.special import betaincinv
 
-    return float(betaincinv(right, kept - right + 1, 1 - confidence)) if right else 0.0
+    right, kept = np.asarray(right), np.asarray(kept)
+    # Where none is right, the bound is 0, which the inverse does not take.
+    return np.where(right > 0, betaincinv(np.maximum(right, 1), kept - right + 1, 1 - confidence), 0.0)
 
 
 def just_below(ranked: np.ndarray, kept: int) -> float | None:
@@ -337,10 +345,8 @@ def just_below(ranked: np.ndarray, kept: int) -> float | None:
 
 def refuse(name: str, wish: str, instead: str) -> NoReturn:
     """Raise `NoGuarantee`."""
-    raise NoGuarantee(
-        f"No threshold can promise {wish}{f' for group {name}' if name else ''}: {instead}. "
-        "Ask for less, or give more inputs with known truth."
-    )
+    whose = f" for group {name}" if name else ""
+    raise NoGuarantee(f"No threshold can promise {wish}{whose}: {instead}.")
 
 
 def promised(goal: str, confidence: float, threshold: Threshold) -> str:
@@ -354,4 +360,7 @@ def promised(goal: str, confidence: float, threshold: Threshold) -> str:
         return f"{rule}; in expectation at most {t.promise:.4g} of all inputs are kept and wrong."
     if goal == "cost":
         return f"{rule}, the cheapest on the {t.number} inputs it was fitted on; nothing is promised."
-    return f"{rule}; accuracy of the kept is at least {t.promise:.4g}, with confidence {confidence:g}."
+    return (
+        f"{rule}; for inputs from the source that it was fitted on, accuracy of the kept is at least "
+        f"{t.promise:.4g}, with confidence {confidence:g}."
+    )

@@ -18,7 +18,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("posteriors")
 
 METHODS = ("deep-ensemble", "last-layers", "mc-dropout", "cyclical-sghmc")
-SETS = ("id", "ood-held-out", "adversarial")
+SETS = ("id", "ood-unseen", "adversarial")
 
 
 def run(*arguments: object):
@@ -69,24 +69,25 @@ def test_what_is_written_is_named(demo):
     for name in ("report.html", "tables.md", "tables.tex", "figures"):
         assert (out / name).exists() and str(out / name) in text
     figures = {path.name for path in (out / "figures").iterdir()}
-    assert {"densities.png", "k-against-i.pdf", "roc-held-out.png", "accuracy-kept.pdf"} <= figures
-    assert "Handwritten digits, 8 and 9 held out" in (out / "report.html").read_text()
+    assert {"densities.png", "k-against-i.pdf", "roc-unseen.png", "accuracy-kept.pdf"} <= figures
+    page = (out / "report.html").read_text()
+    assert "Handwritten digits: 0 to 7 learned, 8 and 9 unseen" in page and "unseen digits" in page
     facts = json.loads((out / "run.json").read_text())
     assert facts["seed"] == 0 and facts["classes"] == list("01234567") and "torch" in facts["versions"]
-    members = np.load(out / "deep-ensemble" / "members-id.npy")
-    assert members.shape == (10, 1011, 8)
+    assert set(facts["methods"]) == set(METHODS) and facts["training"] == "432 images of the digits 0 to 7"
+    for method, number in zip(METHODS, (10, 10, 100, 60), strict=True):
+        assert np.load(out / method / "members-id.npy").shape == (number, 1011, 8)
     again = run("report", out, "--out", out / "again.html")
     assert again.exit_code == 0, again.output
     (out / "again.html").unlink()
 
 
-def test_members_give_the_scores(demo, tmp_path):
+@pytest.mark.parametrize("method", METHODS)
+def test_members_give_the_scores(demo, tmp_path, method):
     out, _ = demo
-    result = run(
-        "score", out / "deep-ensemble" / "members-id.npy", "--log-probs", "--out", tmp_path / "s.csv"
-    )
+    result = run("score", out / method / "members-id.npy", "--log-probs", "--out", tmp_path / "s.csv")
     assert result.exit_code == 0, result.output
-    found, kept = read_columns(tmp_path / "s.csv"), read_columns(out / "deep-ensemble" / "id.csv")
+    found, kept = read_columns(tmp_path / "s.csv"), read_columns(out / method / "id.csv")
     np.testing.assert_allclose(found["pairwise_epistemic"], kept["pairwise_epistemic"], rtol=1e-4)
 
 

@@ -246,6 +246,36 @@ def test_defer_fits_and_applies(files) -> None:
     assert found["kept"] == 60 and found["accuracy"]["low"] < found["accuracy"]["value"]
 
 
+def test_a_method_is_named_by_its_folder(files) -> None:
+    for method in ("de", "mcd"):
+        Path(method).mkdir()
+        shutil.copy("id.csv", Path(method, "id.csv"))
+        shutil.copy("ood.csv", Path(method, "ood-far.csv"))
+    assert run_json("ood", "--id", "mcd/id.csv", "--ood", "mcd/ood-far.csv")["method"] == "mcd"
+    found = run_json("selective", "mcd/id.csv", "de/id.csv", "--labels", "labels.npy")
+    assert list(found["methods"]) == ["mcd", "de"]
+
+
+def test_a_policy_for_other_scores_is_noticed(files) -> None:
+    for method in ("de", "mcd"):
+        Path(method).mkdir()
+        shutil.copy("id.csv", Path(method, "id.csv"))
+        shutil.copy("ood.csv", Path(method, "ood-far.csv"))
+    run("defer", "fit", "de/id.csv", "--labels", "labels.npy", "--coverage", 0.5, "--out", "policy.json")
+    assert demur.Deferral.load("policy.json").method == "de"
+    run("defer", "apply", "policy.json", "de/id.csv")
+    run("defer", "apply", "policy.json", "de/ood-far.csv")
+    run("defer", "apply", "policy.json", "ood.csv")  # of a method that nobody knows
+    for other, words in (
+        (["mcd/id.csv"], "fitted on de, these are of mcd"),
+        (["mcd/ood-far.csv"], "fitted on de, these are of mcd"),
+        (["de/id.csv", "--score", "I"], "fitted on pairwise_epistemic, these are average_epistemic"),
+    ):
+        result = CliRunner().invoke(app, ["evaluate", "defer", "apply", "policy.json", *other])
+        assert result.exit_code == 0 and "Keeps" in result.stdout
+        assert words in result.stderr and result.stderr.count("\n") == 1
+
+
 def test_defer_by_groups(files) -> None:
     columns = read_columns(Path("id.csv")) | {"label": files}
     columns["hall"] = np.where(np.arange(120) % 2, "east", "west")

@@ -185,8 +185,21 @@ def test_infinity():
 
 def test_one_member_one_input_one_class():
     np.save("z.npy", np.zeros((1, 1)))
-    found = run_json("score", "z.npy", "--logits")
-    assert found["scores"]["pairwise_epistemic"] == [0.0]
+    result = CliRunner().invoke(app, ["score", "z.npy", "--logits", "--json"])
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["scores"]["pairwise_epistemic"] == [0.0]
+
+
+def test_one_member_is_noted():
+    np.save("z.npy", np.zeros((4, 3)))
+    result = CliRunner().invoke(app, ["score", "z.npy", "--logits", "--out", "s.csv"])
+    assert result.exit_code == 0 and Path("s.csv").exists()
+    assert result.stderr.startswith("demur: one member of 4 inputs: ") and result.stderr.count("\n") == 1
+
+
+def test_a_complaint_speaks_of_options():
+    np.save("z.npy", np.array([[[-1.0, 2.0]], [[0.5, 0.5]]]))
+    fails("score", "z.npy", "--probs", words=("For logits pass --logits.",))
 
 
 # Files written

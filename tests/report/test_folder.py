@@ -195,6 +195,10 @@ def test_a_report_is_replaced_whole_and_nothing_else_is_left(tmp_path, write_run
     assert report(folder).exit_code == 0
     assert (folder / "report.html").read_bytes() == first
     assert set(folder.iterdir()) == before | {folder / "report.html"}
+    (folder / "report.html").write_text("<html>my own</html>")
+    refused = report(folder)
+    assert refused.exit_code == 2 and "expected a page that demur report wrote" in refused.stderr
+    assert (folder / "report.html").read_text() == "<html>my own</html>"
     (folder / "report.html").unlink()
     (folder / "report.html").mkdir()
     assert "got a directory" in report(folder).stderr

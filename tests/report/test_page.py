@@ -7,6 +7,7 @@ import re
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 import demur
 from demur.report import verdict
@@ -112,6 +113,9 @@ def test_rows_are_the_first_by_each_score_with_the_classes_that_drive_them(found
             own = parts[row["input"]]
             assert [name for name, _ in row["drivers"]] == [str(c) for c in np.argsort(-own)[:3]]
             assert row["drivers"][0][1] == pytest.approx(own.max(), rel=5e-3)
+            average = np.exp(method.members[name][:, row["input"]]).mean(axis=0)
+            assert [name for name, _ in row["likely"]] == [str(c) for c in np.argsort(-average)[:3]]
+            assert row["likely"][0][1] == pytest.approx(average.max(), rel=5e-3)
         assert ("label" in rows[0]) == (not name.startswith("ood"))
         sheet = content["pictures"][place]
         assert {row["picture"] for row in rows} <= set(range(sheet["count"]))
@@ -198,7 +202,7 @@ def test_a_score_of_the_user_s_own_and_few_inputs(tmp_path):
     (card,) = data(found)["cards"]
     assert any("No better than chance" in s for s in card["sentences"])
     assert any(
-        "Only 1 out-of-distribution input to judge by: with so few, even a perfect ranking" in s
+        "Only 1 unknown input to judge by: with so few, even a perfect ranking" in s
         for s in card["sentences"]
     )
 
@@ -306,11 +310,61 @@ def test_the_verdict_of_several_methods_names_one_score(found):
         np.ptp([float(found.detections[m.name, score][name].auroc) for m in found.run.methods])
         for name in found.run.sets[1:]
     ]
-    assert f"up to {100 * max(gaps):.2g} points lie between methods" in third
+    short = verdict.name_of(score).short
+    assert f"by {short} up to {100 * max(gaps):.2g} points lie between methods" in third
     wrong = [found.errors[m.name, score].positives for m in found.run.methods]
     few = f"Only {min(wrong)} to {max(wrong)} mistakes were made by each method"
     assert min(wrong) < 30 and len(rest) == 1 and rest[0].startswith(few)
     assert not any("one of the methods" in sentence for sentence in content)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_that_the_aleatoric_part_finds_unknown_inputs_is_explained(tmp_path, together):
+    rng = np.random.default_rng(0)
+    both = {"pairwise_aleatoric": [], "pairwise_epistemic": []}
+    for name, shift in (("id", 0.0), ("ood-a", 3.0)):
+        aleatoric = rng.normal(shift, 1, 300)
+        epistemic = aleatoric + rng.normal(0, 1, 300) if together else rng.normal(size=300)
+        for column, values in zip(both, (aleatoric, epistemic), strict=True):
+            both[column].append(values)
+        columns = {"pairwise_aleatoric": aleatoric, "pairwise_epistemic": epistemic}
+        write_columns(tmp_path / f"{name}.csv", columns)
+    found = find(read_run(tmp_path))
+    assert choose(found).key[1] == "pairwise_aleatoric"
+    (said,) = [sentence for sentence in verdict.headline(found) if "no mistake" in sentence]
+    expected = spearmanr(*(np.concatenate(parts) for parts in both.values())).statistic
+    assert f"(rank correlation of aleatoric with K: {expected:.2f})" in said
+    assert ("both rise together" in said) == together == (expected >= 0.5)
+
+
+def test_a_verdict_on_another_measure_needs_no_excuse(tmp_path):
+    for name, shift in (("id", 0.0), ("ood-a", 3.0)):
+        rng = np.random.default_rng(1)
+        columns = {
+            "pairwise_epistemic": rng.normal(shift, 1, 300),
+            "pairwise_aleatoric": rng.normal(size=300),
+        }
+        write_columns(tmp_path / f"{name}.csv", columns)
+    assert not any("no mistake" in sentence for sentence in verdict.headline(find(read_run(tmp_path))))
+
+
+def test_cards_say_that_each_is_the_best_for_its_task_alone(found):
+    cards = verdict.cards(found)
+    assert all("the best for this task alone." in card["caption"] for card in cards[:-1])
+    assert "Measured on these inputs." in cards[-1]["sentences"][-1]
+
+
+def test_sets_and_methods_are_called_as_the_run_says(tmp_path, write_run):
+    facts = {
+        "sets": {"ood-far": "eights and nines"}, "methods": {"one": "ten networks"}, "command": "make it",
+        "training": "on 400 images",
+    }  # fmt: skip
+    _, content = shown(tmp_path, write_run, methods=("one", "two"), facts=facts, number=40)
+    assert [each["name"] for each in content["sets"]] == ["in-distribution", "eights and nines"]
+    assert content["cards"][0]["title"] == "Telling eights and nines from in-distribution"
+    assert "eights and nines" in content["headline"][1]
+    lines = [["Command", "make it"], ["Training", "on 400 images"], ["one", "ten networks"]]
+    assert content["provenance"][:3] == lines and "two" not in dict(content["provenance"])
 
 
 def test_totals_that_are_one_measure_are_shown_once(found):
@@ -324,9 +378,11 @@ def test_an_unknown_input_with_a_label_of_no_known_class_is_never_right(tmp_path
     columns = dict(np.load(tmp_path / "ood-far.npz"))
     columns["label"] = np.full(40, label)
     write_columns(tmp_path / "ood-far.npz", columns, force=True)
-    slider = data(find(read_run(tmp_path)))["results"][0][0]["slider"]
+    content = data(find(read_run(tmp_path)))
+    slider = content["results"][0][0]["slider"]
     right = slider["sets"][1]["right"]
     assert right == ([0] * len(slider["threshold"]) if told else None)
+    assert {row.get("label") for row in content["rows"][0][1]} == {str(label) if told else None}
 
 
 def test_many_ties_are_counted_and_the_nearest_is_the_nearest(found):

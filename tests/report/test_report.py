@@ -125,10 +125,19 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
         page.locator("#threshold").fill("3")
         assert page.is_enabled("#go") and page.is_hidden("#promised") and page.is_hidden("#condition")
         now = page.inner_text("#now")
-        assert now.startswith(f"At this threshold: measured accuracy {page.inner_text('#accuracy')} (")
-        assert now.endswith(f"keeps {page.inner_text('#share')}; nothing is promised for it.")
+        right, kept = page.inner_text("#accuracy"), page.inner_text("#share")
+        assert now.startswith(
+            f"Measured at this threshold: {right} of the kept are right (95\u00a0% interval "
+        )
+        assert f"{kept} are kept." in now
+        assert now.endswith(f"The promise of {100 * target:g} % belongs to the marked threshold alone.")
         page.click("#go")
-        assert page.inner_text("#now").endswith("for new inputs this is promised:")
+        assert page.inner_text("#now").endswith("Promised for new inputs:")
+        low = page.inner_text("#accuracy-interval").partition(";")[2].split(" to ")[0]
+        apart = "it leaves 2.5 % of doubt on each side, the promise 5 % on one" in page.inner_text(
+            "#condition"
+        )
+        assert apart == (share(low)[0] < target)
         assert count(page.inner_text("#share-interval").split(" of ")[0]) == policy.thresholds[""].kept
     assert 0 < held < 6
 
@@ -155,6 +164,9 @@ def test_the_card_on_asking_a_person_sets_what_is_shown(open_page):
     page.get_by_role("button", name="Show its threshold").click()
     assert page.input_value("#method") == str(method) and page.input_value("#score") == str(place)
     assert count(page.inner_text("#share-interval").split(" of ")[0]) >= kept
+    top = page.locator("#deferral-title").bounding_box()["y"]
+    bar = page.locator("#controls").bounding_box()
+    assert bar["y"] <= 0 and top > bar["y"] + bar["height"]  # what stays at the top does not cover it
     card = page.locator(".card").last
     assert near(card.locator(".figure").inner_text(), share(page.inner_text("#accuracy"))[0])
 
@@ -249,7 +261,10 @@ def test_the_table_sorts_and_names_the_classes_that_drive(open_page, run):
     first = int(rows(page, "input")[0])
     parts = demur.attribute(log_probs=np.asarray(own.members["id"][:, first]))
     names = np.array(["cat", "dog", "emu", "fox"])[np.argsort(-parts)[:3]]
-    assert re.findall("[a-z]+", rows(page, "driven by")[0]) == names.tolist()
+    assert re.findall("[a-z]+", rows(page, "they disagree about")[0]) == names.tolist()
+    likely = np.exp(own.members["id"][:, first]).mean(axis=0)
+    name, percent = rows(page, "average of the members")[0].split()[:2]
+    assert name == ["cat", "dog", "emu", "fox"][likely.argmax()] and near(f"{percent} %", likely.max())
     assert page.locator("#inputs .picture").count() == 20
     label, predicted = rows(page, "label"), rows(page, "predicted")
     for truth, told in zip(label, predicted, strict=True):
@@ -262,7 +277,9 @@ def test_the_verdict_comes_first_and_says_how_sure_it_is(open_page):
     assert page.inner_text("#headline").startswith("Use ") and page.inner_text("#findings")
     words = page.locator("#glossary dt").all_inner_texts()
     assert {"method", "members", "K", "I", "M", "aleatoric", "AUROC"} <= set(words)
-    assert "K: epistemic, pairwise (pairwise_epistemic)" in page.inner_text("#score")
+    assert "K: epistemic, pairwise" in page.inner_text("#score")
+    page.select_option("#score", "0")
+    assert page.inner_text("#about").endswith("Column pairwise_epistemic.")
     cards = page.locator(".card")
     assert cards.count() == 6  # three sets, two methods' mistakes, and asking a person
     for card in cards.all():
@@ -316,6 +333,8 @@ def test_what_is_not_there_is_not_shown(open_page, tmp_path, write_run, options,
     for selector in shown:
         assert page.is_visible(selector), selector
     assert "NaN" not in page.inner_text("main") and "undefined" not in page.inner_text("main")
+    if options.get("members") is False:
+        assert page.inner_text("#inputs-why").endswith("is not known: the run has no a/members-ood-far.npy.")
     assert page.locator("svg [d*=NaN], svg [points*=NaN], svg [x*=NaN], svg [cx*=NaN]").count() == 0
 
 
@@ -356,6 +375,18 @@ def test_nothing_is_cut_off_at_any_width(open_page, width):
         "all => all.filter(e => e.offsetParent && e.type !== 'radio' && e.clientHeight < 22).length",
     )
     assert small == 0
+    if width >= 390:
+        room = """select => {
+            const canvas = document.createElement("canvas").getContext("2d");
+            canvas.font = getComputedStyle(select).font;
+            return select.clientWidth - canvas.measureText(select.selectedOptions[0].text).width;
+        }"""
+        for place in range(page.locator("#score option").count()):
+            page.select_option("#score", str(place))
+            assert page.eval_on_selector("#score", room) > 36, place  # the text and the arrow
+        inner = page.locator(".scroll:has(#inputs)")
+        if width < 640:  # cards: nothing to scroll to
+            assert inner.evaluate("e => e.scrollWidth - e.clientWidth") <= 1
     page.set_viewport_size({"width": 500, "height": 800})
     page.wait_for_timeout(200)
     for name in ("density", "roc", "kept", "points"):

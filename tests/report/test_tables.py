@@ -6,8 +6,17 @@ import subprocess
 import numpy as np
 import pytest
 
-from demur.report.tables import PAPER, column_of, kinds_of, table_of_figures, table_of_scores
-from demur.tasks import contest, detection
+from demur.report.tables import (
+    PAPER,
+    Column,
+    Row,
+    Table,
+    column_of,
+    kinds_of,
+    table_of_figures,
+    table_of_scores,
+)
+from demur.tasks import Estimate, Standing, contest, detection
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +71,30 @@ def test_markdown_and_text(found) -> None:
     )
     assert r"DE\|5" in lines[3]
     assert {line.replace(r"\|", "").count("|") for line in lines[:6]} == {8}
-    assert "Bold: the better of the two totals, or of the two epistemic parts." in lines[-1]
+    assert "Bold: the better of the two totals, or of the two epistemic parts" in lines[-1]
     assert lines[-1].startswith("Current: average (I), new: pairwise (K).")
     cells = table.cells()
     assert [len(row) for row in cells] == [7] * 5
     assert [row[0] for row in cells[1:]] == ["AUROC", "", "FPR95", ""]
+    heads = ["Total\ncurrent", "Total\nnew", "Aleatoric", "Epistemic\nI (current)", "Epistemic\nK (new)"]
+    assert cells[0][2:] == heads
+
+
+def table_with(*cells, section="auroc"):
+    columns = [Column("average_total", "Total", "current"), Column("pairwise_total", "Total", "new")]
+    return Table(columns, [Row(section, "m", cells)])
+
+
+def test_marks_are_explained_where_they_are() -> None:
+    best, equal = (Standing(Estimate(0.9, low, 0.95), best=True) for low in (0.8, 0.81))
+    tied, lower = Standing(Estimate(0.89, 0.8, 0.94), tied=True), Standing(Estimate(0.7, 0.6, 0.8))
+    current = "Current: average (I), new: pairwise (K)."
+    assert table_with(best, lower).notes("*") == [current, "*: the better of the two totals."]
+    assert table_with(best, equal).notes("*")[1].endswith("two totals; several where they are equal.")
+    *_, holm, few = table_with(best, tied).notes("*")
+    assert holm.startswith("=: no difference from it is shown by a paired test") and "at 0.05" in holm
+    assert few.startswith("Where a row shares its lower end, there are too few inputs")
+    assert "AUC: mean accuracy over all shares kept" in table_with(lower, lower, section="auc").notes("*")[1]
 
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")

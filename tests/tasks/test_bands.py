@@ -24,7 +24,7 @@ def test_the_roc_band_is_what_all_boxes_cover(round_to):
         above = [t for s, t in zip(curve.fpr, curve.tpr, strict=True) if s <= x + e]
         below = [t for s, t in zip(curve.fpr, curve.tpr, strict=True) if s >= x - e]
         assert high == min(1.0, max(above) + f)
-        assert low == max(0.0, min(below) - f)
+        assert low == (1.0 if x == 1 else max(0.0, min(below) - f))
     assert (band.low <= curve.tpr).all() and (curve.tpr <= band.high).all()
 
 
@@ -38,6 +38,12 @@ def test_the_roc_band_holds_the_whole_true_curve():
         band = roc_band(detection(*drawn(seed), interval="asymptotic"), x)
         held += bool(((band.low <= truth) & (truth <= band.high)).all())
     assert held / 400 >= 0.95 - 3 * 0.011
+
+
+def test_the_roc_band_begins_and_ends_where_every_curve_does():
+    band = roc_band(detection(*drawn(0)), [0.0, 0.5, 1.0])
+    assert band.low[0] == 0 and band.low[2] == band.high[2] == 1
+    assert band.low[1] < band.high[1]
 
 
 def test_a_wider_confidence_is_a_wider_band():

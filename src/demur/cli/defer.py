@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from demur.cli.options import Axis, Confidence, Force, Json, Labels, Logits, LogProbs, Prediction, Probs
-from demur.cli.printing import bad_input_exits, print_object
-from demur.cli.sources import FIRST, Reader, Source
+from demur.cli.printing import bad_input_exits, complain, print_object
+from demur.cli.sources import FIRST, Reader, Source, method_of
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from demur.deferral import Report
+    from demur.deferral import Deferral, Report
 
 app = typer.Typer(help="Decide which inputs go to a person: fit a threshold with a promise, and apply it.")
 
@@ -92,7 +92,7 @@ def fit(
             source.score(score), correct, accuracy=accuracy, coverage=coverage, risk=risk, cost=cost,
             confidence=confidence, groups=names,
         )  # fmt: skip
-        policy = replace(policy, score=score)
+        policy = replace(policy, score=score, method=method_of(source.path) or None)
         policy.save(out)
     # What it does to these inputs is no estimate of what it does to others: shares only, no intervals.
     kept = ~policy.defer(source.score(score), names)
@@ -150,12 +150,23 @@ def apply(
         report = rule.report(values, correct, names)
         if out is not None:
             write_columns(out, decided(source, column, rule.defer(values, names)), force=force)
+    warn(rule, column, method_of(source.path))
     if json:
         print_object(json_report(report) | ({} if out is None else {"out": str(out)}))
         return
     print(report)
     if out is not None:
         print(f"Wrote the decisions on {report.number} inputs to {out}")
+
+
+def warn(rule: Deferral, score: str, method: str) -> None:
+    """Say on stderr that a policy was fitted on other scores than these, as far as both are known."""
+    if rule.score and rule.score != score:
+        complain(f"the policy was fitted on {rule.score}, these are {score}: no promise holds")
+    elif rule.method and method and rule.method != method:
+        complain(
+            f"the policy was fitted on {rule.method}, these are of {method}: no promise holds between methods"
+        )
 
 
 def groups_of(source: Source, groups: str | None) -> np.ndarray | None:

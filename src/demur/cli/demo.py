@@ -26,7 +26,7 @@ def demo(
     """Train small networks on the digits 0 to 7, draw models in four ways, and see what the scores find.
 
     Known digits are scored, 8 and 9, which no network saw, and digits attacked by projected gradient descent.
-    Takes about a minute and needs the extras named report and torch.
+    Takes one to three minutes and needs the extras named report and torch.
     """
     with bad_input_exits():
         require_extras()
@@ -65,7 +65,7 @@ def report(out: Path, found: Demo) -> None:
     print(f"\nReport   {out / 'report.html'}   open it in a browser")
     print(f"Tables   {out / 'tables.md'}, {out / 'tables.tex'}")
     print(f"Figures  {out / 'figures'}")
-    print(f"Scores   {out}/METHOD/id.csv, ood-held-out.csv, adversarial.csv")
+    print(f"Scores   {out}/METHOD/{', '.join(f'{which}.csv' for which in SETS)}")
     program = "demur" if shutil.which("demur") else sys.argv[0]
-    files = f"--id {out}/mc-dropout/id.csv --ood {out}/mc-dropout/ood-held-out.csv"
-    print(f"Again    {program} evaluate ood {files}")
+    known, unknown, *_ = (f"{out}/mc-dropout/{which}.csv" for which in SETS)
+    print(f"Again    {program} evaluate ood --id {known} --ood {unknown}")

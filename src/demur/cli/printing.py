@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,19 @@ if TYPE_CHECKING:
 
 def complain(message: object) -> None:
     """Print one line on stderr, whatever the message looks like."""
-    print("demur:", " ".join(str(message).split()), file=sys.stderr)
+    print("demur:", as_options(" ".join(str(message).split())), file=sys.stderr)
+
+
+def as_options(message: str) -> str:
+    """Return a message with arguments of Python, as `logits=`, called as the command line does.
+
+    Examples
+    --------
+    >>> as_options("probs must not be negative. For log-probabilities pass log_probs=.")
+    'probs must not be negative. For log-probabilities pass --log-probs.'
+    """
+    found = re.compile(r"(?<=\bpass )([a-z_]+)=(?=[.,;]?(?:\s|$))")
+    return found.sub(lambda match: f"--{match[1].replace('_', '-')}", message)
 
 
 @contextlib.contextmanager

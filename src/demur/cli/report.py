@@ -41,8 +41,8 @@ def report(
 ) -> None:
     """Write a page on a run: a verdict, figures, thresholds, and the most uncertain inputs.
 
-    The page is one file that works without a network. A page that is there already is replaced, once the
-    new one is complete; no other file is touched.
+    The page is one file that works without a network. A page that demur report wrote is replaced, once the
+    new one is complete; any other file is left alone.
 
     demur report runs/today
     """
@@ -66,10 +66,17 @@ def report(
 
 def check_target(path: Path, folder: Path) -> Path:
     """Return where the page goes, checked before the work."""
+    from demur.report import page
+
     if path.suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"{path}: expected a page that ends in .html, got {path.suffix or 'no suffix'!r}")
     if path.is_dir():
         raise ValueError(f"{path}: expected a file to write to, got a directory: add a file name")
+    if path.exists() and page.MARK not in path.read_bytes():
+        raise ValueError(
+            f"{path}: expected a page that demur report wrote, to replace it, got another file: "
+            "remove it, or choose another by --out"
+        )
     if path.parent != folder and not path.parent.is_dir():
         raise ValueError(f"{path}: expected a directory to write to, found none: make {path.parent}")
     return path

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from demur.cli.options import Axis, Force, Logits, LogProbs, Probs
-from demur.cli.printing import bad_input_exits, print_summary, print_top
+from demur.cli.printing import bad_input_exits, complain, print_summary, print_top
 from demur.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -118,6 +118,11 @@ def score(
             from demur.stores import write_columns
 
             write_columns(out, scores.columns, facts=facts, force=force)
+    if scores.members == 1:
+        complain(
+            f"one member of {scores.inputs} inputs: with nobody to disagree, epistemic parts are 0; give a "
+            "file of shape (members, inputs, classes), or a file for each member"
+        )
     if json:
         print_json(scores, facts, out)
         return

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from demur.cli.score import Kind, choose_kind, score_files
+from demur.report.folder import kind_of
 from demur.report.tables import PAPER
 from demur.report.words import LETTERS
 
@@ -67,7 +68,7 @@ class Reader:
         return self.wanted[0] if self.wanted else FIRST
 
     def read(self, written: str) -> Source:
-        """Read `path` or `name=path`; the name is that of the file where neither gives one."""
+        """Read `path` or `name=path`; else the name is that of the method (METHOD/id.csv) or of the file."""
         from demur.stores import read_columns
 
         name, path = named(written)
@@ -79,7 +80,8 @@ class Reader:
             options = {"rule": "log", "base": None, "unbiased": False, "stderr": False, "measures": measures}
             columns = score_files([path], self.kind, axis=self.axis, options=options).columns
         self.wanted = tuple(dict.fromkeys(spelt_out(each, columns) for each in self.wanted))
-        return Source(name or Path(path).stem, path, columns)
+        stem = Path(path).stem  # several sets of one method are told apart by their own names
+        return Source(name or (stem == "id" and method_of(path)) or stem, path, columns)
 
     def read_all(self, written: Sequence[str]) -> list[Source]:
         """Read several, each of its own name."""
@@ -104,6 +106,17 @@ class Reader:
                     "say which by --score"
                 )
         return tuple(name for name in PAPER if all(name in source.columns for source in sources))
+
+
+def method_of(path: str) -> str:
+    """Return the method of a file that is called METHOD/id.csv, as in the folder of a run; else nothing.
+
+    Examples
+    --------
+    >>> method_of("run/mc-dropout/ood-far.csv"), method_of("id.csv"), method_of("mc-dropout/mine.csv")
+    ('mc-dropout', '', '')
+    """
+    return Path(path).parent.name if kind_of(Path(path).stem) else ""
 
 
 def spelt_out(name: str, columns: Container[str]) -> str:

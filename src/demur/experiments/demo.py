@@ -22,7 +22,7 @@ from demur.tasks import Contest, contest
 
 RADIUS = 0.1
 """How far the attack may move a pixel, of 1."""
-SETS = {"id": "known digits", "ood-held-out": "held-out digits", "adversarial": "attacked digits"}
+SETS = {"id": "known digits", "ood-unseen": "unseen digits", "adversarial": "attacked digits"}
 METHODS = {
     "deep-ensemble": "10 networks, trained apart",
     "last-layers": "10 last layers on one network",
@@ -63,7 +63,7 @@ def run(out: Path, *, seed: int, command: str, say: Say) -> Demo:
         attacked = projected_gradient(network, data.images, data.digits, radius=RADIUS, seed=seed)
         sets = {
             "id": (data.images, data.digits),
-            "ood-held-out": (data.strange_images, data.strange_digits),
+            "ood-unseen": (data.strange_images, data.strange_digits),
             "adversarial": (attacked, data.digits),
         }
         say(f"Scoring {sum(len(labels) for _, labels in sets.values())} images by {len(methods)} methods ...")
@@ -72,17 +72,21 @@ def run(out: Path, *, seed: int, command: str, say: Say) -> Demo:
             for name, posterior in methods.items()
         }
         write_scores(out, sets, scores)
-        ensemble = {which: log_probabilities(methods["deep-ensemble"], x) for which, (x, _) in sets.items()}
-        for which, values in ensemble.items():
-            np.save(out / "deep-ensemble" / f"members-{which}.npy", values)
-        dropout = log_probabilities(methods["mc-dropout"], data.strange_images[:4])
+        members = {
+            name: {which: log_probabilities(posterior, images) for which, (images, _) in sets.items()}
+            for name, posterior in methods.items()
+        }
+        for name, by_set in members.items():
+            for which, values in by_set.items():
+                np.save(out / name / f"members-{which}.npy", values)
     say("Measuring what the scores are good for ...")
     found = Demo(sets, scores, *tables(scores))
     (out / "tables.md").write_text(f"{found.detection.markdown()}\n\n{found.errors.markdown()}\n", "utf-8")
     (out / "tables.tex").write_text(f"{found.detection.latex()}\n\n{found.errors.latex()}\n", "utf-8")
     say("Drawing ...")
-    draw(out / "figures", found, ensemble, dropout)
-    write_facts(out / "run.json", seed, command)
+    draw(out / "figures", found, members)
+    training = f"{len(data.train_images)} images of the digits {digits.CLASSES[0]} to {digits.CLASSES[-1]}"
+    write_facts(out / "run.json", seed, command, training)
     page.write(findings.find(folder.read_run(out)), out / "report.html")
     return found
 
@@ -163,7 +167,7 @@ def joined(contests: Mapping[str, Contest]) -> Table:
     return replace(next(iter(parts.values())), rows=rows)
 
 
-def draw(where: Path, found: Demo, ensemble: Mapping[str, np.ndarray], dropout: np.ndarray) -> None:
+def draw(where: Path, found: Demo, members: Mapping[str, Mapping[str, np.ndarray]]) -> None:
     """Write the figures."""
     where.mkdir(exist_ok=True)
     report = demur.report
@@ -175,7 +179,7 @@ def draw(where: Path, found: Demo, ensemble: Mapping[str, np.ndarray], dropout: 
     }
     rocs = {
         name: demur.tasks.detection(
-            scores["id"]["pairwise"].epistemic, scores["ood-held-out"]["pairwise"].epistemic
+            scores["id"]["pairwise"].epistemic, scores["ood-unseen"]["pairwise"].epistemic
         )
         for name, scores in found.scores.items()
     }
@@ -183,14 +187,15 @@ def draw(where: Path, found: Demo, ensemble: Mapping[str, np.ndarray], dropout: 
         name: demur.tasks.selective(scores["id"]["pairwise"].epistemic, scores["id"].correct)
         for name, scores in found.scores.items()
     }
-    strangest = np.argsort(-by_set["ood-held-out"]["pairwise"].epistemic, kind="stable")[:6]
-    chosen = ensemble["ood-held-out"][:, strangest]
-    names = [f"an {found.sets['ood-held-out'][1][index]}, input {index}" for index in strangest]
+    strangest = np.argsort(-by_set["ood-unseen"]["pairwise"].epistemic, kind="stable")[:6]
+    chosen = members["deep-ensemble"]["ood-unseen"][:, strangest]
+    dropout = members["mc-dropout"]["ood-unseen"][:, :4]
+    names = [f"an {found.sets['ood-unseen'][1][index]}, input {index}" for index in strangest]
     names = [name.replace("an 9", "a 9") for name in names]
     figures = {
         "densities": report.density_figure(pairwise, label="K of the deep ensemble (nats)"),
         "k-against-i": report.scatter_figure(both),
-        "roc-held-out": report.roc_figure(rocs, bands=False),
+        "roc-unseen": report.roc_figure(rocs, bands=False),
         "accuracy-kept": report.accuracy_figure(kept, band=False),
         "most-uncertain": report.decomposition_figure(
             demur.decompose(log_probs=chosen), demur.attribute(log_probs=chosen), names=names,
@@ -202,18 +207,18 @@ def draw(where: Path, found: Demo, ensemble: Mapping[str, np.ndarray], dropout: 
     titles = {
         "densities": "K of the deep ensemble, by set",
         "k-against-i": "K against I of the deep ensemble, by set",
-        "roc-held-out": "Held-out against known digits, by K",
+        "roc-unseen": "Unseen against known digits, by K",
         "accuracy-kept": "Accuracy on known digits, the lowest K kept first",
-        "most-uncertain": "Deep ensemble: the held-out digits with the largest K",
+        "most-uncertain": "Deep ensemble: the unseen digits with the largest K",
         "divergences": f"Deep ensemble, {names[0]}: divergence of its networks",
-        "convergence": "K of four held-out digits, by MC dropout",
+        "convergence": "K of four unseen digits, by MC dropout",
     }
     for name, figure in figures.items():
         figure.suptitle(titles[name], fontsize=9)
         report.save(figure, where, name)
 
 
-def write_facts(path: Path, seed: int, command: str) -> None:
+def write_facts(path: Path, seed: int, command: str, training: str) -> None:
     """Write where all of it comes from."""
     import sklearn
     import torch
@@ -223,7 +228,9 @@ def write_facts(path: Path, seed: int, command: str) -> None:
         "torch": torch.__version__, "scikit-learn": sklearn.__version__,
     }  # fmt: skip
     facts = {
-        "title": "Handwritten digits, 8 and 9 held out", "command": command, "seed": seed,
-        "versions": versions, "classes": digits.CLASSES,
+        "title": "Handwritten digits: 0 to 7 learned, 8 and 9 unseen", "command": command,
+        "training": training, "methods": METHODS, "seed": seed, "versions": versions,
+        "classes": digits.CLASSES,
+        "sets": {which: name for which, name in SETS.items() if which != "id"},
     }  # fmt: skip
     path.write_text(json.dumps(facts, indent=1) + "\n", "utf-8")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from demur.report.findings import ERRORS, Findings, Key
 from demur.tasks import Detection
+from demur.tasks.correlation import correlation
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Choice:
     by_score, by_method
         Largest difference of AUROC between scores of one method, and between methods by this score; None
         where there is one.
+    beside
+        Rank correlation with K over all inputs of that method, if the score is the aleatoric part; else None.
     """
 
     key: Key
@@ -37,6 +42,7 @@ class Choice:
     figures: dict[str, Detection]
     by_score: float
     by_method: float | None
+    beside: float | None
 
 
 def choose(found: Findings) -> Choice | None:
@@ -83,7 +89,21 @@ def choose(found: Findings) -> Choice | None:
         max((gap([areas[m, t, best] for m in names]) for t in sets), default=None)
         if len(names) > 1
         else None,
+        beside_k(found, (method, best)),
     )
+
+
+def beside_k(found: Findings, key: Key) -> float | None:
+    """Return the rank correlation of the aleatoric part with K, over all sets; None for another score."""
+    method = next(each for each in found.run.methods if each.name == key[0])
+    if not key[1].endswith("aleatoric") or "pairwise_epistemic" not in found.scores:
+        return None
+    levels = []
+    for score in (key[1], "pairwise_epistemic"):
+        values = np.concatenate([scored.scores[score] for scored in method.sets.values()])
+        levels.append(np.unique(values, return_inverse=True)[1])
+    value = correlation(levels, np.ones(len(levels[0])))
+    return None if np.isnan(value) else value
 
 
 def figure_of(found: Findings, key: Key, task: str) -> Detection:

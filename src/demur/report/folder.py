@@ -1,6 +1,6 @@
 """The folder of a run: scores by method and set, with labels, images and members where they are there.
 
-    DIR/run.json                  title, command, seed, versions, classes; all optional
+    DIR/run.json                  title, command, training, methods, seed, versions, classes and sets
     DIR/images/SET.npy            thumbnails, uint8 (inputs, height, width) or (inputs, height, width, 3)
     DIR/METHOD/SET.csv            scores, also .parquet, .npz or .json
     DIR/METHOD/members-SET.npy    log-probabilities (members, inputs, classes)
@@ -69,7 +69,11 @@ class Method:
 
 @dataclass(frozen=True)
 class Run:
-    """All of a folder. Every method has the same sets, and every file the same score columns."""
+    """All of a folder. Every method has the same sets, and every file the same score columns.
+
+    `training` says what the models learned from, `made` how each method makes its members, `called` what
+    people call a set; each as run.json has it.
+    """
 
     path: Path
     methods: list[Method]
@@ -81,6 +85,13 @@ class Run:
     seed: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     classes: list[str] = field(default_factory=list)
+    training: str = ""
+    made: dict[str, str] = field(default_factory=dict)
+    called: dict[str, str] = field(default_factory=dict)
+
+    def set_name(self, name: str) -> str:
+        """Return what people call a set: as the run says, or by its file."""
+        return self.called.get(name) or shown_name(name)
 
     def name_of(self, label: Any) -> str:
         """Return the name of a class, or its number where it has none."""
@@ -251,17 +262,30 @@ def read_facts(folder: Path) -> dict[str, Any]:
     path = folder / "run.json"
     if not path.exists():
         return {}
-    expected = f"{path}: expected a JSON object with title, command, seed, versions and classes"
+    expected = (
+        f"{path}: expected a JSON object with title, command, training, methods, seed, versions, classes "
+        "and sets"
+    )
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-        facts = {name: text(content[name]) for name in ("title", "command", "seed") if name in content}
-        versions = {str(name): text(value) for name, value in content.get("versions", {}).items()}
+        texts = ("title", "command", "training", "seed")
+        facts = {name: text(content[name]) for name in texts if name in content}
+        versions, made, called = (
+            {str(name): text(value) for name, value in content.get(key, {}).items()}
+            for key in ("versions", "methods", "sets")
+        )
         classes = content.get("classes", [])
         if not isinstance(classes, list):
             raise TypeError
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise StoreError(f"{expected}, got something else") from error
-    return {**facts, "versions": versions, "classes": [text(name) for name in classes]}
+    return {
+        **facts,
+        "versions": versions,
+        "made": made,
+        "called": called,
+        "classes": [text(name) for name in classes],
+    }
 
 
 def text(value: Any) -> str:

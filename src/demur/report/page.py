@@ -18,7 +18,7 @@ from demur.deferral import Deferral, just_below
 from demur.report import verdict
 from demur.report.choice import choose
 from demur.report.findings import RESAMPLED, Findings, Key
-from demur.report.folder import Method, Run, Scored, kind_of, shown_name
+from demur.report.folder import Method, Run, Scored, kind_of
 from demur.report.shapes import binned, corners, spread
 from demur.report.thumbnails import sprite
 from demur.report.words import name_of
@@ -26,10 +26,11 @@ from demur.stores import StoreError
 from demur.tasks import Detection, Selective, accuracy_band, best_accuracy, roc_band
 from demur.tasks.estimate import Estimate, proportion
 
+MARK = b'<meta name="generator" content="demur report">'  # of the pages that demur report may replace
 STEPS = 100  # places of the slider
 POINTS = 200  # inputs of a set in the figure of K against I
 PIXELS = 400_000  # bytes of all thumbnails before they are compressed
-DRIVERS = 3  # classes that are named for an input
+NAMED = 3  # classes that are named for an input
 
 
 def write(found: Findings, path: Path, *, top: int = 20) -> Path:
@@ -105,7 +106,7 @@ def data(found: Findings, top: int = 20) -> dict[str, Any]:
         "confidence": found.confidence,
         "methods": [method.name for method in run.methods],
         "sets": [
-            {"name": shown_name(s), "kind": kind_of(s), "number": run.methods[0].sets[s].number}
+            {"file": s, "name": run.set_name(s), "kind": kind_of(s), "number": run.methods[0].sets[s].number}
             for s in run.sets
         ],
         "scores": [{"column": s, **name_of(s)._asdict()} for s in found.scores],
@@ -116,6 +117,7 @@ def data(found: Findings, top: int = 20) -> dict[str, Any]:
         "top": top,
         **pictures(run, rows),
         "rows": [[rows[m.name, s] for s in run.sets] for m in run.methods],
+        "members": [[s in m.members for s in run.sets] for m in run.methods],
         "provenance": provenance(run, __version__),
         "resampled": RESAMPLED,
     }
@@ -316,7 +318,8 @@ def rows_of(found: Findings, method: Method, name: str, top: int) -> list[dict[s
     for score in found.scores:
         chosen |= dict.fromkeys(np.argsort(-scored.scores[score], kind="stable")[:top].tolist())
     some = sorted(chosen)
-    drivers = driving(method.members.get(name), some, found.run)
+    foreign = right_of(found.run, method, name) is not None  # labels are classes that the model does not know
+    why = reasons(method.members.get(name), some, found.run)
     rows = []
     for place, index in enumerate(some):
         row: dict[str, Any] = {
@@ -325,27 +328,33 @@ def rows_of(found: Findings, method: Method, name: str, top: int) -> list[dict[s
         }
         if scored.ids is not None:
             row["id"] = str(scored.ids[index])
-        if scored.label is not None and not name.startswith("ood"):
+        if scored.label is not None and (kind_of(name) != "ood" or foreign):
             row["label"] = found.run.name_of(scored.label[index])
         if scored.prediction is not None:
             row["prediction"] = found.run.name_of(scored.prediction[index])
-        if scored.correct is not None and not name.startswith("ood"):
+        if scored.correct is not None and kind_of(name) != "ood":
             row["right"] = bool(scored.correct[index])
-        if drivers is not None:
-            row["drivers"] = drivers[place]
-        rows.append(row)
+        rows.append(row | {what: classes[place] for what, classes in why.items()})
     return rows
 
 
-def driving(members: np.ndarray | None, some: list[int], run: Run) -> list[list[list[Any]]] | None:
-    """Return the classes that the members disagree about the most, with their part of K, for some inputs."""
+def reasons(members: np.ndarray | None, some: list[int], run: Run) -> dict[str, list[list[list[Any]]]]:
+    """Return the classes that are likely, and those that members disagree about, for some inputs of a set."""
     if members is None or len(members) < 2:
-        return None
-    shares = attribute(log_probs=np.asarray(members[:, some], dtype=np.float64))
-    order = np.argsort(-shares, axis=-1, kind="stable")[:, :DRIVERS]
+        return {}
+    said = np.asarray(members[:, some], dtype=np.float64)
+    return {
+        "likely": first_classes(np.exp(said).mean(axis=0), run),
+        "drivers": first_classes(attribute(log_probs=said), run),
+    }
+
+
+def first_classes(parts: np.ndarray, run: Run) -> list[list[list[Any]]]:
+    """Return the classes with the largest parts of each input, (inputs, classes), and these parts."""
+    order = np.argsort(-parts, axis=-1, kind="stable")[:, :NAMED]
     return [
         [[run.name_of(int(c)), short(own[c], 3)] for c in first if own[c] > 0]
-        for own, first in zip(shares, order, strict=True)
+        for own, first in zip(parts, order, strict=True)
     ]
 
 
@@ -367,7 +376,9 @@ def pictures(run: Run, rows: dict[tuple[str, str], list[dict[str, Any]]]) -> dic
 
 def provenance(run: Run, version: str) -> list[list[str]]:
     """Return what was run with what, in lines of name and value."""
-    lines = [["Command", run.command], ["Seed", run.seed]]
+    lines = [["Command", run.command], ["Training", run.training]]
+    lines += [[method.name, run.made.get(method.name, "")] for method in run.methods]
+    lines += [["Seed", run.seed]]
     lines += [[name, value] for name, value in run.versions.items()]
     files_ = [scored.path for method in run.methods for scored in method.sets.values()]
     lines.append(["Files", ", ".join(str(path.relative_to(run.path)) for path in files_)])

@@ -103,10 +103,33 @@ class Table:
             if any(c.heading == MEASURES[m] for c in self.columns)
         ]
         notes = [f"{', '.join(said)}.".replace("current", "Current", 1)] if said else []
-        if any(cell.best or cell.tied for row in self.rows for cell in row.cells):
-            tied = f"=: statistically tied with it by the paired test (Holm, {self.level:g})."
-            notes += [f"{best}: {self.contested()}.", tied]
+        cells = [cell for row in self.rows for cell in row.cells]
+        if any(cell.best or cell.tied for cell in cells):
+            equal = "; several where they are equal" if any(map(self.shared, self.rows)) else ""
+            notes.append(f"{best}: {self.contested()}{equal}.")
+        if any(cell.tied for cell in cells):
+            notes.append(
+                "=: no difference from it is shown by a paired test on the same inputs, at "
+                f"{self.level:g} for all comparisons together (Holm's correction)."
+            )
+        if any(row.section.lower().endswith("auc") for row in self.rows):
+            notes.append("AUC: mean accuracy over all shares kept, the most certain first.")
+        if any(self.bounded(row) for row in self.rows):
+            notes.append(
+                "Where a row shares its lower end, there are too few inputs of one kind, as of mistakes: not "
+                "even a perfect ranking could rule that value out."
+            )
         return notes
+
+    def shared(self, row: Row) -> bool:
+        """Return whether several figures under one heading are best, being equal."""
+        best = [c.group for c, cell in zip(self.columns, row.cells, strict=True) if cell.best]
+        return len(best) > len(set(best))
+
+    def bounded(self, row: Row) -> bool:
+        """Return whether figures that differ have the same lower end, which their number sets."""
+        ends, values = {cell.estimate.low for cell in row.cells}, {cell.value for cell in row.cells}
+        return self.across == "score" and len(ends) < len(values)
 
     def contested(self) -> str:
         """Return among what the best is sought: columns under one heading, where there are several."""
@@ -119,7 +142,7 @@ class Table:
 
     def cells(self) -> list[list[str]]:
         """Return the table for a terminal, headings first; line feeds part values from intervals."""
-        head = [*self.corner, *(f"{c.group}\n{c.heading}".strip("\n") for c in self.columns)]
+        head = [*self.corner, *(f"{c.group}\n{both_names(c)}".strip("\n") for c in self.columns)]
         body = [
             [f"{number(e.value)}{mark(e, '*')}\n{around(e.estimate)}" for e in r.cells] for r in self.rows
         ]
@@ -208,6 +231,19 @@ def column_of(name: str, all_names: Sequence[str]) -> Column:
         return Column(name, "", name)
     alone = sum(other.rpartition("_")[2] == part for other in all_names) == 1
     return Column(name, part.capitalize(), "" if alone else MEASURES.get(measure, measure))
+
+
+def both_names(column: Column) -> str:
+    """Return the heading of a column with the letter of its measure, as pages have it.
+
+    Examples
+    --------
+    >>> both_names(Column("average_epistemic", "Epistemic", "current"))
+    'I (current)'
+    """
+    measure, _, part = column.name.rpartition("_")
+    letter = EPISTEMIC.get(measure) if part == "epistemic" else None
+    return f"{letter} ({column.heading})" if letter and column.heading else column.heading
 
 
 def kinds_of(names: Sequence[str]) -> list[list[str]]:

@@ -9,13 +9,13 @@ from typing import Any
 from demur.deferral import Deferral
 from demur.report.choice import Choice, choose
 from demur.report.findings import ERRORS, Findings, Key
-from demur.report.folder import shown_name
 from demur.report.words import name_of
 from demur.tasks import Detection, Leading
 from demur.tasks.estimate import Estimate, all_alike, proportion
 
 FEW = 30  # inputs of a kind, below which a figure is called uncertain
 NAMED = 3  # ties that are named; more are counted
+TOGETHER = 0.5  # rank correlation from which on two scores are said to rise together
 SHARPER = (
     "Scores of one method err on the same inputs, so they are compared more sharply: a small gap can count "
     "there, while a larger one between methods does not."
@@ -101,7 +101,7 @@ def headline(found: Findings) -> list[str]:
             "Scores of one kind of inputs, without labels: there is nothing to measure them against.",
             "Below is how they are spread, and which inputs are the least certain.",
         ]
-    return [use(found, choice), worth(found, choice), matter(choice), *few(found)]
+    return [use(found, choice), worth(found, choice), *surprise(choice), matter(choice), *few(found)]
 
 
 def use(found: Findings, choice: Choice) -> str:
@@ -135,13 +135,30 @@ def worth(found: Findings, choice: Choice) -> str:
         return f"{percent(area.value, digits_for(area))} ({ends})"
 
     told = [
-        f"{'mistakes' if task == ERRORS else shown_name(task)} {figure(result)}"
+        f"{'mistakes' if task == ERRORS else found.run.set_name(task)} {figure(result)}"
         for task, result in choice.figures.items()
     ]
     several = len(found.run.methods) > 1
     chosen = "the best for it on average" if set(choice.figures) - {ERRORS} else "the most accurate method"
     by = f" with {choice.key[0]}, {chosen}" if several else ""
     return f"AUROC{by}: {', '.join(told)}; 50 % is a coin toss."
+
+
+def surprise(choice: Choice) -> list[str]:
+    """Return why the aleatoric part may find unknown inputs, if that is the verdict."""
+    found = any(result.auroc.low > 0.5 for task, result in choice.figures.items() if task != ERRORS)
+    if choice.beside is None or not found:
+        return []
+    together = choice.beside >= TOGETHER
+    how = (
+        "both rise together, so either of them can find unknown inputs"
+        if together
+        else "the two tell different things, and each member by itself is unsure of unknown inputs"
+    )
+    return [
+        "That the aleatoric part finds unknown inputs is no mistake: "
+        f"in this run {how} (rank correlation of aleatoric with K: {choice.beside:.2f})."
+    ]
 
 
 def matter(choice: Choice) -> str:
@@ -152,8 +169,9 @@ def matter(choice: Choice) -> str:
     ratio = choice.by_method / choice.by_score if choice.by_score else math.inf
     how = "about as much as" if 0.8 < ratio < 1.25 else "more than" if ratio > 1 else "less than"
     return (
-        f"The method matters {how} the measure: up to {100 * choice.by_method:.2g} points lie between "
-        f"methods, up to {measure} between measures of one method."
+        f"The method matters {how} the measure: by {name_of(choice.key[1]).short} up to "
+        f"{100 * choice.by_method:.2g} points lie between methods, and up to {measure} between measures of "
+        "one method."
     )
 
 
@@ -201,11 +219,16 @@ def detection_cards(found: Findings) -> list[dict[str, Any]]:
             result = found.detections[as_key(best.best)][name]
             kind = "attacked" if name.startswith("adversarial") else "unknown"
             by = called(found, as_key(best.best))
-            caption = f"How often an {kind} input scores higher than a known one, by {by}."
-            title = f"Telling {shown_name(name)} from in-distribution"
-            kinds = f"{shown_name(name)} inputs", "in-distribution inputs"
+            caption = f"How often an {kind} input scores higher than a known one, by {by}{alone(best)}."
+            title = f"Telling {found.run.set_name(name)} from in-distribution"
+            kinds = f"{kind} inputs", "in-distribution inputs"
             made.append(card(title, result.auroc, caption, compared(found, best, result, kinds), chance=True))
     return made
+
+
+def alone(best: Leading) -> str:
+    """Return that a score was chosen for one task, where there was a choice; the verdict is about all."""
+    return ", the best for this task alone" if best.comparisons else ""
 
 
 def error_cards(found: Findings) -> list[dict[str, Any]]:
@@ -225,7 +248,8 @@ def error_cards(found: Findings) -> list[dict[str, Any]]:
             continue
         key = as_key(best.best)
         result = found.errors[key]
-        caption = f"How often a wrong prediction scores higher than a right one, by {called(found, key)}."
+        by = called(found, key)
+        caption = f"How often a wrong prediction scores higher than a right one, by {by}{alone(best)}."
         sentences = compared(found, best, result, ("mistakes", "right predictions"))
         made.append(card(f"Finding the mistakes{of}", result.auroc, caption, sentences, chance=True))
     return made
@@ -251,7 +275,8 @@ def deferral_cards(found: Findings) -> list[dict[str, Any]]:
             f"{key[0]} is taken since it is the most accurate method ({right} without asking), and {by} "
             "since it finds its mistakes best."
         )
-    made = card("Asking a person", proportion(t.right, t.kept, found.confidence), caption, [rule])
+    measured = "Measured on these inputs. What can be promised for new ones is a threshold marked there."
+    made = card("Asking a person", proportion(t.right, t.kept, found.confidence), caption, [rule, measured])
     names = [method.name for method in found.run.methods]
     return [made | {"show": [names.index(key[0]), found.scores.index(key[1]), t.kept]}]
 

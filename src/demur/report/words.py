@@ -50,7 +50,8 @@ NAMES = {
     "pairwise_aleatoric": Name(
         "aleatoric",
         "aleatoric, mean entropy",
-        "How unsure the members are by themselves, on average: noise that more data would not remove.",
+        "How unsure the members are by themselves, on average. For inputs like the training data this is "
+        "noise that more data would not remove; unknown inputs can have much of it too.",
     ),
 }  # fmt: skip
 SAME = {

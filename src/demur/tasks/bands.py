@@ -51,7 +51,8 @@ def roc_band(found: Detection, at: Any = None, *, confidence: float = 0.95) -> B
     above = np.searchsorted(curve.fpr, places + aside, side="right") - 1
     below = np.searchsorted(curve.fpr, places - aside, side="left")
     high, low = curve.tpr[above] + along, curve.tpr[below] - along
-    return Band(places, np.maximum(low, 0.0), np.minimum(high, 1.0))
+    low = np.where(places < 1, np.maximum(low, 0.0), 1.0)  # where every input raises an alarm, all are found
+    return Band(places, low, np.minimum(high, 1.0))
 
 
 def accuracy_band(found: Selective, at: Any = None, *, confidence: float = 0.95) -> Band:

@@ -10,7 +10,6 @@ const shareAt = (slider, at) => [slider.sets[KNOWN].kept[at] / DATA.sets[KNOWN].
 const accuracyAt = (slider, at) => [slider.sets[KNOWN].right[at] / slider.sets[KNOWN].kept[at], slider.accuracy[0][at], slider.accuracy[1][at]];
 const result = () => DATA.results[state.method][state.score];
 const score = () => DATA.scores[state.score];
-const withColumn = (each) => (each.long === each.column ? each.long : `${each.long} (${each.column})`);
 const several = DATA.methods.length > 1;
 const colour = (index) => `set${index < 0 ? "-wrong" : index % 6}`;
 
@@ -22,7 +21,7 @@ function options(select, labels, chosen) {
 function lead() {
   const parts = [];
   if (several) parts.push(`${DATA.methods.length} methods`);
-  parts.push(...DATA.sets.map((set) => `${count(set.number)} ${set.kind === "id" ? "in-distribution" : `of ${set.name}`}`));
+  parts.push(...DATA.sets.map((set) => `${count(set.number)} ${set.name}`));
   return `${parts.join(", ")}. Higher scores mean less certain predictions.`;
 }
 
@@ -51,6 +50,8 @@ function shower(method, place, kept) {
     $("score").value = place;
     update();
     moved(Math.max(0, result().slider.sets[KNOWN].kept.findIndex((each) => each >= kept)));
+    const bar = $("controls"); // what stays at the top would cover the heading
+    $("deferral").style.scrollMarginTop = getComputedStyle(bar).position === "sticky" ? `${bar.offsetHeight + 8}px` : "";
     $("deferral").scrollIntoView();
     $("threshold").focus({ preventScroll: true });
   });
@@ -68,7 +69,7 @@ function tasks() {
 function buildControls() {
   options($("method"), DATA.methods.map((name) => name || "scores"), state.method);
   $("method-label").hidden = !several;
-  options($("score"), DATA.scores.map(withColumn), state.score);
+  options($("score"), DATA.scores.map((each) => each.long), state.score);
   const choices = tasks();
   state.task = choices.length ? choices[0][0] : null;
   $("task-choice").hidden = choices.length === 0;
@@ -138,7 +139,7 @@ function showRoc() {
     `${said(found.fpr95)} of ${those} raise an alarm too (${between(found.fpr95)}). Average precision ${said(found.aupr)} (${between(found.aupr)}).`;
   const [fpr, tpr] = found.roc, kind = colour(state.task);
   chart($("roc"), {
-    label: `ROC curve of ${score().long} for ${what}`, rest: "The band holds the whole true curve with the stated confidence.",
+    label: `ROC curve of ${score().long} for ${what}`, rest: "The band holds the whole true curve with the stated confidence. Every curve ends at the top right.",
     x: { ...unit, label: `false alarms: share of ${those}` }, y: { ...unit, label: "found" },
     key: [[kind, "curve"], [`band ${kind}`, `${Math.round(100 * DATA.confidence)} % band`], ["chance", "coin toss"]],
     marks: (x, y) => {
@@ -203,6 +204,8 @@ function showPoints() {
   });
 }
 
+const target = (promise) => `${Number((100 * promise.target).toPrecision(6))} %`;
+
 // The slider and what its threshold does.
 function buildSlider() {
   const slider = result().slider;
@@ -211,7 +214,7 @@ function buildSlider() {
   $("threshold").max = slider.threshold.length - 1;
   const promises = slider.promises ?? [];
   $("promise-box").hidden = $("accuracy-box").hidden = !slider.accuracy;
-  options($("target"), promises.map((each) => `${Number((100 * each.target).toPrecision(6))} %${each.at === null ? ": cannot be promised" : ""}`), 0);
+  options($("target"), promises.map((each) => `${target(each)}${each.at === null ? ": cannot be promised" : ""}`), 0);
   const held = promises.map((each) => each.at !== null), all = slider.accuracy ? accuracyAt(slider, slider.threshold.length - 1)[0] : 0;
   // At first: the least that is above what keeping all gives, where it can be promised; else the most that can.
   if (state.target === null || !promises[state.target]) {
@@ -223,7 +226,7 @@ function buildSlider() {
   state.at = start;
   const last = Math.max(1, slider.threshold.length - 1);
   const [mark] = promises.slice(state.target, state.target + 1).filter((each) => each.at !== null);
-  $("marks").replaceChildren(...(mark ? [element("span", {}, `${Number((100 * mark.target).toPrecision(6))} % promised`)] : []));
+  $("marks").replaceChildren(...(mark ? [element("span", {}, `${target(mark)} promised`)] : []));
   if (mark) {
     const share = mark.at / last;
     Object.assign($("marks").firstChild.style, { left: `calc(${100 * share}% + ${(0.5 - share) * 1.4}rem)` });
@@ -268,10 +271,13 @@ function showSlider() {
 // What was measured at the threshold, and what is promised where it is that of the target.
 function showPromise(slider) {
   const at = state.at, promise = slider.promises[state.target], held = promise.at === at;
-  $("now").textContent = `At this threshold: measured accuracy ${percent(accuracyAt(slider, at)[0])} (${between(accuracyAt(slider, at))}), ` +
-    `keeps ${percent(shareAt(slider, at)[0])}; ${held ? "for new inputs this is promised:" : "nothing is promised for it."}`;
+  const level = percent(DATA.confidence, 0), [value, low] = accuracyAt(slider, at);
+  $("now").textContent = `Measured at this threshold: ${percent(value)} of the kept are right (${level} interval ${between(accuracyAt(slider, at))}), ` +
+    `${percent(shareAt(slider, at)[0])} are kept. ${held ? "Promised for new inputs:" : promise.at === null ? "" : `The promise of ${target(promise)} belongs to the marked threshold alone.`}`;
   $("promised").textContent = held || promise.at === null ? promise.text : "";
-  $("condition").textContent = held ? "It holds if method, measure and target were fixed before looking, and not for other sets." : "";
+  const doubt = (sides) => `${Number(((100 * (1 - DATA.confidence)) / sides).toPrecision(6))} %`;
+  $("condition").textContent = held ? "It holds if method, measure and target were fixed before looking, and not for other sets." +
+    (promise.target > low ? ` That the interval begins lower is no contradiction: it leaves ${doubt(2)} of doubt on each side, the promise ${doubt(1)} on one.` : "") : "";
   for (const id of ["promised", "condition"]) $(id).hidden = !$(id).textContent;
   $("again").hidden = !held;
   $("fit").textContent = `demur evaluate defer fit FRESH.csv --score ${score().column} --accuracy ${promise.target} --out policy.json`;
@@ -326,14 +332,23 @@ function columns(rows) {
   for (const k of [...new Set(places)].filter((place) => place >= 0)) {
     found.push({ name: `score ${k}`, label: DATA.scores[k].short, score: k, number: true, value: (row) => real(row.scores[k]), cell: (row) => text(row.scores[k]) });
   }
+  const chips = (name, label, said) => found.push({ name, label, cell: (row) => element("span", { class: "chips" },
+    ...row[name].map(([each, part]) => element("span", {}, each, element("small", {}, ` ${said(part)}`)))) });
   if (has("drivers")) {
-    found.push({ name: "drivers", label: "driven by", cell: (row) => element("span", { class: "drivers" },
-      ...row.drivers.map(([name, part]) => element("span", {}, name, element("small", {}, ` ${text(part, 2)}`)))) });
+    chips("likely", "average of the members", (part) => percent(part, 0));
+    chips("drivers", "they disagree about", (part) => text(part, 2));
   }
   return found;
 }
 
 const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b || 0 : String(a).localeCompare(String(b), "en", { numeric: true }));
+
+// Why the table does not say what makes an input uncertain.
+function missing() {
+  if (DATA.members[state.method][state.set]) return " There is one member, so nobody disagrees.";
+  const whose = DATA.methods[state.method], file = `${whose ? `${whose}/` : ""}members-${DATA.sets[state.set].file}.npy`;
+  return ` Which classes make them uncertain is not known: the run has no ${file}.`;
+}
 
 function showInputs() {
   const all = DATA.rows[state.method][state.set], found = columns(all);
@@ -346,19 +361,20 @@ function showInputs() {
   rows.sort((a, b) => (sort.down ? -1 : 1) * compare(column.value(a), column.value(b)) || a.input - b.input);
   const number = DATA.sets[state.set].number;
   $("inputs-why").textContent = `The ${count(rows.length)} with the highest ${DATA.scores[basis].short}, of ${count(number)}.` +
-    (found.at(-1).name === "drivers" ? " Driven by: the classes that members disagree about the most, with their part of K." : "");
+    (found.at(-1).name === "drivers" ? " Why: the classes that the average of the members finds likely, and those that they disagree about, with their part of K." : missing());
   const head = found.map((each) => {
-    if (!each.value) return element("th", { scope: "col" }, each.label);
+    if (!each.value) return element("th", { role: "columnheader", scope: "col", class: "plain" }, each.label);
     const own = each.name === sort.name, button = element("button", { type: "button", "data-column": each.name }, each.label, element("span", { "aria-hidden": "true" }, own ? (sort.down ? " ▼" : " ▲") : " ↕"));
     button.addEventListener("click", () => {
       state.sort = { name: each.name, down: own ? !sort.down : each.number && each.name !== "input" };
       showInputs();
       $("inputs").querySelector(`[data-column="${each.name}"]`).focus();
     });
-    return element("th", { scope: "col", "aria-sort": own ? (sort.down ? "descending" : "ascending") : "none", class: each.number ? "number" : "" }, button);
+    return element("th", { role: "columnheader", scope: "col", "aria-sort": own ? (sort.down ? "descending" : "ascending") : "none", class: each.number ? "number" : "" }, button);
   });
-  $("inputs").replaceChildren(element("caption", { class: "unseen" }, "The most uncertain inputs"), element("thead", {}, element("tr", {}, ...head)),
-    element("tbody", {}, ...rows.map((row) => element("tr", {}, ...found.map((each) => element("td", { class: each.number ? "number" : "" }, each.cell ? each.cell(row) : String(each.value(row))))))));
+  $("inputs").replaceChildren(element("caption", { class: "unseen" }, "The most uncertain inputs"), element("thead", { role: "rowgroup" }, element("tr", { role: "row" }, ...head)),
+    element("tbody", { role: "rowgroup" }, ...rows.map((row) => element("tr", { role: "row" }, ...found.map((each) =>
+      element("td", { role: "cell", "data-label": each.label, class: each.number ? "number" : "" }, each.cell ? each.cell(row) : String(each.value(row))))))));
 }
 
 function showAll() {
@@ -394,7 +410,7 @@ function showNotes() {
   const words = [["method", "A way to get several predictions for one input."], ["members", "What gives these predictions, one each: networks of an ensemble, or draws of weights."]];
   words.push(...DATA.scores.map((each) => [each.short, each.about]), ["AUROC", "How often an input of one kind scores higher than one of the other: 50 % is a coin toss, 100 % perfect."],
     ["area of accuracy", "Mean accuracy over all shares kept, the most certain first."],
-    ["epistemic", "Uncertainty because models that fit the data disagree: unknown inputs have much of it."],
+    ["epistemic", "Uncertainty because models that fit the data disagree: unknown inputs tend to have much of it."],
     ["statistically tied", "No difference could be shown by a paired test on these inputs; there may be one."]);
   if (matchMedia("(max-width: 40rem)").matches) $("words").open = false;
   $("glossary").replaceChildren(...words.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
@@ -412,7 +428,7 @@ function showFigures() {
 }
 
 function update() {
-  $("about").textContent = score().about;
+  $("about").textContent = score().about + (score().long === score().column ? "" : ` Column ${score().column}.`);
   buildSlider();
   showFigures();
   showSlider();
