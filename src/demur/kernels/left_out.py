@@ -39,9 +39,9 @@ def leave_out(references, state, entropies, weights, begin, end, out):
                 a = (sums[0, y] - state_a[group, b, y]) * scale / q[y]
                 u = (sums[1, y] - state_u[group, b, y]) * scale
                 au = (sums[2, y] - state_au[group, b, y]) * scale / q[y]
-                k_y, i_y, _ = class_terms(share[y], a, u, au, log_q[y], log1p)
-                k = add_in_any_order(k, k_y)
-                i = add_in_any_order(i, i_y)
+                _, k_y, i_y = class_terms(a, u, au, log_q[y], log1p)
+                k = add_in_any_order(k, share[y] * k_y)
+                i = add_in_any_order(i, share[y] * i_y)
             for y in range(classes if state_excluded.shape[0] > 0 else 0):
                 excluding = allowing = False
                 for other in range(groups):

@@ -333,7 +333,7 @@ def finish(work, classes, inputs, careful, parts, out, rejected, count):
             q = np.float64(box[y * PLANES * LANES + Q + lane])
             at = y * 4 * LANES + lane
             a, u, au, g = means[at], means[at + LANES], means[at + 2 * LANES], means[at + 3 * LANES]
-            k, i, entropy, apart = class_terms(q, a, u, au, g, log_q[y, lane], careful)
+            entropy, k, i, apart = class_terms(q, a, u, au, g, log_q[y, lane], careful)
             parts[0, lane] += entropy
             parts[1, lane] += k
             parts[2, lane] += i
