@@ -98,15 +98,26 @@ def by_loop(members: Members) -> np.ndarray | None:
 def by_arrays(members: Members) -> np.ndarray | None:
     """Do as ``summarise`` with NumPy: in float32 what may be, in float64 the rest."""
     if members.prediction.kind != "logits" or (logits := members.kernel_logits()).dtype != np.float32:
-        return small.summarise(members.logits(), members.weights)
+        return in_double(members)
     found, rejected = plain_single.summarise(logits, members.weights)
     if rejected.size:
-        part = members.only(rejected)
-        exact = small.summarise(part.logits(), part.weights)
+        exact = in_double(members.only(rejected))
         if exact is None:
             return None
         found[:, rejected] = exact
     return found
+
+
+def in_double(members: Members) -> np.ndarray | None:
+    """Do as ``summarise`` with NumPy in float64, for as many inputs at a time as fit in the cache."""
+    found = []
+    for bounds in members.parts(SMALLEST):
+        part = members.part(*bounds)
+        exact = small.summarise(plain_single.arranged(part.logits()), part.weights)
+        if exact is None:
+            return None
+        found.append(exact)
+    return np.concatenate(found, axis=1)
 
 
 def in_lanes_of(entry: Any, dtype: np.dtype) -> Any:

@@ -4,7 +4,9 @@ What belongs to a class stands in planes of LANES numbers, ``box[(class * PLANES
 what belongs to an input alone in planes of ``alone``. Two arrays at fixed distances: the compiler then sees
 that nothing overlaps.
 
-Two classes have one exponential between them, as the reference's top class has ``d = 0``. With eight classes or more, inputs are first taken without care for what only matters where members agree;
+Two classes have one exponential between them, as the reference's top class has ``d = 0``.
+
+With eight classes or more, inputs are first taken without care for what only matters where members agree;
 those that need it are collected and taken again, with care, and what float32 cannot hold at all goes to
 ``narrow``. Each lane is judged by itself, so that no input's result hangs on its neighbours.
 """

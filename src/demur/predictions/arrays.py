@@ -103,7 +103,7 @@ def described(array: Array) -> str:
 
 def to_numpy(array: Array) -> np.ndarray:
     """Return the numbers as a NumPy array, without a copy where the type allows; halves become float32."""
-    if type(array) is np.ndarray and array.dtype in READY:
+    if array.__class__ is np.ndarray and array.dtype in READY:
         return array
     if library(array) == "torch":
         array = array.detach().cpu()
