@@ -28,8 +28,6 @@ from demur.state import Means, State
 
 SUMS = 1 << 22  # numbers of sums over members held at a time
 NUMBERS = 1 << 16  # logits worked on at a time by plain array functions, which keep them in the cache
-CONVERTED = 1 << 18  # logits brought to float32 or float64 at a time
-PLAIN = 1 << 20  # float32 logits that plain array functions summarise at a time
 
 
 def decompose(
@@ -105,20 +103,20 @@ def decompose(
         return distributions.decompose(distribution, measure, rule, base)
     members, chosen, loss, sides = prepare(probs, logits, log_probs, measure, rule, weights, groups, axis)
     scale = check_base(base, loss)
-    result = None
-    if not (unbiased or stderr):
-        result = summarised(members, chosen, loss)
-    if result is None:
-        dealt = group_count(members, chosen, groups, unbiased=unbiased, stderr=stderr)
-        whole = loss.integrates and needs_groups(chosen)
+    parts = None if unbiased or stderr else summarised(members, chosen, loss)
+    if parts is not None:
+        parts = shaped(parts, members, scale, (3,))
+        return Decomposition(parts[0, ...], parts[1, ...], parts[2, ...])
+    dealt = group_count(members, chosen, groups, unbiased=unbiased, stderr=stderr)
+    whole = loss.integrates and needs_groups(chosen)
 
-        def one(part: Members, own: list[Side]) -> Decomposition:
-            state = kernels.state_of(part, loss, dealt)
-            given = referred(own, loss, state.reference)
-            estimates = averaged(state, part, own) if whole else Estimates(state)
-            return estimates.decompose(chosen, given, unbiased=unbiased, stderr=stderr)
+    def one(part: Members, own: list[Side]) -> Decomposition:
+        state = kernels.state_of(part, loss, dealt)
+        given = referred(own, loss, state.reference)
+        estimates = averaged(state, part, own) if whole else Estimates(state)
+        return estimates.decompose(chosen, given, unbiased=unbiased, stderr=stderr)
 
-        result = joined(kernels.in_threads(one, *zip(*pieces(members, loss, dealt, sides), strict=True)))
+    result = joined(kernels.in_threads(one, *zip(*pieces(members, loss, dealt, sides), strict=True)))
     return finished(result, members, scale)
 
 
@@ -129,17 +127,15 @@ def averaged(state: State, members: Members, sides: list[Side]) -> Estimates:
     return AveragedEstimates(state, members, sides)
 
 
-def summarised(members: Members, measure: Measure, rule: Rule) -> Decomposition | None:
-    """Return the decomposition by the short way from logits to mean entropy, K and I, where there is one."""
+def summarised(members: Members, measure: Measure, rule: Rule) -> np.ndarray | None:
+    """Return the three parts, (3, inputs), from mean entropy, K and I, where there is a short way to them."""
     if rule.name != "log" or not is_summary(measure) or members.stays:
         return None
-    found = kernels.in_threads(kernels.summarise, converted(members))
-    summaries = [summary for summary in found if summary is not None]
-    if len(summaries) < len(found):
+    summary = kernels.summarise(members)
+    if summary is None:
         return None
-    whole = summaries[0] if len(summaries) == 1 else np.concatenate(summaries, axis=1)
-    aleatoric, epistemic = from_summary(measure, *whole)
-    return Decomposition(aleatoric + epistemic, aleatoric, epistemic)
+    aleatoric, epistemic = from_summary(measure, *summary)
+    return np.array((aleatoric + epistemic, aleatoric, epistemic))
 
 
 def attribute(
@@ -213,8 +209,9 @@ def prepare(
     chosen, loss = resolve(measure), rule_for(prediction, resolve_rule(rule))
     if groups is not None and (not isinstance(groups, int) or groups < 2):
         raise ValueError(f"groups must be None or an integer of at least 2. Got {groups!r}.")
-    sides = given_sides(chosen, loss, members.batch, members.classes)
-    return members, chosen, loss, sides
+    if is_summary(chosen):
+        return members, chosen, loss, [None, None]
+    return members, chosen, loss, given_sides(chosen, loss, members.batch, members.classes)
 
 
 def group_count(
@@ -224,18 +221,6 @@ def group_count(
     if stderr or (unbiased and needs_groups(measure)):
         return min(groups or members.count, members.count)
     return 1
-
-
-def converted(members: Members) -> list[Members]:
-    """Return members in parts small enough to convert, or whole where the kernel reads them as they are."""
-    as_they_are = members.prediction.kind != "probs" and members.prediction.precision in (
-        "float32",
-        "float64",
-    )
-    if members.size < kernels.SMALLEST or (as_they_are and kernels.has_numba()):
-        return [members]
-    size = CONVERTED if kernels.has_numba() else PLAIN
-    return [members.part(*bounds) for bounds in members.parts(size)]
 
 
 def pieces(members: Members, rule: Rule, groups: int, sides: list[Side]) -> list[Any]:
@@ -266,20 +251,17 @@ def joined(results: list[Decomposition]) -> Decomposition:
 
 
 def finished(result: Decomposition, members: Members, scale: float) -> Decomposition:
-    """Return results in the wanted unit and shape, in the library, device and type of the predictions."""
-    source = members.prediction.values
-    if isinstance(source, np.ndarray) and result.stderr is None and result.total.ndim == 1:
-        # Three arrays at the price of one.
-        parts = np.array((result.total, result.aleatoric, result.epistemic))
-        if scale != 1.0:
-            parts *= scale
-        parts = arrays.like(parts.reshape((3, *members.batch)), source, arrays.is_double(source))
-        return Decomposition(parts[0, ...], parts[1, ...], parts[2, ...])
+    """Return results in the wanted unit and shape."""
     return result.mapped(lambda part: shaped(part, members, scale))
 
 
-def shaped(part: Array, members: Members, scale: float) -> Array:
-    """Return one array, (inputs,) or (inputs, classes), with the batch's shape for the inputs."""
+def shaped(part: Array, members: Members, scale: float, before: tuple[int, ...] = ()) -> Array:
+    """Return an array in the wanted unit, in the library, device and type of the predictions.
+
+    Its axis of inputs, which may have axes of that shape before it and one of classes after it, gets the
+    batch's shape.
+    """
     source = members.prediction.values
-    whole = (part if scale == 1.0 else part * scale).reshape((*members.batch, *part.shape[1:]))
+    unit = part if scale == 1.0 else part * scale
+    whole = unit.reshape((*before, *members.batch, *part.shape[len(before) + 1 :]))
     return arrays.like(whole, source, arrays.is_double(source))

@@ -21,6 +21,8 @@ from demur.state import SUMS, State, joined
 SMALLEST = 1 << 15  # logits from which importing and calling the compiled loop pays
 WORTH_A_THREAD = 1 << 17  # logits below which handing them to a thread costs more than it gains
 FEWEST_SINGLE = 8  # members from which adding them up in float32 first pays
+CONVERTED = 1 << 18  # logits brought to float32 or float64 at a time
+PLAIN = 1 << 20  # float32 logits that plain array functions summarise at a time
 NARROW = 64  # classes up to which the loop runs over inputs rather than over classes
 
 
@@ -65,8 +67,22 @@ def summarise(members: Members) -> np.ndarray | None:
 
     None if there is no short way to them.
     """
-    if members.size < SMALLEST or not has_numba():
-        return by_arrays(members)
+    if members.size < SMALLEST:
+        if members.prediction.kind != "logits":
+            return small.summarise(members.logits(), members.weights)
+        # Not checked: whatever is not finite ends as None.
+        logits = members.kernel_logits().astype(np.float64, copy=False)
+        return small.summarise(logits, members.weights)
+    way, size = (by_loop, CONVERTED) if has_numba() else (by_arrays, PLAIN)
+    as_it_is = members.prediction.kind != "probs" and members.prediction.precision in ("float32", "float64")
+    if has_numba() and as_it_is:
+        return by_loop(members)
+    found = in_threads(way, [members.part(*bounds) for bounds in members.parts(size)])
+    return None if any(part is None for part in found) else np.concatenate(found, axis=1)
+
+
+def by_loop(members: Members) -> np.ndarray | None:
+    """Do as ``summarise`` with the compiled loop."""
     out = np.empty((3, members.inputs))
 
     def work(entry: Any, arguments: tuple[Any, ...], begin: int, end: int) -> int:
@@ -81,19 +97,27 @@ def summarise(members: Members) -> np.ndarray | None:
 
 def by_arrays(members: Members) -> np.ndarray | None:
     """Do as ``summarise`` with NumPy: in float32 what may be, in float64 the rest."""
-    if members.prediction.kind != "logits":
-        return small.summarise(members.logits(), members.weights)
-    logits = members.kernel_logits()  # not checked: whatever is not finite ends as None, or rejected
-    if members.size < SMALLEST or logits.dtype != np.float32:
-        return small.summarise(logits.astype(np.float64, copy=False), members.weights)
+    if members.prediction.kind != "logits" or (logits := members.kernel_logits()).dtype != np.float32:
+        return in_double(members)
     found, rejected = plain_single.summarise(logits, members.weights)
     if rejected.size:
-        part = members.only(rejected)
-        exact = small.summarise(part.logits(), part.weights)
+        exact = in_double(members.only(rejected))
         if exact is None:
             return None
         found[:, rejected] = exact
     return found
+
+
+def in_double(members: Members) -> np.ndarray | None:
+    """Do as ``summarise`` with NumPy in float64, for as many inputs at a time as fit in the cache."""
+    found = []
+    for bounds in members.parts(SMALLEST):
+        part = members.part(*bounds)
+        exact = small.summarise(plain_single.arranged(part.logits()), part.weights)
+        if exact is None:
+            return None
+        found.append(exact)
+    return np.concatenate(found, axis=1)
 
 
 def in_lanes_of(entry: Any, dtype: np.dtype) -> Any:

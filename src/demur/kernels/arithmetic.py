@@ -251,14 +251,17 @@ def log1p(number):
 
 
 @njit(**INLINED)
-def log1p_single(number):
-    """Return ``log(1 + number)`` in float32, exact relative to itself, for numbers above -1."""
+def log1p_single(number, inverse):
+    """Return ``log(1 + number)`` in float32, exact relative to itself, for numbers above -1.
+
+    ``inverse`` is ``1 / (1 + number)``, which callers need too: divisions are slow.
+    """
     plus_one = ONE + number
     f = mantissa_minus_one(plus_one)
     s = f / (f + TWO)
     t = s * s
     tail = (LOG_SEVENTH * t + LOG_FIFTH) * t + LOG_THIRD
-    lost = (number - (plus_one - ONE)) / plus_one
+    lost = (number - (plus_one - ONE)) * inverse
     return exponent_single(plus_one) * SINGLE_LN_2 + ((s + s) + ((s * t) * tail + lost))
 
 

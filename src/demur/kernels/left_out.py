@@ -46,9 +46,9 @@ def figures(references, state, entropies, weights, left, begin, end, out):
                 a = (sums[0, y] - taken * state_a[other, b, y]) * scale / q[y]
                 u = (sums[1, y] - taken * state_u[other, b, y]) * scale
                 au = (sums[2, y] - taken * state_au[other, b, y]) * scale / q[y]
-                k_y, i_y, _ = class_terms(share[y], a, u, au, log_q[y], log1p)
-                k = add_in_any_order(k, k_y)
-                i = add_in_any_order(i, i_y)
+                _, k_y, i_y = class_terms(a, u, au, log_q[y], log1p)
+                k = add_in_any_order(k, share[y] * k_y)
+                i = add_in_any_order(i, share[y] * i_y)
             for y in range(classes if state_excluded.shape[0] > 0 else 0):
                 excluding = allowing = False
                 for kept in range(groups):

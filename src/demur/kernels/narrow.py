@@ -309,13 +309,13 @@ def summarise_inputs(flat, origin, steps, classes, weights, tolerance, chosen, o
             for lane in range(LANES):
                 scale = 1.0 / total[lane]
                 share = q[y, lane] if lane >= lanes or sides[1, y, lane] > 0.0 else 0.0
-                k, i, entropy = class_terms(
-                    share, sums[0, y, lane] * scale, sums[1, y, lane] * scale, sums[2, y, lane] * scale,
+                entropy, k, i = class_terms(
+                    sums[0, y, lane] * scale, sums[1, y, lane] * scale, sums[2, y, lane] * scale,
                     log_q[y, lane], log1p,
                 )  # fmt: skip
-                parts[0, lane] += entropy
-                parts[1, lane] += k
-                parts[2, lane] += i
+                parts[0, lane] += share * entropy
+                parts[1, lane] += share * k
+                parts[2, lane] += share * i
         for lane in range(lanes):
             for y in range(classes):
                 if sides[0, y, lane] > 0.0 and sides[1, y, lane] > 0.0:

@@ -4,6 +4,8 @@ What belongs to a class stands in planes of LANES numbers, ``box[(class * PLANES
 what belongs to an input alone in planes of ``alone``. Two arrays at fixed distances: the compiler then sees
 that nothing overlaps.
 
+Two classes have one exponential between them, as the reference's top class has ``d = 0``.
+
 With eight classes or more, inputs are first taken without care for what only matters where members agree;
 those that need it are collected and taken again, with care, and what float32 cannot hold at all goes to
 ``narrow``. Each lane is judged by itself, so that no input's result hangs on its neighbours.
@@ -28,12 +30,14 @@ from demur.kernels.arithmetic import (
     larger_size,
     log1p,
     log1p_single,
+    prefetch,
     turn_eight,
 )  # fmt: skip
 from demur.kernels.wide import TILE
 from demur.kernels.wide_single import (
     CHUNK,
     FARTHEST,
+    LINE,
     LOWEST,
     ROUGH,
     class_terms,
@@ -69,6 +73,8 @@ def load(flat, starts, shift, steps, evenly, lanes, classes, box):
     begin = np.uintp(starts[0] + shift)
     if evenly and classes == 2 and class_step == 1 and input_step == 2 and lanes == LANES:
         second = np.uintp(PLANES * LANES + LOGIT)
+        for ahead in range(0, 2 * LANES, LINE):
+            prefetch(flat, starts[0] + shift + member_step + ahead)
         for lane in range(LANES):  # a known step: whole registers are loaded and taken apart
             i = begin + np.uintp(2) * np.uintp(lane)
             box[np.uintp(LOGIT) + np.uintp(lane)] = flat[i]
@@ -175,13 +181,37 @@ def comparison(careful):
     return compare
 
 
+@njit(**COMPILED)
+def compare_two(box, alone, sizes):
+    """Do with two classes, carefully, what ``align`` and ``compare`` do with more."""
+    second, none = np.uintp(PLANES * LANES), np.float32(0.0)
+    for lane in range(LANES):
+        i = np.uintp(lane)
+        j = second + i
+        # Read first, then chosen: a choice of what to read would not vectorise.
+        z_i, z_j = box[i + LOGIT], box[j + LOGIT]
+        r_i, r_j = box[i + REFERENCE], box[j + REFERENCE]
+        turned = alone[TOP + lane] > none
+        top, other = z_j if turned else z_i, z_i if turned else z_j
+        top_was, other_was = r_j if turned else r_i, r_i if turned else r_j
+        offset = top - top_was
+        difference = relative(other, other_was, offset, True) - relative(top, top_was, offset, True)
+        growth = expm1_single(difference)
+        e_i, e_j = growth if turned else none, none if turned else growth
+        box[i + D], box[j + D] = difference if turned else none, none if turned else difference
+        box[i + E], box[j + E] = e_i, e_j
+        sizes[lane] = larger_size(sizes[lane], difference)
+        alone[SHIFT + lane] = box[i + Q] * e_i + box[j + Q] * e_j
+
+
 @njit(**INLINED)
 def set_terms(alone):
     """Write ``log(1 + shift)``, the weight over ``1 + shift``, and that times ``shift``."""
     for lane in range(LANES):
         shift = alone[SHIFT + lane]
-        scale = alone[WEIGHT + lane] / (ONE + shift)
-        alone[LOG_SCALE + lane] = log1p_single(shift)
+        inverse = ONE / (ONE + shift)
+        scale = alone[WEIGHT + lane] * inverse
+        alone[LOG_SCALE + lane] = log1p_single(shift, inverse)
         alone[SCALE + lane] = scale
         alone[SCALED_SHIFT + lane] = scale * shift
 
@@ -297,8 +327,11 @@ def adding(careful):
             if (member == 0 or not alike) and not set_weights(weights[member], inputs, total, alone):
                 continue
             load(flat, starts, member * steps[0], steps, evenly, lanes, classes, box)
-            align(box, alone, classes, sizes, careful)
-            compare(box, alone, classes, sizes)
+            if careful and classes == 2:
+                compare_two(box, alone, sizes)
+            else:
+                align(box, alone, classes, sizes, careful)
+                compare(box, alone, classes, sizes)
             set_terms(alone)
             if tolerance < np.inf:
                 check_sums(box, alone, log_q, lanes, tolerance, sizes)
@@ -333,7 +366,7 @@ def finish(work, classes, inputs, careful, parts, out, rejected, count):
             q = np.float64(box[y * PLANES * LANES + Q + lane])
             at = y * 4 * LANES + lane
             a, u, au, g = means[at], means[at + LANES], means[at + 2 * LANES], means[at + 3 * LANES]
-            k, i, entropy, apart = class_terms(q, a, u, au, g, log_q[y, lane], careful)
+            entropy, k, i, apart = class_terms(q, a, u, au, g, log_q[y, lane], careful)
             parts[0, lane] += entropy
             parts[1, lane] += k
             parts[2, lane] += i

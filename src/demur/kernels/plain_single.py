@@ -8,6 +8,7 @@ call. There is no care where members agree; inputs for which that is not enough 
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
@@ -16,22 +17,36 @@ import numpy as np
 MOVED = 4.0  # how far all logits of a member may move without taking digits from their differences
 ROUGH = 0.02  # of I and of M, below which float32 exponentials lose digits of them,
 ROUGHER = 0.05  # and where classes are few, so that their errors do not average out
-CANCELLED = 0.2  # of K or of E phi: figures below that are differences of larger ones
+CANCELLED = 0.1  # of K or of E phi: figures below that are differences of larger ones
 CHUNK = 32  # members added up in float32
 FEW = 4  # members whose mean is the reference
-WIDE = 64  # classes from which a dot product of each row is the fastest sum
+WIDE = 64  # classes from which a dot product of each row is the fastest sum,
+LONG = 8192  # and up to which the library for these does not call for help from other threads
+NARROW = 8  # classes below which they lie outermost in memory, so that loops run over inputs
 NUMBERS = 1 << 13  # of inputs times classes, worked on at a time
 
 _local = threading.local()
 
 
-def scratch(dtype: Any, *shape: int) -> np.ndarray:
+def scratch(name: str, dtype: Any, *shape: int) -> np.ndarray:
     """Return memory of this thread: mapped and in the cache already, unlike what is new at every call."""
     rooms = _local.__dict__.setdefault("rooms", {})
-    size = int(np.prod(shape))
-    if dtype not in rooms or rooms[dtype].size < size:
-        rooms[dtype] = np.empty(size, dtype)
-    return rooms[dtype][:size].reshape(shape)
+    size = math.prod(shape)
+    if name not in rooms or rooms[name].size < size:
+        rooms[name] = np.empty(size, dtype)
+    if shape[-1] >= NARROW:
+        return rooms[name][:size].reshape(shape)
+    return np.moveaxis(rooms[name][:size].reshape((shape[-1], *shape[:-1])), 0, -1)
+
+
+def arranged(logits: np.ndarray) -> np.ndarray:
+    """Return the same numbers as they are worked on fastest: the axis of few classes outermost in memory."""
+    if logits.shape[2] >= NARROW:
+        return logits
+    turned = np.empty((logits.shape[2], *logits.shape[:2]), logits.dtype)
+    for y, plane in enumerate(turned):
+        plane[:] = logits[..., y]
+    return np.moveaxis(turned, 0, -1)
 
 
 def summarise(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
@@ -57,19 +72,22 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarra
 
 def summarise_part(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Return the same of inputs that fit in the cache, and for which float32 was enough."""
-    members, inputs, classes = logits.shape
-    shape = inputs, classes
-    single = scratch(np.float32, 2 * min(CHUNK, members) + 3, *shape)
-    r, u, ru, qr, log_q, q = scratch(np.float64, 6, *shape)
+    classes, shape = logits.shape[2], logits.shape[1:]
+    if classes < NARROW and shape[0] == 1:  # alone, it would have its members added up in another order
+        doubled = None if weights is None else np.repeat(weights, 2, axis=1)
+        found, enough = summarise_part(np.repeat(logits, 2, axis=1), doubled)
+        return found[:, :1], enough[:1]
+    single = scratch("single", np.float32, 3, *shape)
+    r, u, ru, qr, log_q, q = scratch("double", np.float64, 6, *shape)
     prepared(logits, weights, single[0], single[1], log_q)
     q[:] = single[1]
     add_members(logits, weights, single, r, u, ru)
     np.multiply(q, r, out=qr)
-    of_ru = np.vecdot(q, ru)
-    k = of_ru - np.vecdot(qr, u)
+    of_ru = sums(ru, q)
+    k = of_ru - sums(u, qr)
     mass = np.add.reduce(qr, 1) - np.add.reduce(q, 1)
-    entropy = mass - of_ru - np.vecdot(qr, log_q)
-    i = of_ru - np.vecdot(qr, np.log(r, out=r))
+    entropy = mass - of_ru - sums(log_q, qr)
+    i = of_ru - sums(np.log(r, out=r), qr)
     smallest = np.minimum(np.minimum(i, k - i), entropy)
     rough = ROUGH if classes >= WIDE else ROUGHER
     enough = smallest > np.maximum(rough, CANCELLED * np.maximum(k, of_ru - mass))
@@ -105,24 +123,24 @@ def add_members(
     of_ru: np.ndarray,
 ) -> None:
     """Write the means over members of ``r``, ``u`` and ``r u``."""
-    reference, q, held = single[:3]
-    each, top = np.arange(len(q)), q.argmax(1)
+    reference, q, held = single
+    top = q.argmax(1)
     means = of_r, of_u, of_ru
     for mean in means:
         mean[:] = 0.0
     shares = None if weights is None else (weights / weights.sum(0)).astype(np.float32)
     for begin in range(0, len(logits), CHUNK):
         chunk = logits[begin : begin + CHUNK]
-        u, r = single[3 : 3 + 2 * len(chunk)].reshape(2, *chunk.shape)
-        np.subtract(chunk, reference, out=u)
+        u, r = scratch("members", np.float32, 2, *chunk.shape)
+        subtract(chunk, reference, u)
         # A move of all logits together changes nothing; a small one needs no pass over the numbers.
-        moved = u[:, each, top]
+        moved = at_top(u, top)
         moved[np.abs(moved) < MOVED] = 0.0
         if moved.any():
             spread(u, moved, np.subtract)
         np.exp(u, out=r)
         # Both take the same rounded scale, so that r stays exp(u): the scale's error then cancels.
-        scale = 1 / weighted_sums(r, q)
+        scale = 1 / sums(r, q)
         spread(u, np.log(scale), np.add)
         spread(r, scale if shares is None else scale * shares[begin : begin + CHUNK], np.multiply)
         of_r += np.add.reduce(r, out=held)
@@ -135,14 +153,36 @@ def add_members(
             mean /= len(logits)
 
 
-def weighted_sums(r: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """Return the sum of ``q r`` over classes, (members, inputs); each the same whatever stands beside it."""
-    return np.vecdot(r, q) if r.shape[2] >= WIDE else np.einsum("mbc,bc->mb", r, q)
+def subtract(numbers: np.ndarray, reference: np.ndarray, out: np.ndarray) -> None:
+    """Write numbers (members, inputs, classes) less the reference (inputs, classes)."""
+    if out.shape[2] >= NARROW:
+        np.subtract(numbers, reference, out=out)
+        return
+    for y in range(out.shape[2]):  # NumPy would take the short axis for its loop, as the numbers lie
+        np.subtract(numbers[..., y], reference[..., y], out=out[..., y])
+
+
+def at_top(numbers: np.ndarray, top: np.ndarray) -> np.ndarray:
+    """Return the numbers (members, inputs, classes) of each input's top class, (members, inputs)."""
+    if numbers.shape[2] >= NARROW:
+        return numbers[:, np.arange(len(top)), top]
+    found = numbers[..., 0].copy()
+    for y in range(1, numbers.shape[2]):
+        np.copyto(found, numbers[..., y], where=top == y)
+    return found
+
+
+def sums(numbers: np.ndarray, factors: np.ndarray) -> np.ndarray:
+    """Return the sums over classes of a product; each the same whatever stands beside it."""
+    if WIDE <= numbers.shape[-1] <= LONG:
+        return np.vecdot(numbers, factors)
+    return np.einsum("...c,...c->...", numbers, factors)
 
 
 def spread(numbers: np.ndarray, by: np.ndarray, change: np.ufunc) -> None:
     """Change numbers (members, inputs, classes), in place, by one number a member and input."""
-    classes = numbers.shape[2]
-    # A loop over few classes costs more to start than to run; repeated numbers make one long loop of them.
-    whole = by[..., None] if classes >= WIDE else np.repeat(by, classes, axis=1).reshape(numbers.shape)
+    classes, whole = numbers.shape[2], by[..., None]
+    if NARROW <= classes < WIDE:
+        # A short loop costs more to start than to run; repeated numbers make one long loop of them.
+        whole = np.repeat(by, classes, axis=1).reshape(numbers.shape)
     change(numbers, whole, out=numbers)

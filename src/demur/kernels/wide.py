@@ -290,12 +290,12 @@ def summarise_input(source, start, member_step, members, heaviest, weights, limi
     scale = 1.0 / total
     for y in range(q.shape[0]):
         share = q[y] if sides[1, y] > 0.0 else 0.0
-        k_y, i_y, entropy_y = class_terms(
-            share, sums[0, y] * scale, sums[1, y] * scale, sums[2, y] * scale, log_q[y], log1p
+        entropy_y, k_y, i_y = class_terms(
+            sums[0, y] * scale, sums[1, y] * scale, sums[2, y] * scale, log_q[y], log1p
         )
-        k = add_in_any_order(k, k_y)
-        i = add_in_any_order(i, i_y)
-        entropy = add_in_any_order(entropy, entropy_y)
+        entropy = add_in_any_order(entropy, share * entropy_y)
+        k = add_in_any_order(k, share * k_y)
+        i = add_in_any_order(i, share * i_y)
     for y in range(q.shape[0]):
         if sides[0, y] > 0.0 and sides[1, y] > 0.0:
             k = np.inf

@@ -254,14 +254,14 @@ def add_members(source, start, member_step, members, weights, total, tolerance, 
 
 @njit(**INLINED)
 def class_terms(q, a, u, au, g, log_q, careful):
-    """Return one class's terms of K, I, the entropy and E phi; as ``formulas.class_terms``, with ``g``."""
+    """Return one class's terms of the entropy, K, I and E phi; as ``formulas.class_terms``, with ``g``."""
     k = q * (au - a * u)
     of_average = log1p(a)
     phi = au * 0.5 + g if careful else au + u - a
     i = q * (phi - ((1.0 + a) * of_average - a))
     if careful:
         i = 0.5 * (k - q * a * (of_average - u)) + q * (g - (of_average - a + 0.5 * a * of_average))
-    return k, i, -q * (phi + (1.0 + a) * log_q), q * phi
+    return -q * (phi + (1.0 + a) * log_q), k, i, q * phi
 
 
 @njit(**INLINED)
@@ -277,7 +277,7 @@ def finish(q, log_q, means, careful):
     """Return entropy, K and I from means over members, and whether float32 was enough for them."""
     k, i, entropy, apart = 0.0, 0.0, 0.0, 0.0
     for y in range(q.shape[0]):
-        k_y, i_y, entropy_y, apart_y = class_terms(
+        entropy_y, k_y, i_y, apart_y = class_terms(
             np.float64(q[y]), means[0, y], means[1, y], means[2, y], means[3, y], log_q[y], careful
         )
         k = add_in_any_order(k, k_y)

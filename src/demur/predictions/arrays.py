@@ -12,6 +12,8 @@ import numpy as np
 
 Array = Any
 
+READY = np.dtype(np.float32), np.dtype(np.float64)  # as this processor reads them
+
 
 def library(array: object) -> str:
     """Return ``"numpy"``, ``"torch"`` or ``"jax"``; anything else raises TypeError."""
@@ -31,6 +33,8 @@ def library(array: object) -> str:
 
 def as_array(argument: object) -> Array:
     """Return an array as it is, and (nested) lists of numbers as a NumPy array."""
+    if isinstance(argument, np.ndarray):
+        return argument
     if isinstance(argument, (list, tuple, int, float)):
         try:
             argument = np.asarray(argument)
@@ -99,6 +103,8 @@ def described(array: Array) -> str:
 
 def to_numpy(array: Array) -> np.ndarray:
     """Return the numbers as a NumPy array, without a copy where the type allows; halves become float32."""
+    if array.__class__ is np.ndarray and array.dtype in READY:
+        return array
     if library(array) == "torch":
         array = array.detach().cpu()
         if type_name(array) in ("bfloat16", "float16"):

@@ -39,18 +39,7 @@ class Categorical:
     precision: str  # the type that the numbers came in, which sets the tolerance
 
     def __init__(self, probs: Any = None, *, logits: Any = None, log_probs: Any = None) -> None:
-        given = {
-            name: value
-            for name, value in (("probs", probs), ("logits", logits), ("log_probs", log_probs))
-            if value is not None
-        }
-        if len(given) != 1:
-            came = " and ".join(given) if given else "none of them"
-            raise ValueError(
-                f"Expected exactly one of probs, logits and log_probs. Got {came}. "
-                "Pass one, for instance logits=z."
-            )
-        self.kind, value = next(iter(given.items()))
+        self.kind, value = the_given_one(probs, logits, log_probs)
         if self.kind == "probs" and isinstance(value, Categorical):
             self.kind, self.values, self.precision = value.kind, value.values, value.precision
             return
@@ -109,7 +98,7 @@ class Categorical:
         """Return logits as NumPy float32 or float64; probabilities are checked, the rest by the kernel."""
         values = arrays.to_numpy(self.values)
         if self.kind != "probs":
-            return values if arrays.is_floating(values) else values.astype(np.float64)
+            return values if values.dtype.kind == "f" else values.astype(np.float64)
         values = values.astype(np.float64)
         self.check(np, values, ignored, places)
         with np.errstate(divide="ignore"):
@@ -148,6 +137,21 @@ class Categorical:
             sums = xp.sum(xp.exp(values), axis=-1, keepdims=True)
         expected = f"{name} must sum to 1 within {self.tolerance:g} ({self.precision})"
         refuse(xp.abs(sums - 1) > self.tolerance, sums, expected, "Normalise them, or pass logits=.")
+
+
+def the_given_one(probs: Any, logits: Any, log_probs: Any) -> tuple[str, Any]:
+    """Return the name and the value of the one that is given; any other number of them is an error."""
+    if probs is None and log_probs is None and logits is not None:
+        return "logits", logits
+    every = {"probs": probs, "logits": logits, "log_probs": log_probs}
+    given = {name: value for name, value in every.items() if value is not None}
+    if len(given) != 1:
+        came = " and ".join(given) if given else "none of them"
+        raise ValueError(
+            f"Expected exactly one of probs, logits and log_probs. Got {came}. "
+            "Pass one, for instance logits=z."
+        )
+    return next(iter(given.items()))
 
 
 def complain(

@@ -15,7 +15,7 @@ from demur.predictions.categorical import Categorical
 from demur.predictions.parametric import Parametric
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Members:
     """Checked shapes: predictions (members, inputs, classes), weights (members, inputs) or None."""
 
