@@ -38,7 +38,7 @@ def section(out: Path) -> str:
     sizes = ", ".join(f"{name} {size:,}" for name, size in facts["sizes"].items())
     text = [
         f"## {facts['title']}",
-        f"`{facts['command']}`",
+        f"`{facts['command'].replace('table2', 'table1')}`, and the same with `table2`",
         f"{facts['note']} Inputs: {sizes}. Accuracy of the average: {said}.".strip(),
         "Mean and spread over splits. The inputs to be found are the same in each split, so the spread "
         "understates the error.",
