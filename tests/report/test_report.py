@@ -286,6 +286,7 @@ def test_the_verdict_comes_first_and_says_how_sure_it_is(open_page):
         assert "95 % interval" in " ".join(card.inner_text().split())
     assert page.inner_text("#accuracies").startswith("Accuracy on in-distribution and pgd: one ")
     told = json.loads(page.text_content("#data"))["best"]
+    assert "Each method has its own best for pgd and mistakes: methods make" in page.inner_text("#all-why")
     # Two unknown sets for all methods, attacks and mistakes for each of two.
     assert len(told) == 6 and page.locator("#all td.best").count() == sum(len(e["best"]) for e in told)
 

@@ -400,7 +400,7 @@ function showAll() {
     return element("tr", here ? { "aria-current": "true" } : {}, element("th", { scope: "row" }, each.short, ...(several ? [element("small", {}, method)] : [])), ...cells);
   }));
   $("all-why").textContent = "In percent, with interval. ★ the best, several where they are equal, ≈ statistically tied with it by a paired test." +
-    (several && own.length ? ` Each method has its own best for ${own.join(" and ")}, which are not the same for all methods: it makes its own mistakes, and attacks fool it more or less.` : "") +
+    (several && own.length ? ` Each method has its own best for ${own.join(" and ")}: methods make different mistakes${own.some((name) => name !== MISTAKES) ? ", and attacks fool some more than others" : ""}.` : "") +
     (several ? " Scores of one method are compared more sharply than those of two, since they err on the same inputs: a small gap can count there." : "");
   $("all").replaceChildren(element("caption", { class: "unseen" }, "All measures side by side"),
     element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "measure"), ...heads.map(({ name }) => element("th", { scope: "col" }, name)))), element("tbody", {}, ...rows));
