@@ -11,6 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from demur.cli import app
+from demur.report.folder import read_run
+from demur.report.page import provenance
 from demur.stores import read_columns
 
 pytest.importorskip("sklearn")
@@ -62,6 +64,39 @@ def test_tables_are_those_of_the_command_line(demo):
         assert f"{json.loads(found.stdout)['auc']['value']:.3f}".lstrip("0") in text
     assert r"\toprule" in (out / "tables.tex").read_text()
     assert "Epistemic, new" in (out / "tables.md").read_text()
+
+
+def test_headings_and_marks_are_explained(demo):
+    out, text = demo
+    head = text.split("Four ways to draw models")[1].splitlines()[1:3]
+    assert [line.split() for line in head] == [
+        ["accuracy", "accuracy"],
+        ["method", "on", "known", "on", "attacked", "members"],
+    ]
+    lines = text.splitlines()
+    (words,) = [line for line in lines if "I (current: each against their average)" in line]
+    assert "K (new: each against each other)" in words and lines.index(words) < min(
+        k for k, line in enumerate(lines) if "I (current)" in line
+    )
+    files = [read_columns(out / method / "id.csv") for method in METHODS]
+    wrong = sorted(int((each["label"] != each["prediction"]).sum()) for each in files)
+    assert f"because there are only {wrong[0]} to {wrong[-1]} mistakes: with so few," in text
+
+
+def test_the_attack_is_explained_on_the_page(demo):
+    out, _ = demo
+    told = json.loads((out / "run.json").read_text())["sources"]
+    assert set(told) == set(SETS)
+    for words in (
+        "projected gradient descent, 20 steps",
+        "within 0.1 of",
+        "the first network of the deep ensemble",
+    ):
+        assert words in told["adversarial"]
+    lines = dict(provenance(read_run(out), "0"))
+    assert lines["attacked digits"] == told["adversarial"] and "354 images" in lines["unseen digits"]
+    pictures = [np.load(out / "images" / f"{which}.npy").astype(int) for which in ("id", "adversarial")]
+    assert 0 < np.abs(pictures[0] - pictures[1]).max() <= 26  # 0.1 of 255, rounded
 
 
 def test_what_is_written_is_named(demo):

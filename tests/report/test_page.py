@@ -131,9 +131,27 @@ def test_the_best_is_that_of_the_paired_test(found):
     }
     expected = demur.tasks.leading(pairs, "detection")
     shown = next(each for each in content["best"] if each["set"] == found.run.sets.index("ood-far"))
-    keys = [(names[m], found.scores[s]) for m, s in [shown["best"], *shown["ties"]]]
+    keys = [(names[m], found.scores[s]) for m, s in [*shown["best"], *shown["ties"]]]
     assert keys == [expected.best, *expected.ties]
-    assert [each["set"] for each in content["best"]].count(None) == 2  # each method has its own mistakes
+    # Each method makes its own mistakes, and attacks fool it more or less.
+    places = [each["set"] for each in content["best"]]
+    assert places.count(None) == places.count(found.run.sets.index("adversarial-pgd")) == 2
+
+
+def test_equal_ones_are_all_best_and_named(tmp_path):
+    one = np.arange(52.0)[::-1]
+    wrong = np.isin(np.arange(52), [3, 7, 20])
+    two = one[[0, 1, 3, 2, *range(4, 20), 21, 20, *range(22, 52)]]  # one mistake higher, another lower
+    scores = {"one": one, "two": two, "three": np.where(wrong, -one, one)}
+    difference = demur.tasks.compare(one, two, "misclassification", correct=~wrong).difference.value
+    assert 0 < difference < 1e-15  # rounding alone
+    write_columns(tmp_path / "id.csv", {"label": 0 * wrong, "prediction": wrong.astype(int), **scores})
+    content = data(find(read_run(tmp_path)))
+    assert content["best"] == [{"set": None, "best": [[0, 0], [0, 1]], "ties": []}]
+    caption, *sentences = content["cards"][0]["caption"], *content["cards"][0]["sentences"]
+    assert caption.endswith("than a right one, by one (equal: two), the best for this task alone.")
+    assert sentences[-1].startswith("Better than the rest, of which the nearest is three, lower by")
+    assert not any("tied" in sentence for sentence in sentences)
 
 
 NASTY = "</script><script>alert(1)</script><!-- {{data}} & \u2028\u2029 \" ' \\u003c \ud800"
@@ -305,17 +323,78 @@ def test_the_verdict_of_several_methods_names_one_score(found):
         and f"(column {score})" in first
         and "(one for each method and task)" in first
     )
-    assert f"AUROC with {method}, the best for it on average: far " in second and "mistakes " in second
-    gaps = [
-        np.ptp([float(found.detections[m.name, score][name].auroc) for m in found.run.methods])
-        for name in found.run.sets[1:]
-    ]
+    assert (
+        f"AUROC with {method}, where {verdict.name_of(score).short} is highest on unknown inputs: far "
+        in second
+    )
+    assert "pgd " in second and "mistakes " in second
+    areas = {m.name: float(found.detections[m.name, score]["ood-far"].auroc) for m in found.run.methods}
+    assert areas[method] == max(areas.values())
     short = verdict.name_of(score).short
-    assert f"by {short} up to {100 * max(gaps):.2g} points lie between methods" in third
+    assert third.startswith("On unknown inputs the method matters ")
+    assert f"by {short} up to {100 * np.ptp(list(areas.values())):.2g} points lie between methods" in third
+    own = [
+        np.ptp([float(found.detections[m.name, s]["ood-far"].auroc) for s in found.scores])
+        for m in found.run.methods
+    ]
+    assert third.endswith(f"up to {100 * max(own):.2g} points between measures of one method.")
     wrong = [found.errors[m.name, score].positives for m in found.run.methods]
     few = f"Only {min(wrong)} to {max(wrong)} mistakes were made by each method"
     assert min(wrong) < 30 and len(rest) == 1 and rest[0].startswith(few)
     assert not any("one of the methods" in sentence for sentence in content)
+
+
+def attacked_run(folder, *, unknown):
+    """By the same score "a" finds unknown inputs, "b" attacked ones, which fool it more often."""
+    for method, far, near, fooled in (("a", 3.0, 0.5, 10), ("b", 2.0, 3.0, 60)):
+        (folder / method).mkdir()
+        rng = np.random.default_rng(0)
+        sets = [("id", 0.0, 2), ("adversarial-x", near, fooled)]
+        for name, shift, wrong in [*sets, ("ood-far", far, 0)] if unknown else sets:
+            base = rng.normal(shift, 1, 100)
+            columns = {
+                "pairwise_aleatoric": base, "pairwise_epistemic": base + 2 * rng.normal(size=100),
+                "label": np.zeros(100, int), "prediction": (np.arange(100) < wrong).astype(int),
+            }  # fmt: skip
+            write_columns(folder / method / f"{name}.npz", columns)
+    return find(read_run(folder))
+
+
+def test_methods_are_compared_on_unknown_inputs_only(tmp_path):
+    found = attacked_run(tmp_path, unknown=True)
+    score = "pairwise_aleatoric"
+    areas = {key: {t: float(d.auroc) for t, d in own.items()} for key, own in found.detections.items()}
+    assert areas["b", score]["adversarial-x"] - areas["a", score]["adversarial-x"] > 0.3  # b is fooled more
+    assert choose(found).key == ("a", score)
+    _, worth, surprise, matter, *_ = verdict.headline(found)
+    assert worth.startswith("AUROC with a, where aleatoric is highest on unknown inputs: ")
+    assert "with a both rise together" in surprise
+    gap = areas["a", score]["ood-far"] - areas["b", score]["ood-far"]
+    assert f"up to {100 * gap:.2g} points lie between methods" in matter
+    assert verdict.accuracies(found) == (
+        "Accuracy on in-distribution and x: a 98.0 % and 90.0 %; b 98.0 % and 40.0 %."
+    )
+    assert set(found.best) == {"ood-far"}
+    unknown, attacked, *_ = verdict.cards(found)
+    assert "by aleatoric of a, the best" in attacked["caption"] and attacked["sentences"][-1] == verdict.OWN
+    assert attacked["bounds"][0] == areas["a", score]["adversarial-x"]
+    assert not any(" of b" in sentence for sentence in attacked["sentences"])
+    assert verdict.OWN not in unknown["sentences"]
+
+
+def test_without_unknown_inputs_methods_are_not_compared(tmp_path):
+    found = attacked_run(tmp_path, unknown=False)
+    said = verdict.headline(found)
+    assert choose(found).by_method is None and not any("between methods" in sentence for sentence in said)
+    assert said[1].startswith("AUROC with a, the most accurate method: ")  # as accurate as b, and the first
+    assert any(s.startswith("Between the best and the worst measure of one method lie") for s in said)
+
+
+def test_accuracy_is_said_where_labels_tell(tmp_path, write_run):
+    found, content = shown(tmp_path / "one", write_run)
+    share = found.run.methods[0].sets["id"].correct.mean()
+    assert content["accuracies"] == f"Accuracy on in-distribution: {100 * share:.1f} %."
+    assert shown(tmp_path / "two", write_run, labels=False)[1]["accuracies"] == ""
 
 
 @pytest.mark.parametrize("together", [True, False])
@@ -334,7 +413,7 @@ def test_that_the_aleatoric_part_finds_unknown_inputs_is_explained(tmp_path, tog
     (said,) = [sentence for sentence in verdict.headline(found) if "no mistake" in sentence]
     expected = spearmanr(*(np.concatenate(parts) for parts in both.values())).statistic
     assert f"(rank correlation of aleatoric with K: {expected:.2f})" in said
-    assert ("both rise together" in said) == together == (expected >= 0.5)
+    assert ("in this run both rise together" in said) == together == (expected >= 0.5)
 
 
 def test_a_verdict_on_another_measure_needs_no_excuse(tmp_path):
@@ -351,13 +430,15 @@ def test_a_verdict_on_another_measure_needs_no_excuse(tmp_path):
 def test_cards_say_that_each_is_the_best_for_its_task_alone(found):
     cards = verdict.cards(found)
     assert all("the best for this task alone." in card["caption"] for card in cards[:-1])
-    assert "Measured on these inputs." in cards[-1]["sentences"][-1]
+    assert cards[-1]["sentences"][-1] == (
+        "Measured on these inputs. What can be promised for new ones stands below: When to ask a person."
+    )
 
 
 def test_sets_and_methods_are_called_as_the_run_says(tmp_path, write_run):
     facts = {
         "sets": {"ood-far": "eights and nines"}, "methods": {"one": "ten networks"}, "command": "make it",
-        "training": "on 400 images",
+        "training": "on 400 images", "sources": {"ood-far": "from elsewhere"},
     }  # fmt: skip
     _, content = shown(tmp_path, write_run, methods=("one", "two"), facts=facts, number=40)
     assert [each["name"] for each in content["sets"]] == ["in-distribution", "eights and nines"]
@@ -365,6 +446,7 @@ def test_sets_and_methods_are_called_as_the_run_says(tmp_path, write_run):
     assert "eights and nines" in content["headline"][1]
     lines = [["Command", "make it"], ["Training", "on 400 images"], ["one", "ten networks"]]
     assert content["provenance"][:3] == lines and "two" not in dict(content["provenance"])
+    assert content["provenance"][3] == ["eights and nines", "from elsewhere"]
 
 
 def test_totals_that_are_one_measure_are_shown_once(found):

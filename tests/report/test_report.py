@@ -187,7 +187,7 @@ def test_choices_change_what_is_shown(open_page, run):
             )
             assert near(re.search(r"AUROC ([\d.]+\s%)", page.inner_text("#roc-why"))[1], float(result.auroc))
             assert task in page.inner_text("#density .key") and task in page.inner_text("#points .key")
-    page.get_by_role("radio", name="wrong predictions").check()
+    page.get_by_role("radio", name="mistakes").check()
     known = found.methods[-1].sets["id"]
     result = demur.tasks.misclassification(known.scores["average_epistemic"], known.correct)
     assert near(re.search(r"AUROC ([\d.]+\s%)", page.inner_text("#roc-why"))[1], float(result.auroc))
@@ -284,8 +284,48 @@ def test_the_verdict_comes_first_and_says_how_sure_it_is(open_page):
     assert cards.count() == 6  # three sets, two methods' mistakes, and asking a person
     for card in cards.all():
         assert "95 % interval" in " ".join(card.inner_text().split())
-    stars = page.locator("#all td.best").count()
-    assert stars == 5
+    assert page.inner_text("#accuracies").startswith("Accuracy on in-distribution and pgd: one ")
+    told = json.loads(page.text_content("#data"))["best"]
+    assert "Each method has its own best for pgd and mistakes: methods make" in page.inner_text("#all-why")
+    # Two unknown sets for all methods, attacks and mistakes for each of two.
+    assert len(told) == 6 and page.locator("#all td.best").count() == sum(len(e["best"]) for e in told)
+
+
+def test_equal_measures_all_have_a_star(open_page, tmp_path):
+    rng = np.random.default_rng(0)
+    for name, shift in (("id", 0.0), ("ood-a", 2.0)):
+        mine = rng.normal(shift, 1, 200)
+        write_columns(
+            tmp_path / f"{name}.csv", {"mine": mine, "twice": 2 * mine, "noise": rng.normal(size=200)}
+        )
+    page = open_page(write(find(read_run(tmp_path)), tmp_path / "report.html").as_uri())
+    assert page.locator("#all td.best").count() == 2 and page.locator("#all td.tie").count() == 0
+    assert "by mine (equal: twice)" in page.inner_text(".card")
+    assert page.is_hidden("#accuracies")
+
+
+def test_a_comparison_with_another_set_leaves_the_slider_alone(open_page):
+    page = open_page()
+    last = int(page.get_attribute("#threshold", "max"))
+
+    def state():
+        shown = (page.inner_text(each) for each in ("#share", "#accuracy", "#cut", "#now"))
+        return page.input_value("#threshold"), page.input_value("#target"), *shown
+
+    for at in (last // 3, last - 4):
+        page.locator("#threshold").fill(str(at))
+        moved = state()
+        assert moved[0] == str(at)
+        for name in ("pgd", "mistakes", "near", "far"):
+            page.get_by_role("radio", name=name).check()
+            assert state() == moved, name
+    page.get_by_role("button", name="Show its threshold").click()
+    moved = state()
+    page.get_by_role("radio", name="pgd").check()
+    assert state() == moved
+    assert "pgd" in page.inner_text("#density .key")
+    lines = page.locator("#density svg line.cut").count()
+    assert lines == 1
 
 
 def test_names_from_files_stay_text(open_page, tmp_path, write_run):

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -49,6 +50,17 @@ def test_the_best_is_marked_within_its_kind(found) -> None:
             assert any(s.best for s in totals) and all(s.best or s.tied for s in totals)
 
 
+def test_rows_know_how_many_inputs_are_of_the_rarer_kind(found) -> None:
+    assert {row.fewest for row in table_of_scores(found).rows} == {300}
+    right = np.arange(40) > 2
+    some = {"m": {"a": np.arange(40.0), "b": np.arange(40.0) ** 2}}
+    counts = [
+        [row.fewest for row in table_of_scores(contest(some, task, correct={"m": right})).rows]
+        for task in ("misclassification", "selective")
+    ]
+    assert counts == [[3], [None]]
+
+
 def test_holm_is_over_the_whole_table(found) -> None:
     assert len(found.comparisons) == 8
     smallest = min(found.comparisons.values(), key=lambda c: c.p_value)
@@ -93,7 +105,14 @@ def test_marks_are_explained_where_they_are() -> None:
     assert table_with(best, equal).notes("*")[1].endswith("two totals; several where they are equal.")
     *_, holm, few = table_with(best, tied).notes("*")
     assert holm.startswith("=: no difference from it is shown by a paired test") and "at 0.05" in holm
-    assert few.startswith("Where a row shares its lower end, there are too few inputs")
+    assert few.startswith("Lower ends in a row are alike because there are so few inputs of one kind: with")
+    table = table_with(best, tied)
+    rows = [Row("auroc", "m", (best, tied), fewest) for fewest in (20, 18, 26)]
+    few = replace(table, rows=rows, rare="mistakes").notes("*")[-1]
+    assert few.startswith(
+        "Lower ends in a row are alike because there are only 18 to 26 mistakes: with so few,"
+    )
+    assert "only 18 mistakes:" in replace(table, rows=rows[1:2], rare="mistakes").notes("*")[-1]
     assert "AUC: mean accuracy over all shares kept" in table_with(lower, lower, section="auc").notes("*")[1]
 
 

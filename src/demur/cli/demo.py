@@ -15,6 +15,11 @@ from demur.cli.printing import bad_input_exits, new_table, print_figures, print_
 if TYPE_CHECKING:
     from demur.experiments.demo import Demo
 
+WORDS = (
+    "Epistemic: how much members disagree, by I (current: each against their average) or K (new: each "
+    "against each other). Total: aleatoric plus I or K."
+)
+
 
 def demo(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write everything.")],
@@ -52,12 +57,13 @@ def report(out: Path, found: Demo) -> None:
     """Print what came out, and where everything is."""
     from demur.experiments.demo import METHODS, SETS
 
-    table = new_table("method", "accuracy", "attacked", "members", texts=1)
+    table = new_table("method", "accuracy\non known", "accuracy\non attacked", "members", texts=1)
     for name, by_set in found.scores.items():
         accuracies = [f"{by_set[which].correct.mean():.3f}" for which in ("id", "adversarial")]
         table.add_row(name, *accuracies, METHODS[name], end_section=name == list(found.scores)[-1])
     counts = ", ".join(f"{len(labels)} {SETS[which]}" for which, (_, labels) in found.sets.items())
     print_table(f"Four ways to draw models; {counts}", table)
+    print(f"\n{WORDS}")
     print_figures(found.detection, "text", "Inputs that are not what the networks know: AUROC")
     print_figures(
         found.errors, "text", "Wrong predictions: AUROC, and the area under accuracy over the share kept"

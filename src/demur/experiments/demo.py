@@ -22,6 +22,8 @@ from demur.tasks import Contest, contest
 
 RADIUS = 0.1
 """How far the attack may move a pixel, of 1."""
+STEPS = 20
+"""Of the attack."""
 SETS = {"id": "known digits", "ood-unseen": "unseen digits", "adversarial": "attacked digits"}
 METHODS = {
     "deep-ensemble": "10 networks, trained apart",
@@ -60,7 +62,9 @@ def run(out: Path, *, seed: int, command: str, say: Say) -> Demo:
         methods = fitted(data, seed)
         network = methods["mc-dropout"].model
         network.eval()
-        attacked = projected_gradient(network, data.images, data.digits, radius=RADIUS, seed=seed)
+        attacked = projected_gradient(
+            network, data.images, data.digits, radius=RADIUS, steps=STEPS, seed=seed
+        )
         sets = {
             "id": (data.images, data.digits),
             "ood-unseen": (data.strange_images, data.strange_digits),
@@ -86,7 +90,7 @@ def run(out: Path, *, seed: int, command: str, say: Say) -> Demo:
     say("Drawing ...")
     draw(out / "figures", found, members)
     training = f"{len(data.train_images)} images of the digits {digits.CLASSES[0]} to {digits.CLASSES[-1]}"
-    write_facts(out / "run.json", seed, command, training)
+    write_facts(out / "run.json", seed, command, training, sources(data))
     page.write(findings.find(folder.read_run(out)), out / "report.html")
     return found
 
@@ -157,7 +161,7 @@ def tables(scores: Mapping[str, Mapping[str, demur.Scores]]) -> tuple[Table, Tab
         "errors, AUROC": contest(own, "misclassification", correct=correct, groups=kinds),
         "kept, AUC": contest(own, "selective", correct=correct, groups=kinds),
     }
-    return joined(contests), joined(errors)
+    return joined(contests), replace(joined(errors), rare="mistakes")
 
 
 def joined(contests: Mapping[str, Contest]) -> Table:
@@ -218,7 +222,20 @@ def draw(where: Path, found: Demo, members: Mapping[str, Mapping[str, np.ndarray
         report.save(figure, where, name)
 
 
-def write_facts(path: Path, seed: int, command: str, training: str) -> None:
+def sources(data: digits.Digits) -> dict[str, str]:
+    """Return how the inputs of each set came about."""
+    known = f"{len(data.images)} other images of the digits {digits.CLASSES[0]} to {digits.CLASSES[-1]}"
+    strange = " and ".join(map(str, np.unique(data.strange_digits)))
+    return {
+        "id": known,
+        "ood-unseen": f"{len(data.strange_images)} images of the digits {strange}, which no network learned",
+        "adversarial": f"the {known}, changed so that a network errs: projected gradient descent, {STEPS} "
+        f"steps, each pixel within {RADIUS:g} of its value (0 is white, 1 is black), against the first "
+        "network of the deep ensemble without dropout, which the other methods start from",
+    }
+
+
+def write_facts(path: Path, seed: int, command: str, training: str, origins: Mapping[str, str]) -> None:
     """Write where all of it comes from."""
     import sklearn
     import torch
@@ -232,5 +249,6 @@ def write_facts(path: Path, seed: int, command: str, training: str) -> None:
         "training": training, "methods": METHODS, "seed": seed, "versions": versions,
         "classes": digits.CLASSES,
         "sets": {which: name for which, name in SETS.items() if which != "id"},
+        "sources": origins,
     }  # fmt: skip
     path.write_text(json.dumps(facts, indent=1) + "\n", "utf-8")

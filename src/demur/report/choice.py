@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from demur.report.findings import ERRORS, Findings, Key
-from demur.tasks import Detection
+from demur.report.folder import kind_of
+from demur.tasks import Detection, Leading
 from demur.tasks.correlation import correlation
 
 
@@ -18,7 +20,8 @@ class Choice:
     Attributes
     ----------
     key
-        The method that it does best with, and the score.
+        The method that it finds unknown inputs best with, on average, and the score. Without unknown inputs
+        the most accurate method, or the first.
     good, number
         In how many comparisons of the scores of one method on one task it is the best or tied, of how many.
     behind
@@ -28,8 +31,8 @@ class Choice:
     figures
         What it does with that method, by task.
     by_score, by_method
-        Largest difference of AUROC between scores of one method, and between methods by this score; None
-        where there is one.
+        Largest difference of AUROC between scores of one method, and between methods by this score. Methods
+        are compared on unknown inputs only, and then scores too; None where nothing can be compared.
     beside
         Rank correlation with K over all inputs of that method, if the score is the aleatoric part; else None.
     """
@@ -63,14 +66,17 @@ def choose(found: Findings) -> Choice | None:
         for score in found.scores
     }
     best = max(found.scores, key=lambda s: (good[s], mean([areas[m, t, s] for m, t in within])))
-    sets = list(dict.fromkeys(task for _, task in within if task != ERRORS))
+    # The same inputs for all methods, and unknown to all. Mistakes and attacks that succeed differ.
+    sets = list(dict.fromkeys(task for _, task in within if kind_of(task) == "ood"))
     names = list(dict.fromkeys(method for method, _ in within))
 
     def worth(name: str) -> float:
-        # Mistakes are another task for each method; a method that makes few is the better one.
-        return mean([areas[name, t, best] for t in sets]) if sets else found.accuracy[name].value
+        if sets:
+            return mean([areas[name, t, best] for t in sets])
+        return found.accuracy[name].value if name in found.accuracy else 0.0
 
     method = max(names, key=worth)
+    several = len(names) > 1 and bool(sets)
     return Choice(
         (method, best),
         good[best],
@@ -85,10 +91,8 @@ def choose(found: Findings) -> Choice | None:
         ),
         [score for score in found.scores if score != best and good[score] == good[best]],
         {task: figure_of(found, (method, best), task) for name, task in within if name == method},
-        max(gap([areas[m, t, s] for s in found.scores]) for m, t in within),
-        max((gap([areas[m, t, best] for m in names]) for t in sets), default=None)
-        if len(names) > 1
-        else None,
+        max(gap([areas[m, t, s] for s in found.scores]) for m, t in within if t in sets or not several),
+        max(gap([areas[m, t, best] for m in names]) for t in sets) if several else None,
         beside_k(found, (method, best)),
     )
 
@@ -109,6 +113,26 @@ def beside_k(found: Findings, key: Key) -> float | None:
 def figure_of(found: Findings, key: Key, task: str) -> Detection:
     """Return how a score does on a task."""
     return found.errors[key] if task == ERRORS else found.detections[key][task]
+
+
+def equals(found: Findings, best: Leading, task: str) -> list[Key]:
+    """Return the others whose AUROC is exactly that of the best.
+
+    An AUROC counts pairs that are won, a tie as half a pair. Counted in halves equal ones are equal, whatever
+    was rounded.
+    """
+
+    def halves(key: Any) -> int:
+        result = figure_of(found, key, task)
+        return round(2 * result.positives * result.negatives * result.auroc.value)
+
+    return [key for key in map(as_key, best.comparisons) if halves(key) == halves(best.best)]
+
+
+def as_key(name: Any) -> Key:
+    """Return a (method, score)."""
+    method, score = name
+    return method, score
 
 
 def mean(values: list[float]) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from demur.deferral import Deferral, NoGuarantee
-from demur.report.folder import Run
+from demur.report.folder import Run, kind_of
 from demur.report.words import distinct
 from demur.tasks import Detection, Leading, Selective, detection, leading, misclassification, selective
 from demur.tasks.estimate import Estimate, proportion
@@ -43,9 +43,11 @@ class Findings:
     accuracy
         Of all in-distribution inputs, by method.
     best
-        By task (a set, or "errors of" a method): the best (method, score) and its ties.
+        By set of unknown inputs: the best (method, score) and its ties.
     within
-        The same among the scores of one method, by method and task (a set, or "errors").
+        The same among the scores of one method, by method and task (a set, or "errors"). Mistakes and
+        attacked inputs are compared in this way only: a method makes mistakes of its own, and one that
+        attacks fool less is certain of them with good reason.
     """
 
     run: Run
@@ -135,10 +137,7 @@ def policy(scores: np.ndarray, correct: np.ndarray, target: float, confidence: f
 def winners(
     run: Run, scores: list[str], others: list[str], errors: dict[Key, Detection], confidence: float
 ) -> tuple[dict[str, Leading], dict[Key, Leading]]:
-    """Return the best (method, score) of each task, and the best of each method.
-
-    Errors of different methods are no common task.
-    """
+    """Return the best (method, score) for each set of unknown inputs, and the best of each method."""
     best: dict[str, Leading] = {}
     within: dict[Key, Leading] = {}
     if "id" not in run.sets:
@@ -149,18 +148,19 @@ def winners(
             for method in run.methods
             for score in scores
         }
-        best[name] = leading(pairs, "detection", confidence=confidence)
+        if kind_of(name) == "ood":
+            best[name] = leading(pairs, "detection", confidence=confidence)
         for method in run.methods:
             own = {key: pair for key, pair in pairs.items() if key[0] == method.name}
-            alone = len(run.methods) == 1
+            alone = len(run.methods) == 1 and name in best
             within[method.name, name] = (
                 best[name] if alone else leading(own, "detection", confidence=confidence)
             )
-    # Methods make errors on different inputs, so their rankings of errors cannot be paired: each by itself.
     for method in run.methods:
         if (method.name, scores[0]) in errors:
             known = method.sets["id"]
             ranked: dict[Any, Any] = {(method.name, score): known.scores[score] for score in scores}
-            found = leading(ranked, "misclassification", correct=known.correct, confidence=confidence)
-            best[f"errors of {method.name}"] = within[method.name, ERRORS] = found
+            within[method.name, ERRORS] = leading(
+                ranked, "misclassification", correct=known.correct, confidence=confidence
+            )
     return best, within

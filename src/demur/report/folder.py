@@ -1,6 +1,6 @@
 """The folder of a run: scores by method and set, with labels, images and members where they are there.
 
-    DIR/run.json                  title, command, training, methods, seed, versions, classes and sets
+    DIR/run.json                  title, command, training, methods, seed, versions, classes, sets and sources
     DIR/images/SET.npy            thumbnails, uint8 (inputs, height, width) or (inputs, height, width, 3)
     DIR/METHOD/SET.csv            scores, also .parquet, .npz or .json
     DIR/METHOD/members-SET.npy    log-probabilities (members, inputs, classes)
@@ -72,7 +72,7 @@ class Run:
     """All of a folder. Every method has the same sets, and every file the same score columns.
 
     `training` says what the models learned from, `made` how each method makes its members, `called` what
-    people call a set; each as run.json has it.
+    people call a set, `sources` how its inputs came about; each as run.json has it.
     """
 
     path: Path
@@ -88,6 +88,7 @@ class Run:
     training: str = ""
     made: dict[str, str] = field(default_factory=dict)
     called: dict[str, str] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
 
     def set_name(self, name: str) -> str:
         """Return what people call a set: as the run says, or by its file."""
@@ -263,16 +264,16 @@ def read_facts(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     expected = (
-        f"{path}: expected a JSON object with title, command, training, methods, seed, versions, classes "
-        "and sets"
+        f"{path}: expected a JSON object with title, command, training, methods, seed, versions, classes, "
+        "sets and sources"
     )
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         texts = ("title", "command", "training", "seed")
         facts = {name: text(content[name]) for name in texts if name in content}
-        versions, made, called = (
+        versions, made, called, sources = (
             {str(name): text(value) for name, value in content.get(key, {}).items()}
-            for key in ("versions", "methods", "sets")
+            for key in ("versions", "methods", "sets", "sources")
         )
         classes = content.get("classes", [])
         if not isinstance(classes, list):
@@ -284,6 +285,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
         "versions": versions,
         "made": made,
         "called": called,
+        "sources": sources,
         "classes": [text(name) for name in classes],
     }
 

@@ -16,8 +16,8 @@ import numpy as np
 from demur.decompose import attribute
 from demur.deferral import Deferral, just_below
 from demur.report import verdict
-from demur.report.choice import choose
-from demur.report.findings import RESAMPLED, Findings, Key
+from demur.report.choice import as_key, choose, equals
+from demur.report.findings import ERRORS, RESAMPLED, Findings, Key
 from demur.report.folder import Method, Run, Scored, kind_of
 from demur.report.shapes import binned, corners, spread
 from demur.report.thumbnails import sprite
@@ -102,6 +102,7 @@ def data(found: Findings, top: int = 20) -> dict[str, Any]:
     return {
         "title": title_of(run),
         "headline": verdict.headline(found),
+        "accuracies": verdict.accuracies(found),
         "cards": verdict.cards(found),
         "confidence": found.confidence,
         "methods": [method.name for method in run.methods],
@@ -151,20 +152,27 @@ def start(found: Findings) -> list[int]:
 
 
 def leaders(found: Findings) -> list[dict[str, Any]]:
-    """Return the best of each task and its ties, as places of methods and scores."""
+    """Return the best of each task and its ties, as places of methods and scores.
+
+    There are several best where they are equal. Where methods are not compared, each has its own best.
+    """
     names = [method.name for method in found.run.methods]
 
-    def place(key: Any) -> list[int]:
+    def place(key: Key) -> list[int]:
         return [names.index(key[0]), found.scores.index(key[1])]
 
-    return [
-        {
-            "set": found.run.sets.index(task) if task in found.run.sets else None,
-            "best": place(best.best),
-            "ties": [place(key) for key in best.ties],
-        }
-        for task, best in found.best.items()
-    ]
+    own = [(task, best) for (_, task), best in found.within.items() if task not in found.best]
+    made = []
+    for task, best in [*found.best.items(), *own]:
+        first = [as_key(best.best), *equals(found, best, task)]
+        made.append(
+            {
+                "set": None if task == ERRORS else found.run.sets.index(task),
+                "best": [place(key) for key in first],
+                "ties": [place(key) for key in map(as_key, best.ties) if key not in first],
+            }
+        )
+    return made
 
 
 def result(found: Findings, key: Key, method: Method) -> dict[str, Any]:
@@ -378,6 +386,7 @@ def provenance(run: Run, version: str) -> list[list[str]]:
     """Return what was run with what, in lines of name and value."""
     lines = [["Command", run.command], ["Training", run.training]]
     lines += [[method.name, run.made.get(method.name, "")] for method in run.methods]
+    lines += [[run.set_name(name), run.sources.get(name, "")] for name in run.sets]
     lines += [["Seed", run.seed]]
     lines += [[name, value] for name, value in run.versions.items()]
     files_ = [scored.path for method in run.methods for scored in method.sets.values()]

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from demur.tasks.contest import Contest, Standing
+from demur.tasks.detection import Detection
 from demur.tasks.estimate import Estimate
 
 PAPER = ("average_total", "pairwise_total", "pairwise_aleatoric", "average_epistemic", "pairwise_epistemic")
@@ -37,11 +38,15 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row: the section it is in, its name, and a `Standing` for each column."""
+    """A row: the section it is in, its name, and a `Standing` for each column.
+
+    `fewest` is how many inputs are of the rarer kind, where two kinds are told apart.
+    """
 
     section: str
     name: str
     cells: tuple[Standing, ...]
+    fewest: int | None = None
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,8 @@ class Table:
         What the columns are; the sections of rows are the other.
     level : float
         Of the tests behind the marks of best and tied figures.
+    rare : str
+        What the rarer kind of inputs is called.
 
     Examples
     --------
@@ -75,6 +82,7 @@ class Table:
     rows: Sequence[Row]
     across: str = "score"
     level: float = 0.05
+    rare: str = "inputs of one kind"
 
     @property
     def corner(self) -> list[str]:
@@ -114,10 +122,14 @@ class Table:
             )
         if any(row.section.lower().endswith("auc") for row in self.rows):
             notes.append("AUC: mean accuracy over all shares kept, the most certain first.")
-        if any(self.bounded(row) for row in self.rows):
+        bounded = [row for row in self.rows if self.bounded(row)]
+        if bounded:
+            counts = sorted({row.fewest for row in bounded if row.fewest is not None})
+            many = " to ".join(str(n) for n in dict.fromkeys([*counts[:1], *counts[-1:]]))
             notes.append(
-                "Where a row shares its lower end, there are too few inputs of one kind, as of mistakes: not "
-                "even a perfect ranking could rule that value out."
+                f"Lower ends in a row are alike because there are {f'only {many}' if counts else 'so few'} "
+                f"{self.rare}: with so few, even a perfect ranking does not rule out that the true value is "
+                "that low."
             )
         return notes
 
@@ -207,11 +219,16 @@ def table_of_scores(found: Contest, level: float = 0.05) -> Table:
     """Return the paper's table: a row for each method, a column for each score, a section for each figure."""
     names = list(dict.fromkeys(name for named in found.results.values() for name in named))
     rows = [
-        Row(figure, method, tuple(named[name] for name in names))
+        Row(figure, method, tuple(named[name] for name in names), fewest(found.results[method][names[0]]))
         for figure, methods in found.standings.items()
         for method, named in methods.items()
     ]
     return Table([column_of(name, names) for name in names], rows, level=level)
+
+
+def fewest(result: Any) -> int | None:
+    """Return how many inputs are of the rarer kind, where two kinds are told apart."""
+    return min(result.positives, result.negatives) if isinstance(result, Detection) else None
 
 
 def table_of_figures(results: Mapping[str, Any], figures: Sequence[str], score: str = "") -> Table:

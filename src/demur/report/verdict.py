@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from demur.deferral import Deferral
-from demur.report.choice import Choice, choose
+from demur.report.choice import Choice, as_key, choose, equals
 from demur.report.findings import ERRORS, Findings, Key
+from demur.report.folder import kind_of
 from demur.report.words import name_of
 from demur.tasks import Detection, Leading
 from demur.tasks.estimate import Estimate, all_alike, proportion
@@ -16,6 +17,7 @@ from demur.tasks.estimate import Estimate, all_alike, proportion
 FEW = 30  # inputs of a kind, below which a figure is called uncertain
 NAMED = 3  # ties that are named; more are counted
 TOGETHER = 0.5  # rank correlation from which on two scores are said to rise together
+OWN = "Methods are not compared here: one that attacks fool less is certain of them with good reason."
 SHARPER = (
     "Scores of one method err on the same inputs, so they are compared more sharply: a small gap can count "
     "there, while a larger one between methods does not."
@@ -95,13 +97,14 @@ def headline(found: Findings) -> list[str]:
     """Return the verdict in a few sentences: what to use, how good it is, how much the choice matters."""
     choice = choose(found)
     if choice is None:
-        if found.best:
+        if found.within:
             return ["There is one score only, so nothing to choose between. How good it is stands below."]
         return [
             "Scores of one kind of inputs, without labels: there is nothing to measure them against.",
             "Below is how they are spread, and which inputs are the least certain.",
         ]
-    return [use(found, choice), worth(found, choice), *surprise(choice), matter(choice), *few(found)]
+    sentences = [use(found, choice), worth(found, choice), *surprise(found, choice)]
+    return [*sentences, matter(found, choice), *few(found)]
 
 
 def use(found: Findings, choice: Choice) -> str:
@@ -138,17 +141,24 @@ def worth(found: Findings, choice: Choice) -> str:
         f"{'mistakes' if task == ERRORS else found.run.set_name(task)} {figure(result)}"
         for task, result in choice.figures.items()
     ]
-    several = len(found.run.methods) > 1
-    chosen = "the best for it on average" if set(choice.figures) - {ERRORS} else "the most accurate method"
-    by = f" with {choice.key[0]}, {chosen}" if several else ""
+    by = ""
+    if len(found.run.methods) > 1:
+        unknown = sum(kind_of(task) == "ood" for task in choice.figures)
+        if unknown:
+            average = " on average" if unknown > 1 else ""
+            why = f", where {name_of(choice.key[1]).short} is highest on unknown inputs{average}"
+        else:
+            why = ", the most accurate method" if choice.key[0] in found.accuracy else ""
+        by = f" with {choice.key[0]}{why}"
     return f"AUROC{by}: {', '.join(told)}; 50 % is a coin toss."
 
 
-def surprise(choice: Choice) -> list[str]:
+def surprise(found: Findings, choice: Choice) -> list[str]:
     """Return why the aleatoric part may find unknown inputs, if that is the verdict."""
-    found = any(result.auroc.low > 0.5 for task, result in choice.figures.items() if task != ERRORS)
-    if choice.beside is None or not found:
+    finds = any(result.auroc.low > 0.5 for task, result in choice.figures.items() if task != ERRORS)
+    if choice.beside is None or not finds:
         return []
+    where = f"with {choice.key[0]}" if len(found.run.methods) > 1 else "in this run"
     together = choice.beside >= TOGETHER
     how = (
         "both rise together, so either of them can find unknown inputs"
@@ -157,19 +167,20 @@ def surprise(choice: Choice) -> list[str]:
     )
     return [
         "That the aleatoric part finds unknown inputs is no mistake: "
-        f"in this run {how} (rank correlation of aleatoric with K: {choice.beside:.2f})."
+        f"{where} {how} (rank correlation of aleatoric with K: {choice.beside:.2f})."
     ]
 
 
-def matter(choice: Choice) -> str:
+def matter(found: Findings, choice: Choice) -> str:
     """Return how much the choice of the score matters, beside that of the method."""
     measure = f"{100 * choice.by_score:.2g} points"
     if choice.by_method is None:
-        return f"Between the best and the worst measure lie up to {measure}."
+        of = " of one method" if len(found.run.methods) > 1 else ""
+        return f"Between the best and the worst measure{of} lie up to {measure}."
     ratio = choice.by_method / choice.by_score if choice.by_score else math.inf
     how = "about as much as" if 0.8 < ratio < 1.25 else "more than" if ratio > 1 else "less than"
     return (
-        f"The method matters {how} the measure: by {name_of(choice.key[1]).short} up to "
+        f"On unknown inputs the method matters {how} the measure: by {name_of(choice.key[1]).short} up to "
         f"{100 * choice.by_method:.2g} points lie between methods, and up to {measure} between measures of "
         "one method."
     )
@@ -184,6 +195,27 @@ def few(found: Findings) -> list[str]:
     mistakes = "mistake was" if number == "1" else "mistakes were"
     each = " by each method" if len(found.run.methods) > 1 else ""
     return [f"Only {number} {mistakes} made{each}, so figures on finding them are uncertain."]
+
+
+def accuracies(found: Findings) -> str:
+    """Return how many predictions of each method are right, for sets whose labels tell; else nothing.
+
+    What attacks do to a method is to be seen here, and not from how well their inputs are found.
+    """
+    methods = found.run.methods
+    right = {s: [m.sets[s].correct for m in methods] for s in found.run.sets if kind_of(s) != "ood"}
+    shares = {
+        s: [float(c.mean()) for c in each if c is not None]
+        for s, each in right.items()
+        if all(c is not None for c in each)
+    }
+    if not shares:
+        return ""
+    told = [
+        f"{m.name} {listed(percent(each[place]) for each in shares.values())}".strip()
+        for place, m in enumerate(methods)
+    ]
+    return f"Accuracy on {listed(map(found.run.set_name, shares))}: {'; '.join(told)}."
 
 
 def cards(found: Findings) -> list[dict[str, Any]]:
@@ -211,19 +243,37 @@ def card(
 
 
 def detection_cards(found: Findings) -> list[dict[str, Any]]:
-    """Return how well other inputs are told from known ones, set by set."""
+    """Return how well other inputs are told from known ones, set by set.
+
+    Attacked ones by the method of the verdict, since methods are not compared by them.
+    """
+    choice = choose(found)
+    own = choice.key[0] if choice else found.run.methods[0].name
     made = []
     for name in found.run.sets:
-        if name in found.best:
-            best = found.best[name]
-            result = found.detections[as_key(best.best)][name]
-            kind = "attacked" if name.startswith("adversarial") else "unknown"
-            by = called(found, as_key(best.best))
-            caption = f"How often an {kind} input scores higher than a known one, by {by}{alone(best)}."
-            title = f"Telling {found.run.set_name(name)} from in-distribution"
-            kinds = f"{kind} inputs", "in-distribution inputs"
-            made.append(card(title, result.auroc, caption, compared(found, best, result, kinds), chance=True))
+        best = found.best.get(name) or found.within.get((own, name))
+        if best is None:
+            continue
+        result = found.detections[as_key(best.best)][name]
+        kind = "unknown" if name in found.best else "attacked"
+        by = best_called(found, best, name)
+        caption = f"How often an {kind} input scores higher than a known one, by {by}{alone(best)}."
+        title = f"Telling {found.run.set_name(name)} from in-distribution"
+        sentences = compared(found, best, name, result, (f"{kind} inputs", "in-distribution inputs"))
+        if name not in found.best and len(found.run.methods) > 1:
+            sentences.append(OWN)
+        made.append(card(title, result.auroc, caption, sentences, chance=True))
     return made
+
+
+def best_called(found: Findings, best: Leading, task: str) -> str:
+    """Return what the best of a task is called, and what is exactly as good."""
+    key = as_key(best.best)
+    equal = equals(found, best, task)
+    names = [name_of(other[1]).short if other[0] == key[0] else called(found, other) for other in equal]
+    if len(names) > NAMED:
+        names = [f"{len(names)} others"]
+    return called(found, key) + (f" (equal: {', '.join(names)})" if names else "")
 
 
 def alone(best: Leading) -> str:
@@ -240,24 +290,23 @@ def error_cards(found: Findings) -> list[dict[str, Any]]:
         accuracy = found.accuracy[method.name]
         number = method.sets["id"].number
         of = f" of {method.name}" if len(found.run.methods) > 1 else ""
-        best = found.best.get(f"errors of {method.name}")
+        best = found.within.get((method.name, ERRORS))
         if best is None:
             what = "No prediction is wrong" if accuracy.value == 1 else "No prediction is right"
             caption = f"{what} among {number:,} inputs, so there is nothing to rank."
             made.append(card(f"Accuracy{of}", accuracy, caption, []))
             continue
-        key = as_key(best.best)
-        result = found.errors[key]
-        by = called(found, key)
+        result = found.errors[as_key(best.best)]
+        by = best_called(found, best, ERRORS)
         caption = f"How often a wrong prediction scores higher than a right one, by {by}{alone(best)}."
-        sentences = compared(found, best, result, ("mistakes", "right predictions"))
+        sentences = compared(found, best, ERRORS, result, ("mistakes", "right predictions"))
         made.append(card(f"Finding the mistakes{of}", result.auroc, caption, sentences, chance=True))
     return made
 
 
 def deferral_cards(found: Findings) -> list[dict[str, Any]]:
     """Return what leaving the least certain tenth to a person brings, for the most accurate method."""
-    keys = [as_key(best.best) for task, best in found.best.items() if task not in found.run.sets]
+    keys = [as_key(best.best) for (_, task), best in found.within.items() if task == ERRORS]
     if not keys:
         return []
     key = max(keys, key=lambda key: found.accuracy[key[0]].value)
@@ -269,13 +318,17 @@ def deferral_cards(found: Findings) -> list[dict[str, Any]]:
     share, by = percent(1 - t.kept / t.number), name_of(key[1]).short
     caption = f"Accuracy when the least certain {share} go to a person, by {called(found, key)}."
     right = percent(found.accuracy[key[0]].value)
-    rule = f"Without asking, {right} of the predictions are right. {by} is what finds the mistakes best."
+    rule = (
+        f"Without asking, {right} of the predictions are right. No measure finds mistakes better than {by}."
+    )
     if len(found.run.methods) > 1:
         rule = (
             f"{key[0]} is taken since it is the most accurate method ({right} without asking), and {by} "
-            "since it finds its mistakes best."
+            "since no measure finds its mistakes better."
         )
-    measured = "Measured on these inputs. What can be promised for new ones is a threshold marked there."
+    measured = (
+        "Measured on these inputs. What can be promised for new ones stands below: When to ask a person."
+    )
     made = card("Asking a person", proportion(t.right, t.kept, found.confidence), caption, [rule, measured])
     names = [method.name for method in found.run.methods]
     return [made | {"show": [names.index(key[0]), found.scores.index(key[1]), t.kept]}]
@@ -300,7 +353,9 @@ def promised(policy: Deferral) -> str:
     )
 
 
-def compared(found: Findings, best: Leading, result: Detection, kinds: tuple[str, str]) -> list[str]:
+def compared(
+    found: Findings, best: Leading, task: str, result: Detection, kinds: tuple[str, str]
+) -> list[str]:
     """Return how the best score stands against chance and the others; `kinds` are what it tells apart."""
     sentences = []
     area = result.auroc
@@ -315,7 +370,8 @@ def compared(found: Findings, best: Leading, result: Detection, kinds: tuple[str
         sentences.append(f"Only {fewest} {what} to judge by: with so few, {still}")
     if not best.comparisons:
         return sentences
-    ties = [as_key(name) for name in best.ties]
+    equal = equals(found, best, task)  # the caption names them
+    ties = [key for key in map(as_key, best.ties) if key not in equal]
     worse = {name: c.difference for name, c in best.comparisons.items() if name not in best.ties}
     others = len(best.comparisons)
     if not worse:
@@ -334,7 +390,7 @@ def compared(found: Findings, best: Leading, result: Detection, kinds: tuple[str
     if others == 1:
         sentences.append(f"Better than {lower}.")
         return sentences
-    them = "Better than the rest" if ties else f"Better than all {others} others"
+    them = "Better than the rest" if ties or equal else f"Better than all {others} others"
     sentences.append(f"{them}, of which the nearest is {lower}. {span(best)}")
     if any(best.comparisons[name].difference.value > gap.value for name in best.ties):
         sentences.append(SHARPER)
@@ -347,9 +403,3 @@ def span(best: Leading) -> str:
     count = len(losses) + 1
     furthest = f"{100 * max(losses):.2g}"
     return f"The lowest of all {count} is {furthest} points below the best."
-
-
-def as_key(name: Any) -> Key:
-    """Return a (method, score)."""
-    method, score = name
-    return method, score

@@ -25,12 +25,14 @@ NAMES = {
     "average_epistemic": Name(
         "I",
         "I: epistemic, mutual information",
-        "How far the members' predictions differ from their average: what most people use.",
+        "How wrong the average of the members is on average if one of them is right: mutual information, "
+        "what most people use. It hardly counts what a single member rules out.",
     ),
     "reverse_epistemic": Name(
         "M",
         "M: epistemic, reverse",
-        "How far the average differs from the members: M = K − I, what I leaves out.",
+        "I the other way round: how wrong a member is on average if their average is right. Large where a "
+        "member rules out what others find likely. M = K − I.",
     ),
     "pairwise_total": Name(
         "pairwise total",

@@ -3,7 +3,7 @@
 
 const DATA = JSON.parse($("data").textContent);
 const KNOWN = DATA.sets.findIndex((set) => set.kind === "id");
-const ERRORS = -1; // the task of finding wrong predictions, beside the sets
+const ERRORS = -1, MISTAKES = "mistakes"; // the task of finding wrong predictions, beside the sets
 const state = { method: DATA.start[0], score: DATA.start[1], task: null, at: null, target: null, set: null, sort: null };
 
 const shareAt = (slider, at) => [slider.sets[KNOWN].kept[at] / DATA.sets[KNOWN].number, slider.share[0][at], slider.share[1][at]];
@@ -62,7 +62,7 @@ function shower(method, place, kept) {
 function tasks() {
   if (KNOWN < 0) return [];
   const found = DATA.sets.map((set, index) => [index, set.name]).filter(([index]) => index !== KNOWN);
-  if (DATA.results.some((scores) => scores[0].errors)) found.push([ERRORS, "wrong predictions"]);
+  if (DATA.results.some((scores) => scores[0].errors)) found.push([ERRORS, MISTAKES]);
   return found;
 }
 
@@ -76,7 +76,7 @@ function buildControls() {
   $("tasks").replaceChildren(...choices.map(([index, name]) => {
     const radio = element("input", { type: "radio", name: "task", value: index });
     radio.checked = index === state.task;
-    radio.addEventListener("change", () => { state.task = index; if (index !== ERRORS) state.set = index; update(); });
+    radio.addEventListener("change", () => { state.task = index; if (index !== ERRORS) state.set = index; show(); });
     return element("label", {}, radio, element("i", { class: `swatch ${colour(index)}` }), name);
   }));
   state.set = state.task === null || state.task === ERRORS ? Math.max(0, KNOWN) : state.task;
@@ -87,7 +87,7 @@ function buildControls() {
 function shown() {
   if (state.task === null) return DATA.sets.map((set, index) => [index, set.name, colour(index)]);
   const other = state.task === ERRORS ? DATA.sets.length : state.task;
-  const name = state.task === ERRORS ? "wrong predictions" : DATA.sets[state.task].name;
+  const name = state.task === ERRORS ? MISTAKES : DATA.sets[state.task].name;
   return [[KNOWN, state.task === ERRORS ? "all in-distribution" : DATA.sets[KNOWN].name, colour(KNOWN)], [other, name, colour(state.task)]];
 }
 
@@ -133,7 +133,7 @@ function showRoc() {
   const found = state.task === ERRORS ? result().errors : state.task === null ? null : result().detection[state.task];
   $("roc-section").hidden = !found;
   if (!found) return;
-  const what = state.task === ERRORS ? "wrong predictions" : DATA.sets[state.task].name;
+  const what = state.task === ERRORS ? MISTAKES : DATA.sets[state.task].name;
   const those = state.task === ERRORS ? "right predictions" : "in-distribution inputs";
   $("roc-why").textContent = `AUROC ${said(found.auroc)} (${between(found.auroc)}). To catch 95 % of ${what}, ` +
     `${said(found.fpr95)} of ${those} raise an alarm too (${between(found.fpr95)}). Average precision ${said(found.aupr)} (${between(found.aupr)}).`;
@@ -379,6 +379,7 @@ function showInputs() {
 
 function showAll() {
   const found = tasks(), kept = DATA.results.some((scores) => scores[0].kept);
+  const own = found.filter(([task]) => task === ERRORS || DATA.sets[task].kind === "adversarial").map(([, name]) => name);
   $("all-section").hidden = found.length === 0 && !kept;
   if ($("all-section").hidden) return;
   const figure = (task) => (each) => (task === ERRORS ? each.errors : each.detection[task])?.auroc;
@@ -386,8 +387,8 @@ function showAll() {
   if (kept) heads.push({ name: "area of accuracy", of: (each) => each.kept?.auc });
   const mark = (method, place, task) => {
     const same = (key) => key[0] === method && key[1] === place;
-    const best = DATA.best.filter((each) => (task === ERRORS ? each.set === null && each.best[0] === method : each.set === task));
-    return best.some((each) => same(each.best)) ? "best" : best.some((each) => each.ties.some(same)) ? "tie" : "";
+    const best = DATA.best.filter((each) => (task === ERRORS ? each.set === null && each.best[0][0] === method : each.set === task));
+    return best.some((each) => each.best.some(same)) ? "best" : best.some((each) => each.ties.some(same)) ? "tie" : "";
   };
   const rows = DATA.methods.flatMap((method, m) => DATA.scores.map((each, s) => {
     const cells = heads.map(({ of, task }) => {
@@ -398,8 +399,8 @@ function showAll() {
     const here = m === state.method && s === state.score;
     return element("tr", here ? { "aria-current": "true" } : {}, element("th", { scope: "row" }, each.short, ...(several ? [element("small", {}, method)] : [])), ...cells);
   }));
-  $("all-why").textContent = "In percent, with interval. ★ the best, ≈ statistically tied with it by a paired test" +
-    (several && found.some(([task]) => task === ERRORS) ? "; wrong predictions differ between methods, so there each method has its own best." : ".") +
+  $("all-why").textContent = "In percent, with interval. ★ the best, several where they are equal, ≈ statistically tied with it by a paired test." +
+    (several && own.length ? ` Each method has its own best for ${own.join(" and ")}: methods make different mistakes${own.some((name) => name !== MISTAKES) ? ", and attacks fool some more than others" : ""}.` : "") +
     (several ? " Scores of one method are compared more sharply than those of two, since they err on the same inputs: a small gap can count there." : "");
   $("all").replaceChildren(element("caption", { class: "unseen" }, "All measures side by side"),
     element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "measure"), ...heads.map(({ name }) => element("th", { scope: "col" }, name)))), element("tbody", {}, ...rows));
@@ -430,6 +431,11 @@ function showFigures() {
 function update() {
   $("about").textContent = score().about + (score().long === score().column ? "" : ` Column ${score().column}.`);
   buildSlider();
+  show();
+}
+
+// All but the slider's own place, which a comparison with another set leaves alone.
+function show() {
   showFigures();
   showSlider();
   showInputs();
@@ -451,6 +457,8 @@ function setTheme(theme) {
 $("lead").textContent = lead();
 $("headline").textContent = glued(DATA.headline[0]);
 $("findings").textContent = glued(DATA.headline.slice(1).join(" "));
+$("accuracies").textContent = glued(DATA.accuracies);
+$("accuracies").hidden = !DATA.accuracies;
 $("cards").replaceChildren(...DATA.cards.map(card));
 buildControls();
 showNotes();
