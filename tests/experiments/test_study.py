@@ -351,7 +351,7 @@ def test_features_from_the_command_line(data, tmp_path):
     ran = CliRunner().invoke(app, ["reproduce", "table2", *common, "--docs", str(page)])
     assert ran.exit_code == 0, ran.output
     assert "errors, AUROC" in ran.output
-    assert "Scoring by dropout" in ran.output
+    assert "spent outside networks and products of matrices\n  dropout " in ran.output
     assert "## Digits, as features" in page.read_text()
     with np.load(data / "features.npz") as file:
         given = dict(file)
@@ -462,3 +462,23 @@ def test_killed_anywhere_it_ends_with_the_same_bytes(data, done, tmp_path, event
     lines = [json.loads(line) for line in (tmp_path / "run" / "timings.jsonl").read_text().splitlines()]
     keys = [line["key"] for line in lines if "key" in line]
     assert event == "named" or len(keys) == len(set(keys))  # nothing that was done is done again
+
+
+def test_the_time_to_score_is_told_by_method_and_in_all(tmp_path):
+    from demur.experiments.study.scoring import read_shares
+
+    lines = [
+        {"stage": "encode/id", "key": "k", "seconds": 30.0},
+        {"scored": "chain", "inside": 70.0, "stepping": 20.0, "seconds": 100.0, "networks": ["k"]},
+        {"scored": "stored", "inside": 0.0, "seconds": 10.0, "networks": []},
+        {"scored": "dropout-brier", "inside": 1.0, "seconds": 10.0, "networks": []},
+        {"scored": "ensemble", "inside": 0.0, "stepping": 0.0, "seconds": 10.0, "networks": ["k"]},
+        {"scored": "chain", "inside": 80.0, "stepping": 10.0, "seconds": 110.0, "networks": ["k"]},
+    ]
+    (tmp_path / "timings.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert {name: str(share) for name, share in read_shares(tmp_path / "timings.jsonl").items()} == {
+        "chain": "18 % of 110 s (and 9 % in noise and momenta of the chain)",
+        "ensemble": "25 % of 40 s",
+        "all": "20 % of 150 s (and 7 % in noise and momenta of the chain)",
+    }
+    assert read_shares(tmp_path / "none.jsonl") == {}
