@@ -93,8 +93,10 @@ def show(study: Study, table: str) -> None:
     from demur.experiments.study.scoring import read_shares
 
     print("\n" + (study.out / f"{table}.md").read_text("utf-8"))
-    print("Time to score that was spent outside networks and products of matrices")
-    for name, share in read_shares(study.out / "timings.jsonl").items():
+    shares = read_shares(study.out / "timings.jsonl")
+    if shares:
+        print("Time to score that was spent outside networks and products of matrices")
+    for name, share in shares.items():
         print(f"  {name:<16} {share}")
     print(f"\nReport   {study.out / 'report.html'}")
     print(f"Tables   {study.out}/{table}.md, .tex, -figures.csv, -comparisons.csv, -cells.csv")
