@@ -29,7 +29,8 @@ class Spread:
     """
 
     def __init__(self, logits: Any, expected: np.ndarray, groups: int) -> None:
-        self.logits, self.top, self.rest = rest_of(arrays.to_numpy(logits).astype(float))
+        self.logits = arrays.to_numpy(logits).astype(float)
+        self.top, self.rest = rest_of(self.logits)
         self.expected = expected
         self.sums = np.zeros((groups, len(expected)))
         self.counts = np.zeros((groups, len(expected)))
@@ -57,8 +58,8 @@ def ratio(expected: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> np.ndar
     return np.where(told, expected * counts / np.where(told, sums, 1.0), 1.0)
 
 
-def rest_of(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return logits as they are, the likeliest class of each input, and the probabilities of all others.
+def rest_of(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the likeliest class of each input, and the probabilities of all others.
 
     Where one class has nearly all probability, the variance is of the order of what is left: differences
     are therefore taken from that class, which then has no term.
@@ -67,7 +68,7 @@ def rest_of(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     p = np.exp(logits - np.take_along_axis(logits, top[:, None], -1))
     p /= p.sum(-1, keepdims=True)
     np.put_along_axis(p, top[:, None], 0.0, -1)
-    return logits, top, p
+    return top, p
 
 
 def spreads(differences: np.ndarray, top: np.ndarray, rest: np.ndarray) -> np.ndarray:
@@ -87,10 +88,10 @@ def expected_of_dropout(features: Any, weight: Any, logits: Any, rate: float) ->
     import torch
 
     with torch.no_grad():
-        _, top, rest = (torch.from_numpy(each) for each in rest_of(arrays.to_numpy(logits).astype(float)))
+        top, rest = (torch.from_numpy(each) for each in rest_of(arrays.to_numpy(logits).astype(float)))
         rest, own = rest.to(weight), weight[top.to(weight.device)]
         mean, left = rest @ weight, rest.sum(-1, keepdim=True)
         # The mean and the mean square of the distance from the likeliest class.
         first, second = mean - own * left, rest @ weight**2 - 2 * own * mean + own**2 * left
         found = (features.to(weight) ** 2 * (second - first**2)).sum(-1) * (rate / (1 - rate))
-    return arrays.to_numpy(found).astype(float).clip(0.0)
+    return arrays.to_numpy(found).astype(float)
