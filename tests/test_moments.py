@@ -428,3 +428,17 @@ def test_a_bad_chunk_of_float32_changes_nothing():
         moments.update(logits=bad)
     assert moments.count == 16
     np.testing.assert_array_equal(moments.decompose().epistemic, before.epistemic)
+
+
+def test_a_given_model_beside_members_is_that_model() -> None:
+    rng = np.random.default_rng(8)
+    logits, given = rng.normal(size=(6, 5, 4)), rng.normal(size=(5, 4))
+    moments = demur.Moments().update(logits=logits)
+    model = demur.predictions.Categorical(logits=given)
+    beside = moments.beside(model)
+    for cell in ("A1", "A2", "A3", "B1", "C1"):
+        direct, shared = (moments.decompose(demur.measures.cell(cell, side)) for side in (model, beside))
+        for part in ("total", "aleatoric", "epistemic"):
+            np.testing.assert_array_equal(getattr(shared, part), getattr(direct, part))
+    with pytest.raises(ValueError, match="given must be a model for the same inputs and classes"):
+        moments.beside(demur.predictions.Categorical(logits=given[:, :3]))

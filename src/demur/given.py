@@ -8,7 +8,7 @@ from demur import described, kernels
 from demur.measures import Given, Measure
 from demur.predictions import Members, arrays, gather, predicted, rule_for, second_order
 from demur.rules import Array, Rule
-from demur.state import Means, State
+from demur.state import State
 
 Side = Members | State | None
 
@@ -68,20 +68,17 @@ GROUPED = ("a", "u", "au", "phi", "excluded", "allowed", "entropy", "weight", "s
 
 def referred(sides: list[Side], rule: Rule, reference: Array) -> Given:
     """Return the given sides as averages relative to the members' reference."""
-    return Given(*(side_means(side, rule, reference) for side in sides))
+    return Given(*(None if side is None else moved(side, rule, reference).means() for side in sides))
 
 
-def side_means(side: Side, rule: Rule, reference: Array) -> Means | None:
-    """Return one given side's averages relative to the members' reference."""
-    if side is None:
-        return None
+def moved(side: Members | State, rule: Rule, reference: Array) -> State:
+    """Return one given side's sums relative to the members' reference."""
     if isinstance(side, Members):
         values = arrays.matching(side.prediction.values, reference)
-        moved = Members(side.prediction.with_values(values), None, side.batch)
-        side = kernels.state_of(moved, rule, 1)
+        side = kernels.state_of(Members(side.prediction.with_values(values), None, side.batch), rule, 1)
     if arrays.library(side.reference) != arrays.library(reference):
         raise TypeError(
             f"Expected a given side and predictions of one library. Got {arrays.library(side.reference)} and "
             f"{arrays.library(reference)}. Give both with gradients or both without."
         )
-    return side.referred_to(reference).means()
+    return side.referred_to(reference)

@@ -184,7 +184,7 @@ def sides_of(measure: Measure, members: Means, given: Given) -> tuple[Means, Mea
     """Return the averages of predictor and truth."""
     both = []
     for name, own in zip(measure.sides(), given, strict=True):
-        both.append(own if own is not None else members if name == "each" else members.mixture())
+        both.append(own if own is not None else members if name == "each" else members.mixture)
     return both[0], both[1]
 
 

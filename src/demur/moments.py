@@ -12,7 +12,7 @@ import numpy as np
 
 from demur import kernels
 from demur.families import FAMILIES, named
-from demur.given import given_sides, referred
+from demur.given import given_side, given_sides, moved, referred
 from demur.jackknife import Estimates
 from demur.measures import Decomposition, Measure, check_base, resolve
 from demur.predictions import Members, arrays, gather, predicted, rule_for
@@ -187,6 +187,14 @@ class Moments:
         """Return the same sums, whose K, I and M are multiplied by factors; see ``jackknife.Estimates``."""
         found = copy.copy(self)
         found._factors, found._estimates = factors, None
+        return found
+
+    def beside(self, given: Any) -> Moments:
+        """Return a given model's sums relative to these members: quick for several measures in turn."""
+        state = self._filled()
+        side = given_side("given", given, self.rule, (self.shape[0],), self.shape[1])
+        found = Moments()
+        found.rule, found.state = self.rule, None if side is None else moved(side, self.rule, state.reference)
         return found
 
     def _here(self, other: State) -> State:

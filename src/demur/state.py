@@ -13,6 +13,7 @@ references merge.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -37,8 +38,9 @@ class Means:
     excludes: Array | None  # some member gives the class no probability at all
     allows: Array | None  # some member gives it some
 
+    @functools.cached_property
     def mixture(self) -> Means:
-        """Return the average prediction as a side of its own: one member."""
+        """The average prediction as a side of its own: one member."""
         terms = self.rule.mixture(self.xp, self.a, self.reference)
         nobody = None
         if self.allows is not None:

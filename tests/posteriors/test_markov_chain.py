@@ -13,7 +13,6 @@ import pytest
 
 import demur
 from demur.posteriors import SGHMC, SGLD, CyclicalSGHMC
-from demur.posteriors.chain import transforms
 from demur.posteriors.minibatches import minibatches_of
 
 torch = pytest.importorskip("torch")
@@ -308,14 +307,48 @@ def test_a_let_go_chain_goes_on_from_its_folder(tmp_path, monkeypatch) -> None:
     assert not list((tmp_path / "chain").glob("sample-*"))
 
 
+@pytest.mark.parametrize("kind", [torch.int16, torch.int32, torch.uint8])
+def test_labels_of_any_integer_type(kind) -> None:
+    sizes = {"samples": 2, "steps": 4}
+    expected = SGLD(network(), (X, Y), **sizes).parameters()
+    assert equal(SGLD(network(), (X, Y.to(kind)), **sizes).parameters(), expected)
+
+
+def test_parameters_that_share_their_gradient_and_one_without() -> None:
+    """Automatic differentiation may return one tensor for both biases, and none for what is not used."""
+
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.second = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.ones(3))
+            self.idle = nn.Parameter(torch.full((2, 2), 3.0))
+
+        def forward(self, x):
+            return x[:, :3] + self.first + self.second
+
+    found = SGHMC(
+        Twice(), (X, Y), samples=1, steps=2, step_size=0.04, friction=0.5, burn_in=0.0, batch_size=60,
+        temperature=0.0, prior_scale=0.5,
+    ).parameters()  # fmt: skip
+    h, kept, weight = 0.2, 0.5, 1 / (0.5**2 * 60)
+    inputs, labels = X.double().numpy(), Y.numpy()
+    value = {"first": np.zeros(3), "second": np.ones(3), "idle": np.full((2, 2), 3.0)}
+    momentum = {name: np.zeros_like(each) for name, each in value.items()}
+    for _ in range(2):
+        logits = inputs[:, :3] + value["first"] + value["second"]
+        p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+        slope = (np.eye(3)[labels] - p).mean(0)
+        for name in value:
+            own = -weight * value[name] + (0 if name == "idle" else slope)
+            momentum[name] = momentum[name] + h * own
+            halfway = value[name] + h / 2 * momentum[name]
+            momentum[name] = kept * momentum[name]
+            value[name] = halfway + h / 2 * momentum[name]
+    for name, expected in value.items():
+        np.testing.assert_allclose(found[name][0].numpy(), expected, rtol=1e-5, atol=1e-6)
+
+
 # --- what is refused -----------------------------------------------------------------------------
-
-
-def test_without_the_posteriors_package(monkeypatch) -> None:
-    transforms.cache_clear()
-    monkeypatch.setitem(sys.modules, "posteriors", None)
-    with pytest.raises(ImportError, match=r"needs the posteriors package: pip install 'demur\[torch\]'"):
-        SGLD(nn.Linear(4, 3), (X, Y), steps=4, samples=2).fit()
 
 
 class Endless(torch.utils.data.IterableDataset):
@@ -359,6 +392,8 @@ def test_what_chains_refuse() -> None:
          lambda: SGLD(model, (X, Y), log_likelihood=lambda out, y: out, **sizes).fit()),
         (ValueError, r"shape \(60,\). Got float",
          lambda: SGLD(model, (X, Y), log_likelihood=lambda out, y: 1.0, **sizes).fit()),
+        (ValueError, r"log_likelihood must depend on the parameters",
+         lambda: SGLD(model, (X, Y), log_likelihood=lambda out, y: out.detach()[:, 0], **sizes).fit()),
         (ValueError, r"A batch must be \(inputs, targets\)",
          lambda: SGLD(model, torch.utils.data.TensorDataset(X), **sizes).fit()),
         (ValueError, "within 0 to 2", lambda: SGLD(model, (X, Y), **sizes).parameters(range(3))),
@@ -366,7 +401,7 @@ def test_what_chains_refuse() -> None:
          lambda: SGLD(model, (X * math.nan, Y), **sizes).fit()),
         (FloatingPointError, r"Expected finite parameters. Got others in 'weight' at step 1 of 1",
          lambda: SGLD(model, (X, Y), samples=1, steps=1, step_size=1e300, burn_in=0.0).fit()),
-        (FloatingPointError, r"finite log posterior. Got .* of 400. Lower step_size, which is 1e\+06",
+        (FloatingPointError, r"finite log-likelihood. Got .* of 400. Lower step_size, which is 1e\+06",
          lambda: SGLD(model, (X, Y), samples=2, steps=400, step_size=1e6, prior_scale=0.01).fit()),
     ]  # fmt: skip
     for kind, message, call in wrong:

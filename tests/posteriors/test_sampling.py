@@ -17,6 +17,7 @@ from reference import chains
 from scipy.special import digamma, polygamma
 
 from demur.posteriors import SGHMC, SGLD, CyclicalSGHMC
+from demur.posteriors.chain import push, shake
 
 torch = pytest.importorskip("torch")
 
@@ -145,17 +146,15 @@ def test_a_temperature_is_that_of_the_whole_posterior(temperature) -> None:
 
 
 class ExplicitEuler(SGHMC):
-    """The same dynamics by the steps of `posteriors.sgmcmc.sghmc`."""
+    """The same dynamics by explicit Euler steps."""
 
-    def _move(self, state, batch, log_posterior, rate, temperature):
-        from posteriors.sgmcmc import sghmc
-
+    def _move(self, value, momentum, forces, rate, temperature):
         time = math.sqrt(rate)
-        moved, _ = sghmc.update(
-            sghmc.init(state.parameters, state.momenta), batch, log_posterior, lr=time,
-            alpha=-math.log(1 - self.friction) / time, temperature=temperature,
-        )  # fmt: skip
-        return dict(moved.params), dict(moved.momenta), moved.log_posterior
+        alpha = -math.log(1 - self.friction) / time
+        before = momentum.clone()
+        push(momentum, [*forces, (before, -alpha)], time)
+        shake(momentum, math.sqrt(2 * alpha * temperature * time))
+        value.add_(before, alpha=time)
 
 
 def test_control_explicit_euler_steps_fail_along_the_eigen_directions() -> None:

@@ -265,6 +265,16 @@ def log1p_single(number, inverse):
     return exponent_single(plus_one) * SINGLE_LN_2 + ((s + s) + ((s * t) * tail + lost))
 
 
+@njit(**INLINED)
+def log_single(number):
+    """Return ``log(number)`` in float32 of a positive number, to some units of the last digit of 1."""
+    f = mantissa_minus_one(number)
+    s = f / (f + TWO)
+    t = s * s
+    tail = (LOG_SEVENTH * t + LOG_FIFTH) * t + LOG_THIRD
+    return exponent_single(number) * SINGLE_LN_2 + ((s + s) + (s * t) * tail)
+
+
 def call_prefetch(builder, pointer):
     """Write a call that brings the memory behind a pointer, which may be anywhere, into the cache."""
     byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)

@@ -1,17 +1,21 @@
-"""A Markov chain over the parameters of a network, by the transforms of the posteriors package."""
+"""A Markov chain over the parameters of a network."""
 
 from __future__ import annotations
 
-import functools
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+import numpy as np
+
+from demur import kernels
 from demur.posteriors import networks
 from demur.posteriors.minibatches import Minibatches
 from demur.posteriors.schedule import Schedule
+
+Forces = list[tuple[Any, float]]
+"""Tensors and factors; summed up they are the gradient of the log posterior."""
 
 Likelihood = Callable[[Any, Any], Any]
 """From what a model returns for a batch, and the targets, to the log-likelihood of each input."""
@@ -26,21 +30,6 @@ class State:
     momenta: dict[str, Any]
 
 
-@functools.cache
-def transforms() -> Any:
-    """Return ``posteriors.sgmcmc``."""
-    try:
-        with warnings.catch_warnings():
-            # 25 announcements of tensordict, about defaults that nothing here relies on.
-            warnings.filterwarnings("ignore", "The Tensor default of the field", FutureWarning)
-            from posteriors import sgmcmc
-    except ImportError:
-        raise ImportError(
-            "Stochastic-gradient MCMC needs the posteriors package: pip install 'demur[torch]'."
-        ) from None
-    return sgmcmc
-
-
 class Chain:
     """Steps from state to state. What a step draws depends on the seed and its number alone.
 
@@ -51,8 +40,9 @@ class Chain:
     minibatches, schedule
         What each step sees of the data, and how large it is.
     move
-        One step: from a state, a batch, the log posterior divided by the number of inputs, the step size and
-        the temperature divided by the number of inputs, to parameters, momenta and the log posterior.
+        One step of a parameter, in place: from its value, its momentum (None where the method has none), the
+        forces, the step size and the temperature. Log posterior and temperature are divided by the number
+        of inputs.
     log_likelihood
         None: of class labels, given logits.
     prior_scale, prior_mean
@@ -66,7 +56,7 @@ class Chain:
         model: Any,
         minibatches: Minibatches,
         schedule: Schedule,
-        move: Callable[..., tuple[dict[str, Any], dict[str, Any], Any]],
+        move: Callable[[Any, Any, Forces, float, float], None],
         *,
         log_likelihood: Likelihood | None,
         prior_scale: float,
@@ -85,7 +75,11 @@ class Chain:
         self.model, self.minibatches, self.schedule, self.move = model, minibatches, schedule, move
         self.log_likelihood, self.temperature, self.seed = log_likelihood, float(temperature), seed
         self.device, _ = networks.place_of(model)
-        start = {n: p.detach().clone() for n, p in model.named_parameters() if p.requires_grad}
+        start = {
+            name: value.detach().clone(memory_format=torch.contiguous_format)
+            for name, value in model.named_parameters()
+            if value.requires_grad
+        }
         if not start:
             raise ValueError(
                 "Expected a model with parameters to sample. Got none that require gradients. "
@@ -97,14 +91,15 @@ class Chain:
         # The default likelihood takes logits, which forward finds; another takes what the model returns.
         self.call = Call(model, forward if log_likelihood is None else None)
 
-    def log_posterior(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> tuple[Any, tuple[()]]:
-        """Return an estimate of the log posterior divided by the number of inputs, from one batch."""
+    def average(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> Any:
+        """Return the average log-likelihood of the inputs of a batch."""
         import torch
 
         inputs, targets = batch
         outputs = self.call(parameters, inputs)
         if self.log_likelihood is None:
             logits = networks.predictions_in(outputs)
+            targets = targets if targets.is_floating_point() else targets.long()
             each = -torch.nn.functional.cross_entropy(logits, targets, reduction="none")
         else:
             each = self.log_likelihood(outputs, targets)
@@ -113,13 +108,7 @@ class Chain:
                     f"log_likelihood must return one number for each input, shape ({len(targets)},). "
                     f"Got {tuple(getattr(each, 'shape', ())) or type(each).__name__}."
                 )
-        found = each.mean()
-        if self.prior_scale < math.inf:
-            weight = 1 / (2 * self.prior_scale**2 * self.minibatches.size)
-            for name, value in parameters.items():
-                off = value if self.prior_mean is None else value - self.prior_mean[name]
-                found = found - weight * off.square().sum()
-        return found, ()
+        return each.mean()
 
     def advance(self, state: State) -> State:
         """Do one step. The caller sees to modes and to random generators, which it leaves changed."""
@@ -131,15 +120,32 @@ class Chain:
         networks.sow(networks.seed_of(self.seed, 0, step), self.device)
         rate = self.schedule.rate(step)
         temperature = self.temperature / size if self.schedule.noisy(step) else 0.0
-        parameters, momenta, value = self.move(state, batch, self.log_posterior, rate, temperature)
-        if not torch.isfinite(value):
-            self.diverged(f"a finite log posterior. Got {value.item()}", step + 1)
+        with torch.enable_grad():
+            leaves = {name: value.detach().requires_grad_() for name, value in state.parameters.items()}
+            average = self.average(leaves, batch)
+            if not average.requires_grad:
+                raise ValueError("log_likelihood must depend on the parameters. Got one without gradients.")
+            found = torch.autograd.grad(average, list(leaves.values()), materialize_grads=True)
+            gradient = dict(zip(leaves, found, strict=True))
+        if not torch.isfinite(average):
+            self.diverged(f"a finite log-likelihood. Got {average.item()}", step + 1)
+        with torch.no_grad():
+            parameters = {name: value.clone() for name, value in state.parameters.items()}
+            momenta = {name: value.clone() for name, value in state.momenta.items()}
+            weight = 1 / (self.prior_scale**2 * size)
+            for name, value in state.parameters.items():
+                # Not summed up first: memory for the sum takes longer to come by than to go over.
+                forces = [(gradient[name], 1.0), (value, -weight)]
+                if self.prior_mean is not None:
+                    forces.append((self.prior_mean[name], weight))
+                self.move(parameters[name], momenta.get(name), forces, rate, temperature)
         return State(step + 1, parameters, momenta)
 
     def check(self, state: State) -> None:
         """Raise unless all parameters of a sample are finite."""
         for name, value in state.parameters.items():
-            if not value.isfinite().all():
+            # A finite sum, which is quick, has finite terms.
+            if not value.sum().isfinite() and not value.isfinite().all():
                 self.diverged(f"finite parameters. Got others in {name!r}", state.step)
 
     def diverged(self, expected: str, step: int) -> NoReturn:
@@ -148,6 +154,32 @@ class Chain:
             f"Expected {expected} at step {step} of {self.schedule.steps}. Lower step_size, which is "
             f"{self.schedule.step_size:g}, or check data and model for numbers that are not finite."
         )
+
+
+def push(values: Any, forces: Forces, step: float) -> None:
+    """Add a step along the forces, in place."""
+    import torch
+
+    largest = torch.finfo(values.dtype).max
+    for force, factor in forces:
+        along = step * factor
+        # PyTorch refuses numbers that its type cannot hold; the chain itself says what diverges.
+        values.add_(force, alpha=along if abs(along) <= largest else math.copysign(math.inf, along))
+
+
+def shake(values: Any, deviation: float) -> None:
+    """Add Gaussian noise, in place; where its standard deviation is 0, none is drawn."""
+    import torch
+
+    if deviation == 0:
+        return
+    if values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64) and kernels.has_numba():
+        from demur.posteriors import compiled_noise
+
+        start = torch.empty((), dtype=torch.int64).random_().item()
+        compiled_noise.shake(values.view(-1).numpy(), deviation, np.uint64(start))
+    else:
+        values.add_(torch.randn_like(values), alpha=deviation)
 
 
 def means_of(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:

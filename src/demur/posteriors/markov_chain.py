@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self, TypedDict
 
 from demur.posteriors import networks
-from demur.posteriors.chain import Call, Chain, Likelihood, State
+from demur.posteriors.chain import Call, Chain, Forces, Likelihood
 from demur.posteriors.chain_files import ChainFiles
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.minibatches import minibatches_of
@@ -120,10 +120,8 @@ class MarkovChain(Posterior):
         return f"{type(self).__name__}({self.members} samples)"
 
     @abstractmethod
-    def _move(
-        self, state: State, batch: Any, log_posterior: Any, rate: float, temperature: float
-    ) -> tuple[dict[str, Any], dict[str, Any], Any]:
-        """Do one step with a transform of the posteriors package; also return the log posterior."""
+    def _move(self, value: Any, momentum: Any, forces: Forces, rate: float, temperature: float) -> None:
+        """Do one step of a parameter, in place; see `Chain`."""
 
     # --- drawing ---------------------------------------------------------------------------------
 

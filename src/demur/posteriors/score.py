@@ -171,6 +171,8 @@ class Job:
         """Yield the columns of summed members; ``logits`` are the deployed model's, or None."""
         options = {"unbiased": self.unbiased, "stderr": self.stderr, "base": self.base}
         given = None if logits is None else prediction_of(logits)[0]
+        if given is not None and isinstance(summed, Moments) and not set(GIVEN).isdisjoint(self.measures):
+            given = summed.beside(given)
         for name, values in score_columns(summed, self.named(given), **options):
             yield name, values if name != "prediction" else self.labelled(values)
 

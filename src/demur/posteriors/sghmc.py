@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Unpack
 
-from demur.posteriors.chain import State, transforms
+from demur.posteriors.chain import Forces, push, shake
 from demur.posteriors.markov_chain import MarkovChain, Options
 
 
@@ -82,10 +82,8 @@ class SGHMC(MarkovChain):
         plan = {"samples": samples, "step_size": step_size, "discard": burn_in}
         super().__init__(model, data, plan, epochs=epochs, steps=steps, batch_size=batch_size, **options)
 
-    def _move(
-        self, state: State, batch: Any, log_posterior: Any, rate: float, temperature: float
-    ) -> tuple[dict[str, Any], dict[str, Any], Any]:
-        return baoa_step(state, batch, log_posterior, rate, temperature, self.friction)
+    def _move(self, value: Any, momentum: Any, forces: Forces, rate: float, temperature: float) -> None:
+        baoa_step(value, momentum, forces, rate, temperature, self.friction)
 
 
 def friction_of(value: float) -> float:
@@ -96,13 +94,15 @@ def friction_of(value: float) -> float:
 
 
 def baoa_step(
-    state: State, batch: Any, log_posterior: Any, rate: float, temperature: float, friction: float
-) -> tuple[dict[str, Any], dict[str, Any], Any]:
-    """Do one BAOA step: a step of sqrt(rate) in time, of which friction takes its part of the momentum."""
-    baoa = transforms().baoa
-    time = math.sqrt(rate)
-    moved, _ = baoa.update(
-        baoa.init(state.parameters, state.momenta), batch, log_posterior, lr=time,
-        alpha=-math.log1p(-friction) / time, temperature=temperature, inplace=False,
-    )  # fmt: skip
-    return dict(moved.params), dict(moved.momenta), moved.log_posterior
+    value: Any, momentum: Any, forces: Forces, rate: float, temperature: float, friction: float
+) -> None:
+    """Do one BAOA step: a step of sqrt(rate) in time, of which friction takes its part of the momentum.
+
+    Leimkuhler and Matthews (2015), "Molecular dynamics": the gradient, half of the way, friction with noise,
+    the other half.
+    """
+    time, kept = math.sqrt(rate), 1 - friction
+    push(momentum, forces, time)
+    value.add_(momentum, alpha=time / 2)
+    shake(momentum.mul_(kept), math.sqrt(temperature * (1 - kept**2)))
+    value.add_(momentum, alpha=time / 2)

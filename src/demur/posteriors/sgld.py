@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Unpack
 
-from demur.posteriors.chain import State, transforms
+from demur.posteriors.chain import Forces, push, shake
 from demur.posteriors.markov_chain import MarkovChain, Options
 
 
@@ -69,11 +70,6 @@ class SGLD(MarkovChain):
         plan = {"samples": samples, "step_size": step_size, "discard": burn_in}
         super().__init__(model, data, plan, epochs=epochs, steps=steps, batch_size=batch_size, **options)
 
-    def _move(
-        self, state: State, batch: Any, log_posterior: Any, rate: float, temperature: float
-    ) -> tuple[dict[str, Any], dict[str, Any], Any]:
-        sgld = transforms().sgld
-        moved, _ = sgld.update(
-            sgld.init(state.parameters), batch, log_posterior, lr=rate, temperature=temperature, inplace=False
-        )
-        return dict(moved.params), {}, moved.log_posterior
+    def _move(self, value: Any, momentum: Any, forces: Forces, rate: float, temperature: float) -> None:
+        push(value, forces, rate)
+        shake(value, math.sqrt(2 * rate * temperature))

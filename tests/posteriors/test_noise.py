@@ -1,0 +1,90 @@
+"""Noise of the chains has the law that it should, from compiled code and from PyTorch."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from demur import kernels
+from demur.posteriors.chain import shake
+
+torch = pytest.importorskip("torch")
+
+SIZE = 1_000_001  # odd: the last pair is half used
+
+
+@pytest.fixture(params=["compiled", "torch"])
+def way(request, monkeypatch):
+    if request.param == "torch":
+        monkeypatch.setattr(kernels, "has_numba", lambda: False)
+    elif not kernels.has_numba():
+        pytest.skip("numba is not installed")
+    return request.param
+
+
+def noise(seed, size=SIZE, deviation=1.0, kind=torch.float32, shape=None):
+    torch.manual_seed(seed)
+    values = torch.zeros(shape or size, dtype=kind)
+    shake(values, deviation)
+    return values.double().numpy()
+
+
+def test_noise_is_gaussian(way) -> None:
+    found = noise(0)
+    assert stats.kstest(found, "norm").pvalue > 1e-4
+    for power, moment, spread in ((1, 0, 1), (2, 1, 2), (3, 0, 15), (4, 3, 96)):
+        assert abs((found**power).mean() - moment) < 4.5 * math.sqrt(spread / SIZE)
+    for far in (3, 4):
+        expected = 2 * stats.norm.sf(far) * SIZE
+        assert abs((np.abs(found) > far).sum() - expected) < 4.5 * math.sqrt(expected)
+    assert 4.2 < np.abs(found).max() < 6.7
+
+
+@pytest.mark.parametrize("lag", [1, 2, 511, 512, 513, 1024])
+def test_noise_is_independent(way, lag) -> None:
+    """Neighbours, the two of a pair (512 apart), and chunks; also what is far from 0."""
+    found = noise(1)
+    for each in (found, found**2 - 1, np.sign(found)):
+        score = (each[lag:] * each[:-lag]).mean() / each.var() * math.sqrt(SIZE - lag)
+        assert abs(score) < 4.5
+
+
+def test_the_two_of_a_pair_point_in_any_direction(way) -> None:
+    found = noise(2, 1024 * 900).reshape(-1, 2, 512)
+    angle = np.arctan2(found[:, 0], found[:, 1]).ravel()
+    assert stats.kstest(angle, "uniform", (-math.pi, 2 * math.pi)).pvalue > 1e-4
+    far = np.hypot(found[:, 0], found[:, 1]).ravel()
+    assert stats.kstest(far, "rayleigh").pvalue > 1e-4
+    assert abs(np.corrcoef(np.cos(4 * angle), far)[0, 1]) < 4.5 / math.sqrt(far.size)
+
+
+def test_noise_has_its_size_its_seed_and_its_place(way) -> None:
+    np.testing.assert_array_equal(noise(3), noise(3))
+    assert abs(np.corrcoef(noise(3), noise(4))[0, 1]) < 4.5 / math.sqrt(SIZE)
+    np.testing.assert_allclose(noise(3, deviation=0.01), 0.01 * noise(3), rtol=1e-5, atol=1e-9)
+    np.testing.assert_array_equal(noise(5, shape=(3, 7, 11)).ravel(), noise(5, 231))
+    assert noise(6, 0).size == 0 and noise(6, 1).size == 1
+    assert (noise(7, deviation=0.0) == 0).all()
+    assert abs(noise(8, kind=torch.float64).std() - 1) < 4.5 / math.sqrt(2 * SIZE)
+
+
+def test_noise_is_added() -> None:
+    torch.manual_seed(9)
+    values = torch.full((1000,), 5.0)
+    shake(values, 0.1)
+    assert abs(values.mean().item() - 5) < 4.5 * 0.1 / math.sqrt(1000)
+
+
+def test_noise_of_half_precision() -> None:
+    assert abs(noise(10, kind=torch.bfloat16).std() - 1) < 0.01
+
+
+def test_logarithm_of_noise() -> None:
+    numba = pytest.importorskip("numba")
+    from demur.kernels.arithmetic import log_single
+
+    each = numba.vectorize(["float32(float32)"])(lambda number: log_single(number))
+    number = np.concatenate([np.logspace(-9.9, 0, 100_000), [2.0**-32, 0.5, 1.0]]).astype(np.float32)
+    exact = np.log(number.astype(float))
+    np.testing.assert_allclose(each(number), exact, rtol=3e-7, atol=1e-7)
