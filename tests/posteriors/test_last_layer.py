@@ -150,7 +150,7 @@ def test_drawn_heads_are_asked_for_once_and_in_order(monkeypatch) -> None:
     x, chain = torch.rand(20, 4).double(), Chain()
     loader = [x[:7], x[7:14], x[14:]]
     found = demur.score(LastLayer(model_of(), chain), loader, order="member", progress=False)
-    assert chain.asked == [range(3), range(3, 6), range(6, 9), range(9, 10)]
+    assert chain.asked == [range(k, k + 1) for k in range(10)]
     held = LastLayer(model_of(), (torch.from_numpy(chain.weight), torch.from_numpy(chain.bias)))
     for name, values in demur.score(held, loader, progress=False).columns.items():
         np.testing.assert_allclose(found.columns[name], values, rtol=1e-9, err_msg=name)
@@ -162,7 +162,10 @@ def test_what_drawn_heads_must_return() -> None:
             return {"weight": torch.zeros(self.shape), "bias": torch.zeros(self.shape[:2])}
 
     x, wrong = torch.rand(2, 4).double(), Wrong()
-    cases = [((10, 3, 7), "3 classes and 8 features"), ((2, 3, 8), "must return 10 heads. Got 2")]
+    cases = [
+        ((1, 3, 7), "3 classes and 8 features"),
+        ((2, 3, 8), "as many heads as it is asked for, 1. Got 2"),
+    ]
     for shape, message in cases:
         wrong.shape = shape
         with pytest.raises(ValueError, match=message):

@@ -50,8 +50,8 @@ class LastLayer(Posterior):
         Last layers: a list of ``torch.nn.Linear``, or a pair of tensors, weight (members, classes, features)
         and bias (members, classes) or None. Or an object that draws them: it has ``members``, how many there
         are, and ``parameters(members)``, from a range of members to ``{"weight": ..., "bias": ...}`` of the
-        same shapes. ``order="member"`` asks it for each member once and in order, ``order="batch"`` from the
-        first one on for each batch.
+        same shapes, which stay as they are. ``order="member"`` asks it for each member once and in order,
+        ``order="batch"`` from the first one on for each batch.
     dropout
         Probability with which each feature is left out, above 0 and below 1; the others are scaled by
         1 / (1 - dropout).
@@ -104,7 +104,7 @@ class LastLayer(Posterior):
         else:
             self.tile, drawn = HEADED, not isinstance(self.heads, tuple)
             self.members = count_of("heads.members", self.heads.members) if drawn else len(self.heads[0])
-        self._drawn: tuple[range, tuple[Any, Any]] | None = None
+        self._drawn: tuple[range, list[tuple[Any, Any]]] | None = None
         self.weights = None if weights is None else np.asarray(weights, float)
         if self.weights is not None and (
             self.heads is None or self.weights.shape != (self.members,) or not (self.weights > 0).all()
@@ -253,26 +253,34 @@ class LastLayer(Posterior):
     def _of_heads(self, features: Any, run: range) -> Any:
         import torch
 
-        weight, bias = (part.to(features) for part in self._parameters(run))
+        found = features.new_empty((len(run), len(features), self.layer.out_features))
         # One product a head: for few inputs a fifth faster than a single one as wide as all heads.
         with torch.no_grad():
-            each = features.expand(len(run), *features.shape)
-            return torch.baddbmm(bias[:, None], each, weight.transpose(1, 2))
+            for out, (weight, bias) in zip(found, self._parameters(run), strict=True):
+                torch.addmm(bias.to(features), features, weight.to(features).T, out=out)
+        return found
 
-    def _parameters(self, run: range) -> tuple[Any, Any]:
-        """Return weight and bias of a run of heads; those just drawn are kept for the next batch."""
+    def _parameters(self, run: range) -> list[tuple[Any, Any]]:
+        """Return weight and bias of each of a run of heads; those just drawn are kept for the next batch."""
         if isinstance(self.heads, tuple):
-            return self.heads[0][run.start : run.stop], self.heads[1][run.start : run.stop]
+            return [(self.heads[0][k], self.heads[1][k]) for k in run]
         if self._drawn is None or self._drawn[0] != run:
-            assert self.heads is not None
-            found = self.heads.parameters(run)
-            weight = found["weight"]
-            bias = found["bias"] if "bias" in found else weight.new_zeros(weight.shape[:2])
-            parts = checked_heads(weight, bias, self.layer)
-            if len(parts[0]) != len(run):
-                raise ValueError(f"heads.parameters must return {len(run)} heads. Got {len(parts[0])}.")
-            self._drawn = run, parts
+            # One by one: many large heads put together would be a copy.
+            self._drawn = None
+            self._drawn = run, [self._draw(k) for k in run]
         return self._drawn[1]
+
+    def _draw(self, member: int) -> tuple[Any, Any]:
+        assert self.heads is not None
+        found = self.heads.parameters(range(member, member + 1))
+        weight = found["weight"]
+        bias = found["bias"] if "bias" in found else weight.new_zeros(weight.shape[:2])
+        weight, bias = checked_heads(weight, bias, self.layer)
+        if len(weight) != 1:
+            raise ValueError(
+                f"heads.parameters must return as many heads as it is asked for, 1. Got {len(weight)}."
+            )
+        return weight[0], bias[0]
 
     def _of_dropout(self, scaled: Any, run: range, places: np.ndarray) -> Any:
         """Return logits of masked features, (members, inputs, classes), by products of ``ROWS`` rows."""

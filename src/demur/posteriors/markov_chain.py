@@ -156,6 +156,8 @@ class MarkovChain(Posterior):
             # A slice is no copy.
             index = slice(wanted.start, wanted.stop, wanted.step) if wanted.step > 0 else list(wanted)
             return {name: value[index] for name, value in samples.items()}
+        if len(wanted) == 1:
+            return {name: value[None] for name, value in self._draw(wanted[0]).items()}
         drawn = [self._draw(k) for k in wanted]
         return {name: torch.stack([each[name] for each in drawn]) for name in self.chain.start.parameters}
 
