@@ -20,6 +20,7 @@ from demur.state import SUMS, State, joined
 
 SMALLEST = 1 << 15  # logits from which importing and calling the compiled loop pays
 WORTH_A_THREAD = 1 << 17  # logits below which handing them to a thread costs more than it gains
+BLOCK = 64  # inputs that a thread takes at least: what loops over few classes work on at a time
 FEWEST_SINGLE = 8  # members from which adding them up in float32 first pays
 CONVERTED = 1 << 18  # logits brought to float32 or float64 at a time
 PLAIN = 1 << 20  # float32 logits that plain array functions summarise at a time
@@ -294,7 +295,8 @@ def in_parallel(share: Callable[[tuple[int, int]], Any], inputs: int, size: int)
     """Call a function on ranges of inputs, in several threads if the numbers are many enough for that."""
     count = threads()
     shares = min(4 * count, size // WORTH_A_THREAD) if count > 1 else 1
-    edges = [inputs * i // max(shares, 1) for i in range(max(shares, 1) + 1)]
+    blocks = -(-inputs // BLOCK)
+    edges = [min(blocks * i // max(shares, 1) * BLOCK, inputs) for i in range(max(shares, 1) + 1)]
     bounds = [(begin, end) for begin, end in itertools.pairwise(edges) if begin < end]
     waiting = list(enumerate(bounds))[::-1]
     found: list[Any] = [None] * len(bounds)

@@ -71,7 +71,8 @@ def load(flat, starts, shift, steps, evenly, lanes, classes, box):
                 turn_eight(flat, starts, lane, shift + first, member_step, box, at, PLANES * LANES)
         return
     begin = np.uintp(starts[0] + shift)
-    if evenly and classes == 2 and class_step == 1 and input_step == 2 and lanes == LANES:
+    whole = lanes == LANES or begin + np.uintp(2 * LANES) <= np.uintp(flat.size)
+    if evenly and classes == 2 and class_step == 1 and input_step == 2 and whole:
         second = np.uintp(PLANES * LANES + LOGIT)
         for ahead in range(0, 2 * LANES, LINE):
             prefetch(flat, starts[0] + shift + member_step + ahead)
