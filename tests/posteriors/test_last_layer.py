@@ -164,7 +164,7 @@ def test_what_drawn_heads_must_return() -> None:
     x, wrong = torch.rand(2, 4).double(), Wrong()
     cases = [
         ((1, 3, 7), "3 classes and 8 features"),
-        ((2, 3, 8), "as many heads as it is asked for, 1. Got 2"),
+        ((2, 3, 8), "heads as it is asked for, 1. Got 2"),
     ]
     for shape, message in cases:
         wrong.shape = shape
