@@ -313,8 +313,8 @@ def test_a_winner_is_called_so(tmp_path):
     )
     area = found.detections["", "good"]["ood-a"].auroc
     assert third == (
-        f"What it finds, by AUROC (50 % is a coin toss): a {100 * area.value:.1f} % ({100 * area.low:.1f} to "
-        f"{100 * area.high:.1f}). The ranges are 95 % intervals for other inputs of the same kinds: they do "
+        f"What this choice finds, by AUROC (50 % is a coin toss): a {100 * area.value:.1f} % "
+        f"({100 * area.low:.1f} to {100 * area.high:.1f}). The ranges are 95 % intervals for other inputs of the same kinds: they do "
         "not tell how another training run would come out."
     )
     gap = area.value - found.detections["", "none"]["ood-a"].auroc.value
@@ -375,15 +375,13 @@ def test_the_verdict_of_several_methods_names_one_score(found):
     short = verdict.name_of(score).short
     assert content[0] == f"Use {method} with {short} (column {score})."
     assert "(one for each method and task)" in content[1]
-    (by,) = [
-        sentence for sentence in content if sentence.startswith(f"By this measure {method} finds unknown")
-    ]
+    (by,) = [sentence for sentence in content if sentence.startswith(f"By {short}, {method} finds unknown")]
     areas = {m.name: float(found.detections[m.name, score]["ood-far"].auroc) for m in found.run.methods}
     assert areas[method] == max(areas.values())
     pairs = [(m.sets["id"].scores[score], m.sets["ood-far"].scores[score]) for m in found.run.methods]
     told = demur.tasks.compare(*pairs, "detection").p_value < 0.05
     assert ("but is not shown to be better than" in by) == (not told) == bool(choice.rivals)
-    (worth,) = [sentence for sentence in content if sentence.startswith("What it finds, by AUROC")]
+    (worth,) = [sentence for sentence in content if sentence.startswith("What this choice finds, by AUROC")]
     assert "far " in worth and "pgd " in worth and "mistakes " in worth
     (matter,) = [
         sentence for sentence in content if sentence.startswith("On unknown inputs the method matters")
@@ -423,7 +421,7 @@ def test_methods_are_compared_on_unknown_inputs_only(tmp_path):
     assert choose(found).key == ("a", score)
     said = " ".join(verdict.headline(found))
     assert said.startswith("Use a with aleatoric (column pairwise_aleatoric). ")
-    assert "By this measure a finds unknown inputs best of the 2 methods. " in said
+    assert "By aleatoric, a finds unknown inputs best of the 2 methods. " in said
     assert "with a aleatoric and K rise together" in said
     gap = areas["a", score]["ood-far"] - areas["b", score]["ood-far"]
     assert f"methods differ by up to {100 * gap:.2g} points (by aleatoric)" in said
@@ -474,7 +472,7 @@ def test_one_measure_of_several_methods(tmp_path):
     found = find(read_run(tmp_path))
     first, second, *rest = verdict.headline(found)
     assert first == "Use b with mine."
-    assert second == "By this measure b finds unknown inputs best of the 2 methods."
+    assert second == "By mine, b finds unknown inputs best of the 2 methods."
     assert rest[-1].startswith("On unknown inputs methods differ by up to") and data(found)["tally"] is None
 
 

@@ -192,7 +192,8 @@ def why_method(found: Findings, choice: Choice) -> list[str]:
         others = "any of the others" if all_others else listed(choice.rivals or [""])
         doubt = f", but is not shown to be better than {others}" if choice.rivals else ""
         return [
-            f"By this measure {method} finds unknown inputs best of the {number} methods{average}{doubt}."
+            f"By {name_of(choice.key[1]).short}, {method} finds unknown inputs best of the {number} "
+            f"methods{average}{doubt}."
         ]
     if method in found.accuracy:
         return [f"No method is more accurate than {method}."]
@@ -212,7 +213,7 @@ def worth(found: Findings, choice: Choice) -> str:
         for task, result in choice.figures.items()
     ]
     return (
-        f"What it finds, by AUROC (50 % is a coin toss): {', '.join(told)}. The ranges are "
+        f"What this choice finds, by AUROC (50 % is a coin toss): {', '.join(told)}. The ranges are "
         f"{100 * found.confidence:g} % intervals for other inputs of the same kinds: they do not tell how "
         "another training run would come out."
     )

@@ -61,8 +61,8 @@ SAME = {
     "reverse_total": "pairwise_total",
 }
 """Columns that are others by an identity of the measures."""
-LETTERS = {name.short.lower(): column for column, name in NAMES.items() if len(name.short) == 1}
-"""Columns by the small letter of their measure: k, i and m."""
+SHORT = {name.short.lower(): column for column, name in NAMES.items()}
+"""Columns by the words of the report, in small letters: k, i, m, aleatoric, ..."""
 
 
 def name_of(score: str) -> Name:
