@@ -314,8 +314,8 @@ def test_a_winner_is_called_so(tmp_path):
     area = found.detections["", "good"]["ood-a"].auroc
     assert third == (
         f"What this choice finds, by AUROC (50 % is a coin toss): a {100 * area.value:.1f} % "
-        f"({100 * area.low:.1f} to {100 * area.high:.1f}). The ranges are 95 % intervals for other inputs of the same kinds: they do "
-        "not tell how another training run would come out."
+        f"({100 * area.low:.1f} to {100 * area.high:.1f}). The ranges are 95 % intervals for other "
+        "inputs of the same kinds: they do not tell how another training run would come out."
     )
     gap = area.value - found.detections["", "none"]["ood-a"].auroc.value
     assert fourth == f"Measures differ by up to {100 * gap:.2g} points."

@@ -129,7 +129,7 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
             "Method and measure were chosen by looking at these inputs"
         )
         assert page.inner_text("#condition").startswith(
-            "It is not for far, near or pgd: see the table below."
+            "The promise is not for far, near or pgd: see the table below."
         )
         sizes = page.eval_on_selector_all("#promise p", "all => all.map(e => getComputedStyle(e).fontSize)")
         assert len(set(sizes)) == 1

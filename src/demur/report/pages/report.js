@@ -291,7 +291,7 @@ function showPromise(slider) {
   const others = DATA.sets.filter((set) => set.kind !== "id").map((set) => set.name);
   const chosen = several ? "Method and measure" : DATA.scores.length > 1 ? "The measure" : "The accuracy to promise";
   $("looked").textContent = !held ? "" : `${chosen} ${several ? "were" : "was"} chosen by looking at these inputs, by this page or by you: until the threshold is fitted on fresh ones, take the promise as optimistic.`;
-  $("condition").textContent = !held ? "" : `It is not for ${others.length ? `${others.join(", ").replace(/, ([^,]*)$/, " or $1")}: see the table below.` : "inputs of another kind."}` +
+  $("condition").textContent = !held ? "" : `The promise is not for ${others.length ? `${others.join(", ").replace(/, ([^,]*)$/, " or $1")}: see the table below.` : "inputs of another kind."}` +
     (promise.target > low ? ` That the interval begins lower is no contradiction: it leaves ${doubt(2)} of doubt on each side, the promise ${doubt(1)} on one.` : "");
   for (const id of ["looked", "promised", "condition"]) $(id).hidden = !$(id).textContent;
   $("again").hidden = !held;
@@ -425,9 +425,9 @@ function showTally() {
   $("tally").hidden = $("tally-why").hidden = !DATA.tally;
   if (!DATA.tally) return;
   const { number, good, loss } = DATA.tally;
-  $("tally-why").textContent = `The verdict takes the measure that is the best or tied (★ or ≈ below) the most often; of equals the one that is never far below the best.`;
+  $("tally-why").textContent = "The verdict takes the measure that is the best or tied (★ or ≈ below) the most often; of equals, the one that loses least at worst.";
   $("tally").replaceChildren(element("caption", { class: "unseen" }, "How often each measure is the best or tied"),
-    element("thead", {}, element("tr", {}, ...["measure", "best or tied", "at most below the best"].map((name) => element("th", { scope: "col" }, name)))),
+    element("thead", {}, element("tr", {}, ...["measure", "best or tied", "loss at worst, below the best"].map((name) => element("th", { scope: "col" }, name)))),
     element("tbody", {}, ...DATA.scores.map((each, s) => element("tr", s === DATA.start[1] ? { class: "chosen" } : {}, element("th", { scope: "row" }, each.short),
       element("td", {}, `${good[s]} of ${number}`), element("td", {}, loss[s])))));
 }
