@@ -346,6 +346,31 @@ def test_no_verdict_is_the_same_for_all(tmp_path):
     )
 
 
+def test_measures_that_each_win_once_are_not_called_tied(tmp_path):
+    rng = np.random.default_rng(0)
+    write_columns(tmp_path / "id.csv", {k: rng.normal(size=300) for k in "ab"})
+    for name, good in (("ood-1", "a"), ("ood-2", "b")):
+        write_columns(tmp_path / f"{name}.csv", {k: rng.normal(3.0 * (k == good), 1, 300) for k in "ab"})
+    found = find(read_run(tmp_path))
+    assert choose(found).good == {"a": 1, "b": 1}
+    assert (
+        "in 1 of 2 comparisons" in verdict.headline(found)[1] and "None of" not in verdict.headline(found)[1]
+    )
+
+
+def test_a_method_without_mistakes_is_the_more_accurate_one(tmp_path):
+    for method, wrong in (("a", 5), ("b", 0)):
+        (tmp_path / method).mkdir()
+        prediction = (np.arange(100) < wrong).astype(int)
+        columns = {"x": np.arange(100.0), "y": -np.arange(100.0)}
+        write_columns(
+            tmp_path / method / "id.csv", {"label": np.zeros(100, int), "prediction": prediction, **columns}
+        )
+    found = find(read_run(tmp_path))
+    assert choose(found).key[0] == "a"  # b has nothing to find
+    assert "No method that makes mistakes is more accurate than a." in verdict.headline(found)
+
+
 def test_a_measure_that_keeps_closer_to_the_best_is_named(tmp_path):
     # "often" is the best on two sets and far behind on a third; "close" is a little behind on each.
     rng = np.random.default_rng(0)

@@ -107,6 +107,7 @@ def test_the_slider_reads_out_what_the_library_says(open_page, run, method, colu
 
 def test_the_promise_is_the_policy_s_and_marked(open_page, run):
     page = open_page()
+    assert page.inner_text("#looked").startswith("This page chose method and measure by looking at these")
     own = read_run(run).methods
     page.select_option("#method", label="one")
     page.select_option("#score", "0")
@@ -126,7 +127,7 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
         held += 1
         assert said == promised(policy)
         assert page.inner_text("#looked").startswith(
-            "Method and measure were chosen by looking at these inputs"
+            "If you chose method and measure by looking at these inputs"
         )
         assert page.inner_text("#condition").startswith(
             "The promise is not for far, near or pgd: see the table below."

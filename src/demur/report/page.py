@@ -115,6 +115,7 @@ def data(found: Findings, top: int = 20) -> dict[str, Any]:
         "results": [[result(found, (m.name, s), m) for s in found.scores] for m in run.methods],
         "points": [[points_of(m.sets[s]) for s in run.sets] for m in run.methods],
         "start": start(found),
+        "chosen": choose(found) is not None,
         "tally": tally(found),
         "top": top,
         **pictures(run, rows, mistakes),

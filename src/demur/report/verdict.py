@@ -70,11 +70,16 @@ def points(difference: float) -> str:
 
     Examples
     --------
-    >>> points(0.0123), points(0.01), points(0.0)
-    ('1.2 points', '1 point', '0 points')
+    >>> points(0.0123), points(0.01), points(1.0)
+    ('1.2 points', '1 point', '100 points')
     """
-    text = f"{100 * difference:.2g}"
+    text = hundredfold(difference)
     return f"{text} point{'' if text == '1' else 's'}"
+
+
+def hundredfold(difference: float) -> str:
+    """Write a difference in percent, with two digits and without a power of ten."""
+    return f"{float(f'{100 * difference:.2g}'):g}"
 
 
 def away(difference: Estimate) -> str:
@@ -85,7 +90,7 @@ def away(difference: Estimate) -> str:
     >>> away(Estimate(0.012, 0.004, 0.02))
     '1.2 points (0.4 to 2)'
     """
-    return f"{points(difference.value)} ({100 * difference.low:.2g} to {100 * difference.high:.2g})"
+    return f"{points(difference.value)} ({hundredfold(difference.low)} to {hundredfold(difference.high)})"
 
 
 def listed(names: Iterable[str]) -> str:
@@ -158,7 +163,7 @@ def why_measure(found: Findings, choice: Choice) -> list[str]:
     if number > 1:
         often += f" (one for each {'method and ' * (len(found.run.methods) > 1)}task)"
     lost = points(choice.losses[own])
-    if len(choice.equal) == len(found.scores) - 1:
+    if len(choice.equal) == len(found.scores) - 1 and good == number:
         never = f"is never more than {lost} below the best, and no other keeps closer to it"
         return [
             f"None of the {len(found.scores)} measures is shown to be better: each is the best, or "
@@ -196,7 +201,9 @@ def why_method(found: Findings, choice: Choice) -> list[str]:
             f"methods{average}{doubt}."
         ]
     if method in found.accuracy:
-        return [f"No method is more accurate than {method}."]
+        most = max(accuracy.value for accuracy in found.accuracy.values())
+        some = "" if found.accuracy[method].value == most else " that makes mistakes"
+        return [f"No method{some} is more accurate than {method}."]
     return [f"Nothing here tells methods apart: {method} is the first."]
 
 

@@ -289,8 +289,10 @@ function showPromise(slider) {
   $("promised").textContent = held || promise.at === null ? promise.text : "";
   const doubt = (sides) => `${Number(((100 * (1 - DATA.confidence)) / sides).toPrecision(6))} %`;
   const others = DATA.sets.filter((set) => set.kind !== "id").map((set) => set.name);
-  const chosen = several ? "Method and measure" : DATA.scores.length > 1 ? "The measure" : "The accuracy to promise";
-  $("looked").textContent = !held ? "" : `${chosen} ${several ? "were" : "was"} chosen by looking at these inputs, by this page or by you: until the threshold is fitted on fresh ones, take the promise as optimistic.`;
+  const measures = DATA.scores.length > 1, what = several && measures ? "method and measure" : several ? "the method" : measures ? "the measure" : "its accuracy";
+  const first = DATA.chosen && (several || measures) && state.method === DATA.start[0] && state.score === DATA.start[1];
+  $("looked").textContent = !held ? "" : first ? `This page chose ${what} by looking at these inputs: until the threshold is fitted on fresh ones, take the promise as optimistic.`
+    : `If you chose ${what} by looking at these inputs, take the promise as optimistic until the threshold is fitted on fresh ones.`;
   $("condition").textContent = !held ? "" : `The promise is not for ${others.length ? `${others.join(", ").replace(/, ([^,]*)$/, " or $1")}: see the table below.` : "inputs of another kind."}` +
     (promise.target > low ? ` That the interval begins lower is no contradiction: it leaves ${doubt(2)} of doubt on each side, the promise ${doubt(1)} on one.` : "");
   for (const id of ["looked", "promised", "condition"]) $(id).hidden = !$(id).textContent;
