@@ -192,9 +192,11 @@ def test_bounds_are_binomial_tails() -> None:
 
 
 def test_no_guarantee_says_what_fit_would_promise() -> None:
-    with pytest.raises(demur.NoGuarantee, match=r"accuracy of 0.99 .*: 0\.9704 can be, .* 100 of 100\. Ask"):
+    with pytest.raises(
+        demur.NoGuarantee, match=r"accuracy of 0.99 .*\. The most .* is 0\.9704, .* 100 of 100 inputs: ask"
+    ):
         demur.Deferral.fit(np.arange(100.0), np.ones(100), accuracy=0.99)
-    with pytest.raises(demur.NoGuarantee, match=r"risk of 0.001: 1 in 101"):
+    with pytest.raises(demur.NoGuarantee, match=r"risk of 0.001\. The least .* is 1 in 101"):
         demur.Deferral.fit(np.arange(100.0), np.ones(100), risk=0.001)
     assert issubclass(demur.NoGuarantee, ValueError)
 
@@ -206,7 +208,7 @@ def test_what_could_be_promised_is(seed) -> None:
     correct = rng.uniform(size=500) > 0.05 * scores
     with pytest.raises(demur.NoGuarantee) as refused:
         demur.Deferral.fit(scores, correct, accuracy=0.9999)
-    found = re.search(r": (0\.\d+) can be, by keeping the most certain (\d+) of 500", str(refused.value))
+    found = re.search(r"promised is (0\.\d+), by keeping the most certain (\d+) of 500", str(refused.value))
     assert found is not None
     best = float(found[1])
     assert demur.Deferral.fit(scores, correct, accuracy=best).thresholds[""].kept == int(found[2])
@@ -216,7 +218,8 @@ def test_what_could_be_promised_is(seed) -> None:
 
 def test_where_all_are_wrong_nothing_can_be_promised() -> None:
     with pytest.raises(
-        demur.NoGuarantee, match=r"no accuracy can be promised, with 0 of the most certain 30 right\.$"
+        demur.NoGuarantee,
+        match=r"Nothing can be promised, with 0 of the most certain 30 predictions right\.$",
     ):
         demur.Deferral.fit(np.arange(100.0), np.zeros(100), accuracy=0.5)
 
@@ -270,7 +273,7 @@ def test_report_counts_what_is_kept() -> None:
     [
         ({}, "exactly one of accuracy, coverage, risk and cost. Got none"),
         ({"accuracy": 0.9, "cost": 0.1}, "Got accuracy, cost"),
-        ({"accuracy": 99}, "accuracy must be between 0 and 1. Got 99"),
+        ({"accuracy": 99}, "accuracy must be between 0 and 1, as 0.95. Got 99. Write 0.99."),
         ({"accuracy": 0.9, "confidence": 1}, "confidence must be between 0 and 1"),
         ({"accuracy": 0.9, "groups": ["a"]}, r"groups must have shape \(3,\)"),
     ],

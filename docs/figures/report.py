@@ -53,8 +53,6 @@ def take_pictures(address: str, out: Path, readme: Path) -> None:
         shown = browser.new_page(viewport={"width": 1000, "height": 800}, color_scheme="light")
         shown.goto(address)
         shown.add_style_tag(content="#controls { position: static !important; }")
-        shown.select_option("#method", label=METHOD)
-        shown.select_option("#score", "0")  # K
         pictures = {out / f"report-{name}.png": shown.locator(where) for name, where in PARTS.items()}
         for path, part in pictures.items():
             part.screenshot(path=path)

@@ -11,11 +11,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from demur.tasks.estimate import Estimate, checked_correct, checked_scores, proportion
+from demur.tasks.estimate import Estimate, check_share, checked_correct, checked_scores, proportion
 
 FIRST = 0.3  # the smallest share kept that is tested: fewer inputs prove little and help few
 STEPS = 100  # numbers kept that are tested, evenly spaced from there to all
-LESS = "Ask for less, or give more inputs with known truth"
+MORE = "or give more inputs with known truth"
 
 
 class NoGuarantee(ValueError):
@@ -133,7 +133,7 @@ class Deferral:
         array([False,  True,  True])
         >>> demur.Deferral.fit(scores, correct, accuracy=0.9999)
         Traceback (most recent call last):
-        demur.deferral.NoGuarantee: No threshold can promise an accuracy of 0.9999 with confidence 0.95: ...
+        demur.deferral.NoGuarantee: No threshold can promise an accuracy of 0.9999 with confidence 0.95. ...
         """
         goals = {"accuracy": accuracy, "coverage": coverage, "risk": risk, "cost": cost}
         asked = {name: target for name, target in goals.items() if target is not None}
@@ -144,8 +144,8 @@ class Deferral:
             )
         ((goal, target),) = asked.items()
         for name, share in ((goal, target), ("confidence", confidence)):
-            if not 0 < share < 1 and (name, share) != ("coverage", 1):
-                raise ValueError(f"{name} must be between 0 and 1. Got {share!r}.")
+            if (name, share) != ("coverage", 1):
+                check_share(name, share)
         values = checked_scores("scores", scores)
         right = checked_correct(correct, len(values))
         names = named(groups, len(values))
@@ -272,7 +272,10 @@ def fitted(
         allowed = int(np.searchsorted(shares, target, side="right")) - 1
         if allowed < 0:
             refuse(
-                name, f"a risk of {target:g}", f"1 in {number + 1} can be, by deferring nearly all. {LESS}"
+                name,
+                f"a risk of {target:g}",
+                f"The least that can be promised is 1 in {number + 1}, by deferring nearly all: ask for "
+                f"that, {MORE}",
             )
         errors = np.flatnonzero(~right[order])
         if allowed >= len(errors):
@@ -319,8 +322,11 @@ def instead_of_accuracy(right: np.ndarray, kept: np.ndarray, bounds: np.ndarray,
     """Return the accuracy that could be promised, rounded down so that `fit` takes it, and what it keeps."""
     best = float(Decimal(float(bounds.max())).quantize(Decimal("0.0001"), ROUND_FLOOR))
     if best == 0:
-        return f"no accuracy can be promised, with {right[0]} of the most certain {kept[0]} right"
-    return f"{best:g} can be, by keeping the most certain {kept[bounds >= best][-1]} of {number}. {LESS}"
+        return f"Nothing can be promised, with {right[0]} of the most certain {kept[0]} predictions right"
+    return (
+        f"The most that can be promised is {best:g}, by keeping the most certain {kept[bounds >= best][-1]} "
+        f"of {number} inputs: ask for that, {MORE}"
+    )
 
 
 def lower(right: Any, kept: Any, confidence: float) -> np.ndarray:
@@ -346,7 +352,7 @@ def just_below(ranked: np.ndarray, kept: int) -> float | None:
 def refuse(name: str, wish: str, instead: str) -> NoReturn:
     """Raise `NoGuarantee`."""
     whose = f" for group {name}" if name else ""
-    raise NoGuarantee(f"No threshold can promise {wish}{whose}: {instead}.")
+    raise NoGuarantee(f"No threshold can promise {wish}{whose}. {instead}.")
 
 
 def promised(goal: str, confidence: float, threshold: Threshold) -> str:

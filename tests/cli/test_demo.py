@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("posteriors")
 
 METHODS = ("deep-ensemble", "last-layers", "mc-dropout", "cyclical-sghmc")
-SETS = ("id", "ood-unseen", "adversarial")
+SETS = ("id", "ood-unseen", "adversarial-pgd")
 
 
 def run(*arguments: object):
@@ -70,8 +71,8 @@ def test_headings_and_marks_are_explained(demo):
     out, text = demo
     head = text.split("Four ways to draw models")[1].splitlines()[1:3]
     assert [line.split() for line in head] == [
-        ["accuracy", "accuracy"],
-        ["method", "on", "known", "on", "attacked", "members"],
+        ["accuracy", "on", "accuracy", "on"],
+        ["method", "known", "digits", "attacked", "digits", "members"],
     ]
     lines = text.splitlines()
     (words,) = [line for line in lines if "I (current: each against their average)" in line]
@@ -83,6 +84,17 @@ def test_headings_and_marks_are_explained(demo):
     assert f"because there are only {wrong[0]} to {wrong[-1]} mistakes: with so few," in text
 
 
+def test_the_terminal_says_the_verdict_of_the_page(demo):
+    out, text = demo
+    page = (out / "report.html").read_text()
+    told = json.loads(re.search(r'id="data">(.*?)</script>', page, re.DOTALL)[1])["headline"]
+    assert "\n".join(["Verdict", *told]) in text
+    method = re.match(r"Use (\S+) with ", told[0])[1]
+    assert method in METHODS and f"evaluate ood --id {out}/{method}/id.csv" in text
+    lines = [f"  {each}: " for each in METHODS]  # as each is done
+    assert [text.index(line) for line in lines] == sorted(text.index(line) for line in lines)
+
+
 def test_the_attack_is_explained_on_the_page(demo):
     out, _ = demo
     told = json.loads((out / "run.json").read_text())["sources"]
@@ -92,10 +104,10 @@ def test_the_attack_is_explained_on_the_page(demo):
         "within 0.1 of",
         "the first network of the deep ensemble",
     ):
-        assert words in told["adversarial"]
+        assert words in told["adversarial-pgd"]
     lines = dict(provenance(read_run(out), "0"))
-    assert lines["attacked digits"] == told["adversarial"] and "354 images" in lines["unseen digits"]
-    pictures = [np.load(out / "images" / f"{which}.npy").astype(int) for which in ("id", "adversarial")]
+    assert lines["attacked digits"] == told["adversarial-pgd"] and "354 images" in lines["unseen digits"]
+    pictures = [np.load(out / "images" / f"{which}.npy").astype(int) for which in ("id", "adversarial-pgd")]
     assert 0 < np.abs(pictures[0] - pictures[1]).max() <= 26  # 0.1 of 255, rounded
 
 
@@ -109,7 +121,11 @@ def test_what_is_written_is_named(demo):
     assert "Handwritten digits: 0 to 7 learned, 8 and 9 unseen" in page and "unseen digits" in page
     facts = json.loads((out / "run.json").read_text())
     assert facts["seed"] == 0 and facts["classes"] == list("01234567") and "torch" in facts["versions"]
-    assert set(facts["methods"]) == set(METHODS) and facts["training"] == "432 images of the digits 0 to 7"
+    assert set(facts["methods"]) == set(METHODS) and facts["training"].startswith(
+        "432 images of the digits 0 to 7, of scikit-learn's"
+    )
+    assert "60 epochs of AdamW" in facts["training"]
+    assert facts["command"].endswith(" demo --out run --seed 0 --force")  # works when it is repeated
     for method, number in zip(METHODS, (10, 10, 100, 60), strict=True):
         assert np.load(out / method / "members-id.npy").shape == (number, 1011, 8)
     again = run("report", out, "--out", out / "again.html")

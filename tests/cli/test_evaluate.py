@@ -297,15 +297,21 @@ def test_nothing_is_written_over(files) -> None:
 
 
 @pytest.mark.usefixtures("files")
-@pytest.mark.parametrize(("short", "column"), [("K", "pairwise"), ("i", "average"), ("M", "reverse")])
-def test_letters_are_names_of_scores(short, column):
+@pytest.mark.parametrize(
+    ("short", "column"),
+    [
+        ("K", "pairwise_epistemic"), ("i", "average_epistemic"), ("M", "reverse_epistemic"),
+        ("aleatoric", "pairwise_aleatoric"), ("average total", "average_total"),
+    ],
+)  # fmt: skip
+def test_words_of_the_report_are_names_of_scores(short, column):
     for ends, kind in (("csv", ()), ("npy", ("--logits",))):
         files = ("ood", "--id", f"id.{ends}", "--ood", f"ood.{ends}", *kind)
-        assert run_json(*files, "--score", short) == run_json(*files, "--score", f"{column}_epistemic")
+        assert run_json(*files, "--score", short) == run_json(*files, "--score", column)
     run(
         "defer", "fit", "id.csv", "--labels", "labels.npy", "--score", short, "--cost", 0.3, "--out", "p.json"
     )
-    assert json.loads(Path("p.json").read_text())["score"] == f"{column}_epistemic"
+    assert json.loads(Path("p.json").read_text())["score"] == column
 
 
 def test_a_column_of_that_very_name_comes_first():
@@ -328,17 +334,22 @@ OOD = ("ood", "--id", "id.csv", "--ood", "ood.csv")
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("ood", "--id", "id.csv"), "Missing option '--ood'"),
+        (("ood", "--id", "id.csv"), "Missing option '--ood': see demur evaluate ood --help"),
         (("ood", "--id", "none.csv", "--ood", "ood.csv"), "none.csv: cannot be read"),
         (("ood", "--id", "id.npy", "--ood", "ood.npy"), "for predictions say --logits"),
         ((*OOD, "--score", "spread"), "id.csv: expected a column spread, got input, prediction"),
         (
             (*OOD, "--score", "spread"),
-            "short names are K for pairwise_epistemic, I for average_epistemic, M for",
+            "short names are K for pairwise_epistemic, I for average_epistemic, M for reverse_epistemic, ",
+        ),
+        ((*OOD, "--seed", "minus"), "Invalid value for '--seed': "),
+        (
+            (*OOD, "--logits"),
+            "id.csv: expected predictions, a column for each class, got scores, as pairwise_",
         ),
         ((*OOD, "--figure", "auc"), "--figure: expected one of auroc, aupr, fpr95, got auc"),
         ((*OOD, "--json", "--csv"), "expected at most one form, got --json and --csv"),
-        ((*OOD, "--confidence", "95"), "confidence must be between 0 and 1"),
+        ((*OOD, "--confidence", "95"), "confidence must be between 0 and 1, as 0.95. Got 95. Write 0.95."),
         ((*OOD, "--interval", "wald"), "interval must be 'auto'"),
         ((*OOD, "--splits", "1"), "splits must be at least 2"),
         ((*OOD, "--id", "other=ood.csv"), "expected an --ood of the same name for each --id"),

@@ -248,6 +248,45 @@ def test_force(logits):
     assert Path("scores.csv").read_text().startswith(",".join(COLUMNS))
 
 
+def test_labels_are_written_beside_the_scores(logits):
+    labels = np.arange(40) % 5
+    np.save("labels.npy", labels)
+    run("score", "z.npy", "--logits", "--labels", "labels.npy", "--out", "id.npz")
+    with np.load("id.npz") as found:
+        assert found.files[:3] == ["input", "label", "prediction"]
+        np.testing.assert_array_equal(found["label"], labels)
+    assert (
+        run_json("score", "z.npy", "--logits", "--labels", "labels.npy")["scores"]["label"] == labels.tolist()
+    )
+    np.save("short.npy", labels[:7])
+    words = ("expected 40, one for each input of z.npy, got 7",)
+    fails("score", "z.npy", "--logits", "--labels", "short.npy", "--out", "s.csv", words=words)
+    run("report", ".")  # has something to measure the scores against
+    assert "Use " in Path("report.html").read_text()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npz", ".parquet"])
+@pytest.mark.parametrize("kind", ["--logits", "--probs", "--log-probs"])
+@pytest.mark.usefixtures("logits")
+def test_scores_are_no_predictions(suffix, kind):
+    run("score", "z.npy", "--logits", "--out", f"scores{suffix}")
+    words = (f"scores{suffix}: expected predictions, a column for each class, got scores, as pairwise_total",)
+    fails("score", f"scores{suffix}", kind, words=words)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("demo", "--out", "x", "--seed", "minus"), "Invalid value for '--seed': "),
+        (("score",), "Missing argument 'FILE': see demur score --help"),
+        (("evaluate", "defer", "fit", "--acuracy", "1"), ": see demur evaluate defer fit --help"),
+    ],
+)
+def test_usage_is_told_in_one_short_line_with_its_own_help(arguments, words):
+    said = fails(*arguments, words=(words, f"see demur {arguments[0]}"))
+    assert len(said) < 120
+
+
 def test_an_input_is_never_replaced(logits):
     np.savez("z.npz", logits)
     before = Path("z.npz").read_bytes()

@@ -121,24 +121,45 @@ def test_rows_are_the_first_by_each_score_with_the_classes_that_drive_them(found
         assert {row["picture"] for row in rows} <= set(range(sheet["count"]))
 
 
-def test_the_best_is_that_of_the_paired_test(found):
-    content = data(found)
-    names = [m.name for m in found.run.methods]
-    pairs = {
-        (m.name, s): (m.sets["id"].scores[s], m.sets["ood-far"].scores[s])
-        for m in found.run.methods
-        for s in found.scores
+def marks_of(content):
+    """By method, score and task, as places: the mark that the table shows."""
+    return {
+        (m, s, task): figures["mark"]
+        for m, scores in enumerate(content["results"])
+        for s, own in enumerate(scores)
+        for task, figures in [*enumerate(own["detection"]), ("errors", own["errors"])]
+        if figures
     }
-    expected = demur.tasks.leading(pairs, "detection")
-    shown = next(each for each in content["best"] if each["set"] == found.run.sets.index("ood-far"))
-    keys = [(names[m], found.scores[s]) for m, s in [*shown["best"], *shown["ties"]]]
-    assert keys == [expected.best, *expected.ties]
-    # Each method makes its own mistakes, and attacks fool it more or less.
-    places = [each["set"] for each in content["best"]]
-    assert places.count(None) == places.count(found.run.sets.index("adversarial-pgd")) == 2
 
 
-def test_equal_ones_are_all_best_and_named(tmp_path):
+def test_marks_are_those_of_the_paired_test_within_a_method(found):
+    shown = marks_of(data(found))
+    for m, method in enumerate(found.run.methods):
+        known = method.sets["id"]
+        for place, name in [*enumerate(found.run.sets), ("errors", "")]:
+            if name == "id":
+                continue
+            if name:
+                own = {s: (known.scores[s], method.sets[name].scores[s]) for s in found.scores}
+                expected = demur.tasks.leading(own, "detection")
+            else:
+                own = {s: known.scores[s] for s in found.scores}
+                expected = demur.tasks.leading(own, "misclassification", correct=known.correct)
+            marks = {s: shown[m, k, place] for k, s in enumerate(found.scores)}
+            assert marks[expected.best] == "best"
+            assert {s for s, mark in marks.items() if mark} == {expected.best, *expected.ties}
+
+
+def test_the_verdict_counts_the_marks_of_the_table(found):
+    content = data(found)
+    shown, tally = marks_of(content), content["tally"]
+    assert tally["number"] == len(shown) / len(found.scores) == 6
+    counts = [sum(mark != "" for (_, s, _), mark in shown.items() if s == k) for k in range(6)]
+    assert tally["good"] == counts
+    assert counts[found.scores.index(choose(found).key[1])] == max(counts)
+
+
+def test_equal_ones_are_all_best(tmp_path):
     one = np.arange(52.0)[::-1]
     wrong = np.isin(np.arange(52), [3, 7, 20])
     two = one[[0, 1, 3, 2, *range(4, 20), 21, 20, *range(22, 52)]]  # one mistake higher, another lower
@@ -147,11 +168,14 @@ def test_equal_ones_are_all_best_and_named(tmp_path):
     assert 0 < difference < 1e-15  # rounding alone
     write_columns(tmp_path / "id.csv", {"label": 0 * wrong, "prediction": wrong.astype(int), **scores})
     content = data(find(read_run(tmp_path)))
-    assert content["best"] == [{"set": None, "best": [[0, 0], [0, 1]], "ties": []}]
-    caption, *sentences = content["cards"][0]["caption"], *content["cards"][0]["sentences"]
-    assert caption.endswith("than a right one, by one (equal: two), the best for this task alone.")
-    assert sentences[-1].startswith("Better than the rest, of which the nearest is three, lower by")
-    assert not any("tied" in sentence for sentence in sentences)
+    assert list(marks_of(content).values()) == ["best", "best", ""]
+    assert content["tally"]["good"] == [1, 1, 0] and content["tally"]["loss"][:2] == ["0 points"] * 2
+    assert "; as often is two (up to 0 points below it)." in content["headline"][1]
+    lowest = content["tally"]["loss"][2]
+    assert content["cards"][0]["sentences"][-1] == (
+        f"The highest of the 3 measures, but not shown to be better than two. The lowest is {lowest} below "
+        "the best."
+    )
 
 
 NASTY = "</script><script>alert(1)</script><!-- {{data}} & \u2028\u2029 \" ' \\u003c \ud800"
@@ -208,7 +232,10 @@ def test_only_known_inputs_with_labels(tmp_path, write_run):
 @pytest.mark.parametrize("sets", [("id",), ("ood-far",), ("ood-a", "ood-b")])
 def test_nothing_to_measure_against(tmp_path, write_run, sets):
     found, content = shown(tmp_path, write_run, sets=sets, labels=False)
-    assert content["cards"] == [] and "nothing to measure" in content["headline"][0] and found.best == {}
+    said = " ".join(content["headline"])
+    assert content["cards"] == [] and "nothing to measure" in said and found.best == {}
+    assert "a column label" in said and "demur score --labels" in said  # what to do about it
+    assert ("ood-NAME.csv" in said) == (sets == ("id",)) and ("as id.csv" in said) == (sets != ("id",))
     assert content["results"][0][0]["density"]["counts"]
 
 
@@ -216,7 +243,7 @@ def test_a_score_of_the_user_s_own_and_few_inputs(tmp_path):
     write_columns(tmp_path / "id.csv", {"mine": np.array([0.5])})
     write_columns(tmp_path / "ood.csv", {"mine": np.array([0.25])})
     found = find(read_run(tmp_path))
-    assert found.scores == ["mine"] and "one score only" in verdict.headline(found)[0]
+    assert found.scores == ["mine"] and "There is one measure, mine, so" in verdict.headline(found)[0]
     (card,) = data(found)["cards"]
     assert any("No better than chance" in s for s in card["sentences"])
     assert any(
@@ -233,6 +260,9 @@ def test_no_mistakes_or_nothing_else(tmp_path, right):
     content = data(find(read_run(tmp_path)))
     (card,) = content["cards"]
     assert card["title"] == "Accuracy" and ("No prediction is wrong" in card["caption"]) == right
+    assert content["headline"][0].startswith(
+        "All predictions are right, or all are wrong: there are no mistakes"
+    )
     assert content["results"][0][0]["errors"] is None
 
 
@@ -257,12 +287,16 @@ def test_ties_are_called_so(tmp_path):
         mine = rng.normal(shift, 1, 200)
         write_columns(tmp_path / f"{name}.csv", {"mine": mine, "twice": 2 * mine})
     found = find(read_run(tmp_path))
-    assert verdict.headline(found)[0] == (
-        "Use mine, though none is shown to be better: each of the 2 measures is the best, or statistically "
-        "tied with the best, in this comparison; this one has the highest mean."
+    first, second, third, *_ = verdict.headline(found)
+    assert first == "Use mine." and third == "The measure mine is always the highest."
+    assert second == (
+        "None of the 2 measures is shown to be better: each is the best, or statistically tied with the "
+        "best, in this comparison."
     )
     (card,) = verdict.cards(found)
-    assert "None is better here: statistically tied with the other one." in card["sentences"][0]
+    assert card["sentences"][0].startswith(
+        "The highest of the 2 measures, but not shown to be better than the other."
+    )
 
 
 def test_a_winner_is_called_so(tmp_path):
@@ -271,19 +305,23 @@ def test_a_winner_is_called_so(tmp_path):
         columns = {"good": rng.normal(shift, 1, 400), "none": rng.normal(size=400)}
         write_columns(tmp_path / f"{name}.csv", columns)
     found = find(read_run(tmp_path))
-    first, second, third = verdict.headline(found)
-    assert first == (
-        "Use good: it is the best measure, or statistically tied with the best, in this comparison; no "
-        "other is."
+    first, second, third, fourth = verdict.headline(found)
+    assert first == "Use good."
+    assert second == (
+        "The measure good is the best, or statistically tied with the best, in this comparison; no other "
+        "measure is."
     )
     area = found.detections["", "good"]["ood-a"].auroc
-    assert second == (
-        f"AUROC: a {100 * area.value:.1f} % ({100 * area.low:.1f} to {100 * area.high:.1f}); "
-        "50 % is a coin toss."
+    assert third == (
+        f"What this choice finds, by AUROC (50 % is a coin toss): a {100 * area.value:.1f} % "
+        f"({100 * area.low:.1f} to {100 * area.high:.1f}). The ranges are 95 % intervals for other "
+        "inputs of the same kinds: they do not tell how another training run would come out."
     )
     gap = area.value - found.detections["", "none"]["ood-a"].auroc.value
-    assert third == f"Between the best and the worst measure lie up to {100 * gap:.2g} points."
-    assert "Better than none, lower by" in verdict.cards(found)[0]["sentences"][0]
+    assert fourth == f"Measures differ by up to {100 * gap:.2g} points."
+    assert verdict.cards(found)[0]["sentences"] == [
+        f"The best of the 2 measures. The lowest is {100 * gap:.2g} points below the best."
+    ]
 
 
 def test_no_verdict_is_the_same_for_all(tmp_path):
@@ -295,53 +333,93 @@ def test_no_verdict_is_the_same_for_all(tmp_path):
         write_columns(tmp_path / f"{name}.csv", own)
     found = find(read_run(tmp_path))
     areas = {k: [float(found.detections["", k][name].auroc) for name in ("ood-1", "ood-2")] for k in "ab"}
-    first, second = sorted(areas, key=lambda k: -sum(areas[k]))
-    behind = max(b - a for a, b in zip(areas[first], areas[second], strict=True))
-    assert verdict.headline(found)[0] == (
-        f"Use {first}: it is the best measure, or statistically tied with the best, in 1 of 2 comparisons, "
-        f"and elsewhere up to {100 * behind:.2g} points below it; as often is {second}, lower on average."
+    losses = {
+        k: max(max(best) - a for a, best in zip(areas[k], zip(*areas.values(), strict=True), strict=True))
+        for k in areas
+    }
+    first, second = sorted(losses, key=losses.get)
+    assert choose(found).key[1] == first
+    assert verdict.headline(found)[1] == (
+        f"The measure {first} is the best, or statistically tied with the best, in 1 of 2 comparisons (one "
+        f"for each task) and never more than {100 * losses[first]:.2g} points below it; as often is {second} "
+        f"(up to {100 * losses[second]:.2g} points below it)."
+    )
+
+
+def test_measures_that_each_win_once_are_not_called_tied(tmp_path):
+    rng = np.random.default_rng(0)
+    write_columns(tmp_path / "id.csv", {k: rng.normal(size=300) for k in "ab"})
+    for name, good in (("ood-1", "a"), ("ood-2", "b")):
+        write_columns(tmp_path / f"{name}.csv", {k: rng.normal(3.0 * (k == good), 1, 300) for k in "ab"})
+    found = find(read_run(tmp_path))
+    assert choose(found).good == {"a": 1, "b": 1}
+    assert (
+        "in 1 of 2 comparisons" in verdict.headline(found)[1] and "None of" not in verdict.headline(found)[1]
+    )
+
+
+def test_a_method_without_mistakes_is_the_more_accurate_one(tmp_path):
+    for method, wrong in (("a", 5), ("b", 0)):
+        (tmp_path / method).mkdir()
+        prediction = (np.arange(100) < wrong).astype(int)
+        columns = {"x": np.arange(100.0), "y": -np.arange(100.0)}
+        write_columns(
+            tmp_path / method / "id.csv", {"label": np.zeros(100, int), "prediction": prediction, **columns}
+        )
+    found = find(read_run(tmp_path))
+    assert choose(found).key[0] == "a"  # b has nothing to find
+    assert "No method that makes mistakes is more accurate than a." in verdict.headline(found)
+
+
+def test_a_measure_that_keeps_closer_to_the_best_is_named(tmp_path):
+    # "often" is the best on two sets and far behind on a third; "close" is a little behind on each.
+    rng = np.random.default_rng(0)
+    write_columns(tmp_path / "id.csv", {k: rng.normal(size=2000) for k in ("often", "close")})
+    for name, shifts in (("ood-1", (3.0, 2.5)), ("ood-2", (3.0, 2.5)), ("ood-3", (1.0, 2.5))):
+        own = {k: rng.normal(s, 1, 2000) for k, s in zip(("often", "close"), shifts, strict=True)}
+        write_columns(tmp_path / f"{name}.csv", own)
+    found = find(read_run(tmp_path))
+    choice = choose(found)
+    assert choice.key[1] == "often" and choice.good == {"often": 2, "close": 1}
+    assert verdict.headline(found)[2] == (
+        "The one that keeps closest to the best is close (best or tied in 1): never more than "
+        f"{100 * choice.losses['close']:.2g} points below it."
     )
 
 
 def test_the_verdict_of_several_methods_names_one_score(found):
-    first, second, third, *rest = content = verdict.headline(found)
+    content = verdict.headline(found)
     tasks = [*found.run.sets[1:], "errors"]
     assert set(found.within) == {(m.name, task) for m in found.run.methods for task in tasks}
     choice = choose(found)
     method, score = choice.key
-    for m in found.run.methods:
-        own = {s: (m.sets["id"].scores[s], m.sets["ood-far"].scores[s]) for s in found.scores}
-        told = demur.tasks.leading(own, "detection")
-        within = found.within[m.name, "ood-far"]
-        assert [told.best, *told.ties] == [s for _, s in (within.best, *within.ties)]
     good = {
         s: sum(any(s == k for _, k in (w.best, *w.ties)) for w in found.within.values()) for s in found.scores
     }
-    assert good[score] == max(good.values()) == choice.good and choice.number == 6
-    assert (
-        first.startswith("Use ")
-        and f"(column {score})" in first
-        and "(one for each method and task)" in first
-    )
-    assert (
-        f"AUROC with {method}, where {verdict.name_of(score).short} is highest on unknown inputs: far "
-        in second
-    )
-    assert "pgd " in second and "mistakes " in second
+    assert good == choice.good and good[score] == max(good.values()) and choice.number == 6
+    short = verdict.name_of(score).short
+    assert content[0] == f"Use {method} with {short} (column {score})."
+    assert "(one for each method and task)" in content[1]
+    (by,) = [sentence for sentence in content if sentence.startswith(f"By {short}, {method} finds unknown")]
     areas = {m.name: float(found.detections[m.name, score]["ood-far"].auroc) for m in found.run.methods}
     assert areas[method] == max(areas.values())
-    short = verdict.name_of(score).short
-    assert third.startswith("On unknown inputs the method matters ")
-    assert f"by {short} up to {100 * np.ptp(list(areas.values())):.2g} points lie between methods" in third
+    pairs = [(m.sets["id"].scores[score], m.sets["ood-far"].scores[score]) for m in found.run.methods]
+    told = demur.tasks.compare(*pairs, "detection").p_value < 0.05
+    assert ("but is not shown to be better than" in by) == (not told) == bool(choice.rivals)
+    (worth,) = [sentence for sentence in content if sentence.startswith("What this choice finds, by AUROC")]
+    assert "far " in worth and "pgd " in worth and "mistakes " in worth
+    (matter,) = [
+        sentence for sentence in content if sentence.startswith("On unknown inputs the method matters")
+    ]
+    assert f"methods differ by up to {100 * np.ptp(list(areas.values())):.2g} points (by {short})" in matter
     own = [
         np.ptp([float(found.detections[m.name, s]["ood-far"].auroc) for s in found.scores])
         for m in found.run.methods
     ]
-    assert third.endswith(f"up to {100 * max(own):.2g} points between measures of one method.")
+    assert matter.endswith(f"measures of one method by up to {100 * max(own):.2g} points.")
     wrong = [found.errors[m.name, score].positives for m in found.run.methods]
     few = f"Only {min(wrong)} to {max(wrong)} mistakes were made by each method"
-    assert min(wrong) < 30 and len(rest) == 1 and rest[0].startswith(few)
-    assert not any("one of the methods" in sentence for sentence in content)
+    assert min(wrong) < 30 and content[-1].startswith(few)
 
 
 def attacked_run(folder, *, unknown):
@@ -366,34 +444,67 @@ def test_methods_are_compared_on_unknown_inputs_only(tmp_path):
     areas = {key: {t: float(d.auroc) for t, d in own.items()} for key, own in found.detections.items()}
     assert areas["b", score]["adversarial-x"] - areas["a", score]["adversarial-x"] > 0.3  # b is fooled more
     assert choose(found).key == ("a", score)
-    _, worth, surprise, matter, *_ = verdict.headline(found)
-    assert worth.startswith("AUROC with a, where aleatoric is highest on unknown inputs: ")
-    assert "with a both rise together" in surprise
+    said = " ".join(verdict.headline(found))
+    assert said.startswith("Use a with aleatoric (column pairwise_aleatoric). ")
+    assert "By aleatoric, a finds unknown inputs best of the 2 methods. " in said
+    assert "with a aleatoric and K rise together" in said
     gap = areas["a", score]["ood-far"] - areas["b", score]["ood-far"]
-    assert f"up to {100 * gap:.2g} points lie between methods" in matter
+    assert f"methods differ by up to {100 * gap:.2g} points (by aleatoric)" in said
     assert verdict.accuracies(found) == (
-        "Accuracy on in-distribution and x: a 98.0 % and 90.0 %; b 98.0 % and 40.0 %."
+        "Accuracy on known inputs and x: a 98.0 % and 90.0 %; b 98.0 % and 40.0 %."
     )
     assert set(found.best) == {"ood-far"}
     unknown, attacked, *_ = verdict.cards(found)
-    assert "by aleatoric of a, the best" in attacked["caption"] and attacked["sentences"][-1] == verdict.OWN
+    assert attacked["caption"].endswith(" by aleatoric of a.") and attacked["sentences"][-1] == verdict.OWN
     assert attacked["bounds"][0] == areas["a", score]["adversarial-x"]
     assert not any(" of b" in sentence for sentence in attacked["sentences"])
-    assert verdict.OWN not in unknown["sentences"]
+    assert unknown["sentences"][-1] == "No measure of another method is higher."
 
 
 def test_without_unknown_inputs_methods_are_not_compared(tmp_path):
     found = attacked_run(tmp_path, unknown=False)
     said = verdict.headline(found)
-    assert choose(found).by_method is None and not any("between methods" in sentence for sentence in said)
-    assert said[1].startswith("AUROC with a, the most accurate method: ")  # as accurate as b, and the first
-    assert any(s.startswith("Between the best and the worst measure of one method lie") for s in said)
+    assert choose(found).by_method is None and not any("methods differ" in sentence for sentence in said)
+    assert "No method is more accurate than a." in said  # as accurate as b, and the first
+    assert any(s.startswith("Measures of one method differ by up to ") for s in said)
+
+
+def test_the_best_of_another_method_is_named(tmp_path):
+    # "x" is the measure of the verdict; "y" is better with the method "b" alone.
+    for method, shifts in (("a", (2.0, 0.5)), ("c", (1.9, 0.4)), ("b", (1.0, 3.0))):
+        (tmp_path / method).mkdir()
+        for name, at in (("id", (0.0, 0.0)), ("ood-far", shifts)):
+            rng = np.random.default_rng(len(name))
+            columns = {k: rng.normal(shift, 1, 400) for k, shift in zip("xy", at, strict=True)}
+            write_columns(tmp_path / method / f"{name}.npz", columns)
+    found = find(read_run(tmp_path))
+    assert choose(found).key == ("a", "x")
+    (card,) = verdict.cards(found)
+    difference = found.best["ood-far"].comparisons["a", "x"].difference
+    top = 100 * float(found.detections["b", "y"]["ood-far"].auroc)
+    assert card["sentences"][-1] == (
+        f"The highest of all methods is y of b, {top:.1f} %: better by {100 * difference.value:.2g} points "
+        f"({100 * difference.low:.2g} to {100 * difference.high:.2g})."
+    )
+
+
+def test_one_measure_of_several_methods(tmp_path):
+    for method, shift in (("a", 1.0), ("b", 2.0)):
+        (tmp_path / method).mkdir()
+        rng = np.random.default_rng(0)
+        for name, at in (("id", 0.0), ("ood-far", shift)):
+            write_columns(tmp_path / method / f"{name}.csv", {"mine": rng.normal(at, 1, 300)})
+    found = find(read_run(tmp_path))
+    first, second, *rest = verdict.headline(found)
+    assert first == "Use b with mine."
+    assert second == "By mine, b finds unknown inputs best of the 2 methods."
+    assert rest[-1].startswith("On unknown inputs methods differ by up to") and data(found)["tally"] is None
 
 
 def test_accuracy_is_said_where_labels_tell(tmp_path, write_run):
     found, content = shown(tmp_path / "one", write_run)
     share = found.run.methods[0].sets["id"].correct.mean()
-    assert content["accuracies"] == f"Accuracy on in-distribution: {100 * share:.1f} %."
+    assert content["accuracies"] == f"Accuracy on known inputs: {100 * share:.1f} %."
     assert shown(tmp_path / "two", write_run, labels=False)[1]["accuracies"] == ""
 
 
@@ -412,8 +523,8 @@ def test_that_the_aleatoric_part_finds_unknown_inputs_is_explained(tmp_path, tog
     assert choose(found).key[1] == "pairwise_aleatoric"
     (said,) = [sentence for sentence in verdict.headline(found) if "no mistake" in sentence]
     expected = spearmanr(*(np.concatenate(parts) for parts in both.values())).statistic
-    assert f"(rank correlation of aleatoric with K: {expected:.2f})" in said
-    assert ("in this run both rise together" in said) == together == (expected >= 0.5)
+    assert f"(rank correlation {expected:.2f})" in said
+    assert ("here aleatoric and K rise together" in said) == together == (expected >= 0.5)
 
 
 def test_a_verdict_on_another_measure_needs_no_excuse(tmp_path):
@@ -427,12 +538,40 @@ def test_a_verdict_on_another_measure_needs_no_excuse(tmp_path):
     assert not any("no mistake" in sentence for sentence in verdict.headline(find(read_run(tmp_path))))
 
 
-def test_cards_say_that_each_is_the_best_for_its_task_alone(found):
+def test_cards_are_about_the_choice_of_the_verdict(found):
+    method, score = choose(found).key
     cards = verdict.cards(found)
-    assert all("the best for this task alone." in card["caption"] for card in cards[:-1])
+    by = f"{verdict.name_of(score).short} of {method}"
+    assert len(cards) == 4 and all(card["caption"].endswith(f"by {by}.") for card in cards)
+    for card, task in zip(cards, ("ood-far", "adversarial-pgd"), strict=False):
+        assert card["bounds"][0] == float(found.detections[method, score][task].auroc)
+    assert cards[2]["bounds"][0] == float(found.errors[method, score].auroc)
     assert cards[-1]["sentences"][-1] == (
         "Measured on these inputs. What can be promised for new ones stands below: When to ask a person."
     )
+
+
+@pytest.mark.parametrize("method", ["one", "two"])
+def test_a_card_says_how_the_measure_stands_among_those_of_its_method(found, method):
+    for score in found.scores:
+        for task in (*found.run.sets[1:], "errors"):
+            leading = found.within[method, task]
+            (said,) = verdict.compared(found, (method, score), task)
+            best = verdict.name_of(leading.best[1]).short
+            if leading.best == (method, score):
+                assert said.startswith(
+                    f"The {'highest' if leading.ties else 'best'} of {method}'s 6 measures"
+                )
+                assert ("not shown to be better" in said) == bool(leading.ties)
+            elif (method, score) in leading.ties:
+                assert said.startswith(
+                    f"Not shown to be worse than the best of {method}'s 6 measures, {best} ("
+                )
+            else:
+                gap = 100 * leading.comparisons[method, score].difference.value
+                assert said.startswith(f"Below the best of {method}'s 6 measures, {best}, by {gap:.2g} point")
+            furthest = 100 * max(c.difference.value for c in leading.comparisons.values())
+            assert said.endswith(f"The lowest is {furthest:.2g} points below the best.")
 
 
 def test_sets_and_methods_are_called_as_the_run_says(tmp_path, write_run):
@@ -441,9 +580,9 @@ def test_sets_and_methods_are_called_as_the_run_says(tmp_path, write_run):
         "training": "on 400 images", "sources": {"ood-far": "from elsewhere"},
     }  # fmt: skip
     _, content = shown(tmp_path, write_run, methods=("one", "two"), facts=facts, number=40)
-    assert [each["name"] for each in content["sets"]] == ["in-distribution", "eights and nines"]
-    assert content["cards"][0]["title"] == "Telling eights and nines from in-distribution"
-    assert "eights and nines" in content["headline"][1]
+    assert [each["name"] for each in content["sets"]] == ["known inputs", "eights and nines"]
+    assert content["cards"][0]["title"] == "Telling eights and nines from known inputs"
+    assert "eights and nines" in " ".join(content["headline"])
     lines = [["Command", "make it"], ["Training", "on 400 images"], ["one", "ten networks"]]
     assert content["provenance"][:3] == lines and "two" not in dict(content["provenance"])
     assert content["provenance"][3] == ["eights and nines", "from elsewhere"]
@@ -465,19 +604,27 @@ def test_an_unknown_input_with_a_label_of_no_known_class_is_never_right(tmp_path
     right = slider["sets"][1]["right"]
     assert right == ([0] * len(slider["threshold"]) if told else None)
     assert {row.get("label") for row in content["rows"][0][1]} == {str(label) if told else None}
+    assert {row.get("right") for row in content["rows"][0][1]} == {False if told else None}  # marked as wrong
 
 
-def test_many_ties_are_counted_and_the_nearest_is_the_nearest(found):
-    for task, card in zip(found.best, verdict.cards(found), strict=False):
-        best, text = found.best[task], " ".join(card["sentences"])
-        lower = {k: c.difference.value for k, c in best.comparisons.items() if k not in best.ties}
-        if len(best.ties) > 3 and lower:
-            assert f"tied with {len(best.ties)} of the {len(best.comparisons)} others" in text
-        if lower:
-            method, score = min(lower, key=lower.get)
-            assert f"the nearest is {verdict.called(found, (method, score))}, lower by" in text
-    said = [card for card in verdict.cards(found) if verdict.SHARPER in card["sentences"]]
-    assert len(said) <= 1
+def test_mistakes_are_listed(found):
+    content = data(found, top=5)
+    for m, method in enumerate(found.run.methods):
+        known = method.sets["id"]
+        wrong = np.flatnonzero(~known.correct)
+        rows = content["rows"][m][len(found.run.sets)]
+        inputs = {row["input"] for row in rows}
+        assert inputs <= set(wrong.tolist()) and not any(row["right"] for row in rows)
+        for score in found.scores:
+            first = wrong[np.argsort(-known.scores[score][wrong], kind="stable")[:5]]
+            assert set(first.tolist()) <= inputs
+        assert {row["picture"] for row in rows} <= set(range(content["pictures"][0]["count"]))
+    assert content["files"][0] == ["one/id.npz", "one/ood-far.npz", "one/adversarial-pgd.npz"]
+
+
+def test_without_labels_nobody_knows_mistakes(tmp_path, write_run):
+    _, content = shown(tmp_path, write_run, labels=False)
+    assert content["rows"][0][2] is None
 
 
 def test_large_sets_make_a_small_page(tmp_path):

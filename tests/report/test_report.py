@@ -71,13 +71,21 @@ def test_the_slider_reads_out_what_the_library_says(open_page, run, method, colu
     columns = json.loads(page.text_content("#data"))["scores"]
     page.select_option("#method", label=method)
     page.select_option("#score", str([c["column"] for c in columns].index(column)))
-    last = int(page.get_attribute("#threshold", "max"))
-    for at in {0, last // 5, last // 2, last - 10, last - 1, last}:
+    seen = set()
+    for at in (0, 0.2, 0.5, 0.9, 0.95, 0.99, 1):
         page.locator("#threshold").fill(str(at))
         kept, whole = map(
             count, re.match(r"([\d,]+) of ([\d,]+);", page.inner_text("#share-interval")).groups()
         )
         assert whole == len(scores)
+        seen.add(kept)
+        assert (
+            abs(kept / whole - at) <= 0.02
+            and page.evaluate(
+                "kept => Math.abs(document.getElementById('threshold').value - kept)", kept / whole
+            )
+            < 1e-6
+        )  # it stands at the share kept, over all its length
         expected = demur.Deferral.fit(scores, correct, coverage=(kept - 0.5) / whole).report(scores, correct)
         assert expected.kept == kept
         assert near(page.inner_text("#share"), expected.coverage.value)
@@ -94,10 +102,12 @@ def test_the_slider_reads_out_what_the_library_says(open_page, run, method, colu
                 own.sets[name].scores[column]
             )
             assert count(row.locator("td").first.inner_text().split(" ")[0]) == told.kept
+    assert len(seen) == 7
 
 
 def test_the_promise_is_the_policy_s_and_marked(open_page, run):
     page = open_page()
+    assert page.inner_text("#looked").startswith("This page chose method and measure by looking at these")
     own = read_run(run).methods
     page.select_option("#method", label="one")
     page.select_option("#score", "0")
@@ -112,17 +122,26 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
         except demur.NoGuarantee as error:
             assert said == str(error)  # noqa: PT017
             assert page.locator("#marks span").count() == 0 and page.is_disabled("#go")
+            assert page.is_hidden("#looked") and page.inner_text("#target-why") == ""
             continue
         held += 1
         assert said == promised(policy)
-        assert "fixed before looking" in page.inner_text("#condition")
+        assert page.inner_text("#looked").startswith(
+            "If you chose method and measure by looking at these inputs"
+        )
+        assert page.inner_text("#condition").startswith(
+            "The promise is not for far, near or pgd: see the table below."
+        )
         sizes = page.eval_on_selector_all("#promise p", "all => all.map(e => getComputedStyle(e).fontSize)")
         assert len(set(sizes)) == 1
         command = f"--score pairwise_epistemic --accuracy {target:g} "
         assert command in page.inner_text("#fit")
         assert count(page.inner_text("#share-interval").split(" of ")[0]) == policy.thresholds[""].kept
-        assert page.inner_text("#marks span") == f"{100 * target:g} % promised"
-        page.locator("#threshold").fill("3")
+        assert page.locator("#marks span").first.inner_text() == f"{100 * target:g} % promised"
+        arrow, label = (page.locator("#marks span").nth(k).bounding_box() for k in (1, 0))
+        middle = arrow["x"] + arrow["width"] / 2
+        assert label["x"] <= middle <= label["x"] + label["width"]
+        page.locator("#threshold").fill("0.07")
         assert page.is_enabled("#go") and page.is_hidden("#promised") and page.is_hidden("#condition")
         now = page.inner_text("#now")
         right, kept = page.inner_text("#accuracy"), page.inner_text("#share")
@@ -132,7 +151,7 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
         assert f"{kept} are kept." in now
         assert now.endswith(f"The promise of {100 * target:g} % belongs to the marked threshold alone.")
         page.click("#go")
-        assert page.inner_text("#now").endswith("Promised for new inputs:")
+        assert page.inner_text("#promised") == promised(policy)
         low = page.inner_text("#accuracy-interval").partition(";")[2].split(" to ")[0]
         apart = "it leaves 2.5 % of doubt on each side, the promise 5 % on one" in page.inner_text(
             "#condition"
@@ -142,19 +161,32 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
     assert 0 < held < 6
 
 
-def test_what_slips_through_is_said(open_page, run):
+def test_why_a_target_is_chosen_at_first_is_said(open_page):
     page = open_page()
-    own = read_run(run)
-    sets = [name for name in own.sets if name.startswith("ood")]
-    page.locator("#threshold").fill(str(int(page.get_attribute("#threshold", "max")) - 3))
+    first = page.locator("#target option:checked").inner_text()
+    assert page.inner_text("#target-why").startswith(f"{first} is chosen at first: ")
+    page.select_option("#target", "0" if page.input_value("#target") != "0" else "1")
+    assert page.inner_text("#target-why") == ""
+
+
+def test_what_slips_through_is_said_of_what_is_to_be_found(open_page):
+    page = open_page()
+    page.locator("#threshold").fill("0.97")
     kept = {row.locator("th").inner_text(): row.locator("td").all_inner_texts()
             for row in page.locator("#acted tbody tr").all()}  # fmt: skip
-    counts = {name: count(kept[name.removeprefix("ood-")][0].split(" ")[0]) for name in sets}
-    assert near(page.inner_text("#slip"), sum(counts.values()) / (400 * len(sets)))
-    assert page.inner_text("#slip-note") == "; ".join(f"{n[4:]}: {c} of 400" for n, c in counts.items())
-    for name, number in counts.items():  # their labels are numbers of known classes, which says nothing
-        assert kept[name[4:]][2] == f"not known: {number} of 400 unknown inputs are kept"
+    for name in ("far", "near", "pgd"):
+        page.get_by_role("radio", name=name).check()
+        slipped = count(kept[name][0].split(" ")[0])
+        assert near(page.inner_text("#slip"), slipped / 400)
+        assert page.inner_text("#slip-what") == f"of {name} slip through"
+        assert page.inner_text("#slip-note") == f"{slipped} of 400 are kept"
+        if name != "pgd":  # their labels are numbers of known classes, which says nothing
+            assert kept[name][2] == f"not known: {slipped} of 400 unknown inputs are kept"
     assert "wrong)" in kept["pgd"][2]
+    page.get_by_role("radio", name="mistakes").check()
+    wrong = int(re.search(r"\((\d+) wrong\)", kept["known inputs"][2])[1])
+    assert page.inner_text("#slip-what") == "of mistakes slip through"
+    assert page.inner_text("#slip-note").startswith(f"{wrong} of ")
 
 
 def test_the_card_on_asking_a_person_sets_what_is_shown(open_page):
@@ -188,6 +220,11 @@ def test_choices_change_what_is_shown(open_page, run):
             assert near(re.search(r"AUROC ([\d.]+\s%)", page.inner_text("#roc-why"))[1], float(result.auroc))
             assert task in page.inner_text("#density .key") and task in page.inner_text("#points .key")
     page.get_by_role("radio", name="mistakes").check()
+    assert page.locator("#input-set option:checked").inner_text() == "mistakes"
+    assert page.locator("#inputs .wrong").count() == page.locator("#inputs tbody tr").count() > 0
+    wrong = int((~found.methods[-1].sets["id"].correct).sum())
+    assert f", of {wrong}." in page.inner_text("#inputs-why")
+    assert f"its row in {found.methods[-1].name}/id.npz, from 0." in page.inner_text("#inputs-why")
     known = found.methods[-1].sets["id"]
     result = demur.tasks.misclassification(known.scores["average_epistemic"], known.correct)
     assert near(re.search(r"AUROC ([\d.]+\s%)", page.inner_text("#roc-why"))[1], float(result.auroc))
@@ -261,10 +298,12 @@ def test_the_table_sorts_and_names_the_classes_that_drive(open_page, run):
     first = int(rows(page, "input")[0])
     parts = demur.attribute(log_probs=np.asarray(own.members["id"][:, first]))
     names = np.array(["cat", "dog", "emu", "fox"])[np.argsort(-parts)[:3]]
-    assert re.findall("[a-z]+", rows(page, "they disagree about")[0]) == names.tolist()
+    assert re.findall("[a-z]+", rows(page, "they disagree about: class, part of K")[0]) == names.tolist()
     likely = np.exp(own.members["id"][:, first]).mean(axis=0)
-    name, percent = rows(page, "average of the members")[0].split()[:2]
-    assert name == ["cat", "dog", "emu", "fox"][likely.argmax()] and near(f"{percent} %", likely.max())
+    name, percent = rows(page, "members on average: class, probability")[0].split()[:2]
+    assert name.rstrip(":") == ["cat", "dog", "emu", "fox"][likely.argmax()] and near(
+        f"{percent} %", likely.max()
+    )
     assert page.locator("#inputs .picture").count() == 20
     label, predicted = rows(page, "label"), rows(page, "predicted")
     for truth, told in zip(label, predicted, strict=True):
@@ -276,19 +315,41 @@ def test_the_verdict_comes_first_and_says_how_sure_it_is(open_page):
     assert page.locator("main > *").first.get_attribute("class") == "verdict"
     assert page.inner_text("#headline").startswith("Use ") and page.inner_text("#findings")
     words = page.locator("#glossary dt").all_inner_texts()
-    assert {"method", "members", "K", "I", "M", "aleatoric", "AUROC"} <= set(words)
+    assert words[:5] == ["aleatoric", "epistemic", "K", "I", "M"]
+    assert {"method", "members", "known inputs", "unknown inputs", "deferred", "points", "nats"} <= set(words)
     assert "K: epistemic, pairwise" in page.inner_text("#score")
     page.select_option("#score", "0")
     assert page.inner_text("#about").endswith("Column pairwise_epistemic.")
     cards = page.locator(".card")
-    assert cards.count() == 6  # three sets, two methods' mistakes, and asking a person
+    assert cards.count() == 5  # three sets, mistakes, and asking a person
     for card in cards.all():
         assert "95 % interval" in " ".join(card.inner_text().split())
-    assert page.inner_text("#accuracies").startswith("Accuracy on in-distribution and pgd: one ")
-    told = json.loads(page.text_content("#data"))["best"]
-    assert "Each method has its own best for pgd and mistakes: methods make" in page.inner_text("#all-why")
-    # Two unknown sets for all methods, attacks and mistakes for each of two.
-    assert len(told) == 6 and page.locator("#all td.best").count() == sum(len(e["best"]) for e in told)
+    assert page.inner_text("#accuracies").startswith("Accuracy on known inputs and pgd: one ")
+
+
+def test_the_verdict_can_be_counted_in_the_table(open_page):
+    page = open_page()
+    counts = {}
+    for row in page.locator("#all tbody tr").all():
+        measure = row.locator("th").inner_text().split("\n")[0]
+        marks = sum("★" in text or "≈" in text for text in row.locator("td").all_inner_texts())
+        counts[measure] = counts.get(measure, 0) + marks
+    told = {row.locator("th").inner_text(): row.locator("td").first.inner_text()
+            for row in page.locator("#tally tbody tr").all()}  # fmt: skip
+    assert told == {measure: f"{marks} of 8" for measure, marks in counts.items()}  # two methods, four tasks
+    chosen = page.locator("#tally .chosen th").inner_text()
+    assert counts[chosen] == max(counts.values()) and f" with {chosen} " in page.inner_text("#headline")
+    assert f"The measure {chosen} is " in page.inner_text("#findings")
+
+
+def test_what_steers_the_figures_ends_with_them(open_page):
+    page = open_page(viewport={"width": 1280, "height": 900})
+    page.locator("#inputs-title").scroll_into_view_if_needed()
+    page.locator("#kept").scroll_into_view_if_needed()
+    assert abs(page.locator("#controls").bounding_box()["y"]) < 1
+    page.evaluate("document.getElementById('provenance').scrollIntoView()")
+    bar = page.locator("#controls").bounding_box()
+    assert bar["y"] + bar["height"] < 0
 
 
 def test_equal_measures_all_have_a_star(open_page, tmp_path):
@@ -300,22 +361,21 @@ def test_equal_measures_all_have_a_star(open_page, tmp_path):
         )
     page = open_page(write(find(read_run(tmp_path)), tmp_path / "report.html").as_uri())
     assert page.locator("#all td.best").count() == 2 and page.locator("#all td.tie").count() == 0
-    assert "by mine (equal: twice)" in page.inner_text(".card")
+    assert page.locator("#tally td:has-text('1 of 1')").count() == 2
     assert page.is_hidden("#accuracies")
 
 
 def test_a_comparison_with_another_set_leaves_the_slider_alone(open_page):
     page = open_page()
-    last = int(page.get_attribute("#threshold", "max"))
 
     def state():
         shown = (page.inner_text(each) for each in ("#share", "#accuracy", "#cut", "#now"))
         return page.input_value("#threshold"), page.input_value("#target"), *shown
 
-    for at in (last // 3, last - 4):
+    for at in (0.3, 0.96):
         page.locator("#threshold").fill(str(at))
         moved = state()
-        assert moved[0] == str(at)
+        assert abs(float(moved[0]) - at) < 0.02
         for name in ("pgd", "mistakes", "near", "far"):
             page.get_by_role("radio", name=name).check()
             assert state() == moved, name
@@ -398,7 +458,7 @@ def test_infinite_scores_are_shown_beside_the_axis(open_page, tmp_path):
     page.locator("#density .frame").focus()
     page.keyboard.press("End")
     assert page.inner_text("#density .reading").replace("\u00a0", " ") == (
-        "Score infinite: 8.3 % of in-distribution, 66.7 % of a."
+        "Score infinite: 8.3 % of known inputs, 66.7 % of a."
     )
     page.locator("#threshold").fill(page.get_attribute("#threshold", "max"))
     assert page.inner_text("#cut") == "none" and page.inner_text("#share").split() == ["100", "%"]
@@ -479,6 +539,9 @@ def test_the_keyboard_reaches_everything_in_order(open_page):
     page.keyboard.press("Home")
     assert page.inner_text("#share") != before
     assert "step 1 of" in page.get_attribute("#threshold", "aria-valuetext")
+    for at in (2, 3):  # place by place
+        page.keyboard.press("ArrowRight")
+        assert f"step {at} of" in page.get_attribute("#threshold", "aria-valuetext")
     page.wait_for_timeout(600)
     assert "kept, accuracy" in page.text_content("#slider-status")
 

@@ -27,7 +27,9 @@ class _Commands(typer.core.TyperGroup):
             result = super().main(*args, standalone_mode=False, **options)
             code = result if isinstance(result, int) else 0
         except _UsageError as error:
-            complain(f"{error.format_message().rstrip('.')}: see demur --help")
+            message = error.format_message().partition(", unable to parse")[0].rstrip(".")
+            command = error.ctx.command_path if error.ctx else "demur"
+            complain(f"{message}: see {command} --help")
             code = 2
         if standalone_mode:
             sys.exit(code)
@@ -35,6 +37,7 @@ class _Commands(typer.core.TyperGroup):
 
 
 app = typer.Typer(
+    name="demur",
     cls=_Commands,
     help="Measure how far each prediction of a model can be trusted.",
     add_completion=False,

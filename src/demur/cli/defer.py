@@ -42,7 +42,7 @@ def fit(
     labels: Labels = None,
     prediction: Prediction = "prediction",
     score: Annotated[
-        str, typer.Option(metavar="COLUMN", help="The score that decides; also K, I or M.")
+        str, typer.Option(metavar="COLUMN", help="The score that decides; also K, I, M or aleatoric.")
     ] = FIRST,
     accuracy: Annotated[
         float | None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import shutil
 import sys
@@ -16,8 +17,11 @@ if TYPE_CHECKING:
     from demur.experiments.demo import Demo
 
 WORDS = (
-    "Epistemic: how much members disagree, by I (current: each against their average) or K (new: each "
-    "against each other). Total: aleatoric plus I or K."
+    "Aleatoric: how unsure members are by themselves, on average. Epistemic: how far they disagree, by I "
+    "(current: each against their average) or K (new: each against each other). Total: aleatoric plus I or "
+    "K.\nAUROC: how often an input to be found scores higher than one of the others; .5 is a coin toss. In "
+    "brackets: 95 % intervals.\n"
+    "Marks compare current with new, so aleatoric has none. The verdict below compares all measures."
 )
 
 
@@ -39,8 +43,17 @@ def demo(
         from demur.stores import make_directory
 
         make_directory(out, force=force)
-        found = run(out, seed=seed, command=f"demur demo --out {out.name} --seed {seed}", say=print)
+        command = f"{program()} demo --out {out.name} --seed {seed} --force"
+        found = run(out, seed=seed, command=command, say=functools.partial(print, flush=True))
     report(out, found)
+
+
+def program() -> str:
+    """Return how to call demur again: by its name where the shell finds it, else as it was called."""
+    called = Path(sys.argv[0])
+    if called.name == "__main__.py":
+        return "python -m demur.cli"
+    return "demur" if shutil.which("demur") or called.name != "demur" else str(called)
 
 
 def require_extras() -> None:
@@ -57,21 +70,23 @@ def report(out: Path, found: Demo) -> None:
     """Print what came out, and where everything is."""
     from demur.experiments.demo import METHODS, SETS
 
-    table = new_table("method", "accuracy\non known", "accuracy\non attacked", "members", texts=1)
+    table = new_table(
+        "method", "accuracy on\nknown digits", "accuracy on\nattacked digits", "members", texts=1
+    )
     for name, by_set in found.scores.items():
-        accuracies = [f"{by_set[which].correct.mean():.3f}" for which in ("id", "adversarial")]
+        accuracies = [f"{by_set[which].correct.mean():.3f}" for which in ("id", "adversarial-pgd")]
         table.add_row(name, *accuracies, METHODS[name], end_section=name == list(found.scores)[-1])
     counts = ", ".join(f"{len(labels)} {SETS[which]}" for which, (_, labels) in found.sets.items())
     print_table(f"Four ways to draw models; {counts}", table)
     print(f"\n{WORDS}")
-    print_figures(found.detection, "text", "Inputs that are not what the networks know: AUROC")
-    print_figures(
-        found.errors, "text", "Wrong predictions: AUROC, and the area under accuracy over the share kept"
-    )
+    print_figures(found.detection, "text", "Finding unseen and attacked digits among known ones")
+    print_figures(found.errors, "text", "Finding mistakes among known digits, and accuracy of what is kept")
+    print("\nVerdict")
+    for sentence in found.verdict:
+        print(sentence)
     print(f"\nReport   {out / 'report.html'}   open it in a browser")
     print(f"Tables   {out / 'tables.md'}, {out / 'tables.tex'}")
     print(f"Figures  {out / 'figures'}")
     print(f"Scores   {out}/METHOD/{', '.join(f'{which}.csv' for which in SETS)}")
-    program = "demur" if shutil.which("demur") else sys.argv[0]
-    known, unknown, *_ = (f"{out}/mc-dropout/{which}.csv" for which in SETS)
-    print(f"Again    {program} evaluate ood --id {known} --ood {unknown}")
+    known, unknown, *_ = (f"{out}/{found.best}/{which}.csv" for which in SETS)
+    print(f"Again    {program()} evaluate ood --id {known} --ood {unknown}")

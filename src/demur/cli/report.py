@@ -18,7 +18,9 @@ def report(
             metavar="DIR",
             show_default=False,
             help="The folder of a run: id.csv, ood-NAME.csv, adversarial-NAME.csv (or .parquet, .npz, .json) "
-            "in it, or in a folder for each method.",
+            "in it, or in a folder for each method. A column label in id.csv, as demur score --labels writes "
+            "it, brings accuracy, mistakes and thresholds. A column deployed is what the deployed model "
+            "predicts by itself; the page is about prediction, that of the average.",
         ),
     ],
     out: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -39,6 +40,15 @@ def score(
             metavar="FILE",
             help="One number a member, in the order of the members: .npy, .csv, .txt or .json; "
             "or .npy of (members, inputs).",
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            help="True classes, written beside the scores as the column label: .csv, .npy, .npz, .parquet or "
+            ".json; FILE:NAME for one column of several.",
         ),
     ] = None,
     measure: Annotated[
@@ -101,6 +111,8 @@ def score(
     demur score 'run/member_*.npy' --logits --out scores.csv
     """
     with bad_input_exits():
+        from demur.stores import correct_of, read_labels
+
         kind = choose_kind(logits=logits, probs=probs, log_probs=log_probs)
         options: dict[str, Any] = {
             "rule": rule,
@@ -110,7 +122,12 @@ def score(
         }
         if measure:
             options["measures"] = measure
+        truth = None if labels is None else read_labels(labels)
         scores = score_files(files, kind, axis=axis, weights=weights, out=out, force=force, options=options)
+        if truth is not None:
+            correct_of(scores.columns, truth, files[0])  # as many, of the same kind and in the same order
+            columns = {"input": scores.columns["input"], "label": truth["label"], **scores.columns}
+            scores = replace(scores, columns=columns)
         facts = describe(scores, kind, files, options)
         if top is not None:
             facts["top"] = top_rows(scores, top)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from demur.cli.score import Kind, choose_kind, score_files
 from demur.report.folder import kind_of
 from demur.report.tables import PAPER
-from demur.report.words import LETTERS
+from demur.report.words import NAMES, SHORT
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,8 +35,8 @@ class Source:
         try:
             column_of(self.columns, name, self.path)
         except StoreError as error:
-            letters = ", ".join(f"{letter.upper()} for {column}" for letter, column in LETTERS.items())
-            raise StoreError(f"{error}; short names are {letters}") from error
+            words = ", ".join(f"{known.short} for {column}" for column, known in NAMES.items())
+            raise StoreError(f"{error}; short names are {words}") from error
         return numbers_of(self.columns, name, self.path)
 
 
@@ -46,7 +46,7 @@ class Reader:
     Parameters
     ----------
     scores
-        The columns that are wanted, as given, or K, I and M; none: those of the paper's tables.
+        The columns that are wanted, or the report's words for them, as K; none: those of the paper's tables.
     logits, probs, log_probs
         At most one: the files are predictions of this kind. None: they are scores.
     axis
@@ -120,14 +120,14 @@ def method_of(path: str) -> str:
 
 
 def spelt_out(name: str, columns: Container[str]) -> str:
-    """Return the column that K, I or M stands for, in any case, unless there is one of that very name.
+    """Return the column that a word of the report stands for, as K, unless there is one of that very name.
 
     Examples
     --------
-    >>> spelt_out("k", ()), spelt_out("K", ["K"]), spelt_out("mine", ())
-    ('pairwise_epistemic', 'K', 'mine')
+    >>> spelt_out("k", ()), spelt_out("aleatoric", ()), spelt_out("K", ["K"]), spelt_out("mine", ())
+    ('pairwise_epistemic', 'pairwise_aleatoric', 'K', 'mine')
     """
-    return name if name in columns else LETTERS.get(name.lower(), name)
+    return name if name in columns else SHORT.get(name.lower().replace("_", " "), name)
 
 
 def named(written: str) -> tuple[str | None, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,16 @@ from demur.experiments import digits
 from demur.experiments.attacks import projected_gradient
 from demur.experiments.threads import one_thread
 from demur.report import findings, folder, page
+from demur.report.choice import key_of
 from demur.report.tables import PAPER, Table, kinds_of, table_of_scores
+from demur.report.verdict import headline
 from demur.tasks import Contest, contest
 
 RADIUS = 0.1
 """How far the attack may move a pixel, of 1."""
 STEPS = 20
 """Of the attack."""
-SETS = {"id": "known digits", "ood-unseen": "unseen digits", "adversarial": "attacked digits"}
+SETS = {"id": "known digits", "ood-unseen": "unseen digits", "adversarial-pgd": "attacked digits"}
 METHODS = {
     "deep-ensemble": "10 networks, trained apart",
     "last-layers": "10 last layers on one network",
@@ -45,13 +47,17 @@ class Demo:
     scores
         By method and set.
     detection, errors
-        The tables of the paper: inputs that are not known digits; wrong predictions and selective prediction.
+        The tables of the paper: inputs that are not known digits; mistakes and selective prediction.
+    best, verdict
+        The method that the report tells to use, and its verdict.
     """
 
     sets: dict[str, tuple[np.ndarray, np.ndarray]]
     scores: dict[str, dict[str, demur.Scores]]
     detection: Table
     errors: Table
+    best: str = ""
+    verdict: Sequence[str] = ()
 
 
 def run(out: Path, *, seed: int, command: str, say: Say) -> Demo:
@@ -59,7 +65,10 @@ def run(out: Path, *, seed: int, command: str, say: Say) -> Demo:
     data = digits.load(seed)
     with one_thread():
         say(f"Training on {len(data.train_images)} images of {digits.CLASSES[0]} to {digits.CLASSES[-1]} ...")
-        methods = fitted(data, seed)
+        methods = {}
+        for name, posterior in fitted(data, seed):
+            methods[name] = posterior
+            say(f"  {name}: {METHODS[name]}")
         network = methods["mc-dropout"].model
         network.eval()
         attacked = projected_gradient(
@@ -68,7 +77,7 @@ def run(out: Path, *, seed: int, command: str, say: Say) -> Demo:
         sets = {
             "id": (data.images, data.digits),
             "ood-unseen": (data.strange_images, data.strange_digits),
-            "adversarial": (attacked, data.digits),
+            "adversarial-pgd": (attacked, data.digits),
         }
         say(f"Scoring {sum(len(labels) for _, labels in sets.values())} images by {len(methods)} methods ...")
         scores = {
@@ -89,14 +98,18 @@ def run(out: Path, *, seed: int, command: str, say: Say) -> Demo:
     (out / "tables.tex").write_text(f"{found.detection.latex()}\n\n{found.errors.latex()}\n", "utf-8")
     say("Drawing ...")
     draw(out / "figures", found, members)
-    training = f"{len(data.train_images)} images of the digits {digits.CLASSES[0]} to {digits.CLASSES[-1]}"
+    training = (
+        f"{len(data.train_images)} images of the digits {digits.CLASSES[0]} to {digits.CLASSES[-1]}, of "
+        f"scikit-learn's handwritten digits (load_digits, 8 by 8 pixels); {digits.NETWORK}; {digits.TRAINING}"
+    )
     write_facts(out / "run.json", seed, command, training, sources(data))
-    page.write(findings.find(folder.read_run(out)), out / "report.html")
-    return found
+    measured = findings.find(folder.read_run(out))
+    page.write(measured, out / "report.html")
+    return replace(found, best=key_of(measured)[0], verdict=headline(measured))
 
 
-def fitted(data: digits.Digits, seed: int) -> dict[str, Any]:
-    """Return the four posteriors of the paper, fitted."""
+def fitted(data: digits.Digits, seed: int) -> Iterator[tuple[str, Any]]:
+    """Yield the four posteriors of the paper, each as it is fitted."""
     import torch
 
     given = {"images": data.train_images, "digits": data.train_digits}
@@ -104,18 +117,16 @@ def fitted(data: digits.Digits, seed: int) -> dict[str, Any]:
     ensemble = demur.posteriors.DeepEnsemble.fit(
         digits.network, functools.partial(digits.train, **given), 10, seed=seed
     )
+    yield "deep-ensemble", ensemble
     network = ensemble.models[0]
     training = demur.posteriors.HeadTraining(epochs=100, batch=32, rate=1e-2)
+    yield "last-layers", demur.posteriors.LastLayer.fit(network, [pair], 10, training=training, seed=seed)
+    yield "mc-dropout", demur.posteriors.MCDropout(network, samples=100, seed=seed)
     chain = demur.posteriors.CyclicalSGHMC(
         network, pair, samples=60, cycles=4, steps=3000, batch_size=100, step_size=0.1, friction=0.1,
         exploration=0.5, prior_scale=0.5, seed=seed,
     )  # fmt: skip
-    return {
-        "deep-ensemble": ensemble,
-        "last-layers": demur.posteriors.LastLayer.fit(network, [pair], 10, training=training, seed=seed),
-        "mc-dropout": demur.posteriors.MCDropout(network, samples=100, seed=seed),
-        "cyclical-sghmc": chain.fit(),
-    }
+    yield "cyclical-sghmc", chain.fit()
 
 
 def log_probabilities(posterior: demur.posteriors.Posterior, images: np.ndarray) -> np.ndarray:
@@ -158,7 +169,7 @@ def tables(scores: Mapping[str, Mapping[str, demur.Scores]]) -> tuple[Table, Tab
         contests[f"{SETS[which]}, AUROC"] = contest(pairs, "detection", groups=kinds)
     own = {name: {each: found.columns[each] for each in PAPER} for name, found in known.items()}
     errors = {
-        "errors, AUROC": contest(own, "misclassification", correct=correct, groups=kinds),
+        "mistakes, AUROC": contest(own, "misclassification", correct=correct, groups=kinds),
         "kept, AUC": contest(own, "selective", correct=correct, groups=kinds),
     }
     return joined(contests), replace(joined(errors), rare="mistakes")
@@ -229,9 +240,9 @@ def sources(data: digits.Digits) -> dict[str, str]:
     return {
         "id": known,
         "ood-unseen": f"{len(data.strange_images)} images of the digits {strange}, which no network learned",
-        "adversarial": f"the {known}, changed so that a network errs: projected gradient descent, {STEPS} "
-        f"steps, each pixel within {RADIUS:g} of its value (0 is white, 1 is black), against the first "
-        "network of the deep ensemble without dropout, which the other methods start from",
+        "adversarial-pgd": f"the {known}, changed so that a network errs: projected gradient descent, "
+        f"{STEPS} steps, each pixel within {RADIUS:g} of its value (0 is white, 1 is black), against the "
+        "first network of the deep ensemble without dropout, which the other methods start from",
     }
 
 
@@ -248,7 +259,7 @@ def write_facts(path: Path, seed: int, command: str, training: str, origins: Map
         "title": "Handwritten digits: 0 to 7 learned, 8 and 9 unseen", "command": command,
         "training": training, "methods": METHODS, "seed": seed, "versions": versions,
         "classes": digits.CLASSES,
-        "sets": {which: name for which, name in SETS.items() if which != "id"},
+        "sets": SETS,
         "sources": origins,
     }  # fmt: skip
     path.write_text(json.dumps(facts, indent=1) + "\n", "utf-8")

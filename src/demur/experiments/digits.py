@@ -9,7 +9,9 @@ import numpy as np
 
 HELD_OUT = (8, 9)
 CLASSES = tuple(str(digit) for digit in range(10) if digit not in HELD_OUT)
-EPOCHS, BATCH = 60, 32
+EPOCHS, BATCH, RATE, DECAY, WIDTH = 60, 32, 3e-3, 1e-2, 64
+NETWORK = f"networks with two hidden layers of {WIDTH} and dropout of 0.2 behind each"
+TRAINING = f"{EPOCHS} epochs of AdamW (rate {RATE:g}, weight decay {DECAY:g}, batches of {BATCH})"
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,8 @@ def network() -> Any:
     from torch import nn
 
     return nn.Sequential(
-        nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.2), nn.Linear(64, 64), nn.ReLU(), nn.Dropout(0.2),
-        nn.Linear(64, len(CLASSES)),
+        nn.Linear(64, WIDTH), nn.ReLU(), nn.Dropout(0.2), nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Dropout(0.2),
+        nn.Linear(WIDTH, len(CLASSES)),
     )  # fmt: skip
 
 
@@ -63,7 +65,7 @@ def train(model: Any, member: Any, images: np.ndarray, digits: np.ndarray) -> No
     import torch
 
     x, y = torch.from_numpy(images), torch.from_numpy(digits)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=1e-2)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY)
     order = torch.Generator().manual_seed(member.seed)
     model.train()
     for _ in range(EPOCHS):

@@ -12,7 +12,7 @@ from demur.deferral import Deferral, NoGuarantee
 from demur.report.folder import Run, kind_of
 from demur.report.words import distinct
 from demur.tasks import Detection, Leading, Selective, detection, leading, misclassification, selective
-from demur.tasks.estimate import Estimate, proportion
+from demur.tasks.estimate import Estimate, check_share, proportion
 
 RESAMPLED = 5000
 """Inputs up to which intervals are found by resampling: a page has many, and should not take minutes."""
@@ -41,7 +41,7 @@ class Findings:
     policies
         By (method, score), for each target in order: a policy, or why there is none.
     accuracy
-        Of all in-distribution inputs, by method.
+        Of all known inputs, by method.
     best
         By set of unknown inputs: the best (method, score) and its ties.
     within
@@ -85,8 +85,7 @@ def find(
     """
     for name, shares in (("confidence", [confidence]), ("accuracy", targets)):
         for share in shares:
-            if not 0 < share < 1:
-                raise ValueError(f"{name} must be between 0 and 1, as 0.95. Got {share!r}.")
+            check_share(name, share)
     scores = distinct(run.scores, [scored.scores for m in run.methods for scored in m.sets.values()])
     others = [name for name in run.sets if name != "id"]
     detections: dict[Key, dict[str, Detection]] = {}

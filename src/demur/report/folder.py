@@ -121,14 +121,14 @@ def shown_name(name: str) -> str:
     Examples
     --------
     >>> shown_name("ood-svhn"), shown_name("ood"), shown_name("id")
-    ('svhn', 'out-of-distribution', 'in-distribution')
+    ('svhn', 'unknown inputs', 'known inputs')
     """
     kind, _, rest = name.partition("-")
-    return rest or {"id": "in-distribution", "ood": "out-of-distribution", "adversarial": "attacked"}[kind]
+    return rest or {"id": "known inputs", "ood": "unknown inputs", "adversarial": "attacked inputs"}[kind]
 
 
 def order_of(name: str) -> tuple[int, Any]:
-    """Return a sort key: in-distribution first, then by kind and name."""
+    """Return a sort key: known inputs first, then by kind and name."""
     return KINDS.index(name.partition("-")[0]), natural(name)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from demur.decompose import attribute
 from demur.deferral import Deferral, just_below
 from demur.report import verdict
-from demur.report.choice import as_key, choose, equals
+from demur.report.choice import choose, key_of, standing
 from demur.report.findings import ERRORS, RESAMPLED, Findings, Key
 from demur.report.folder import Method, Run, Scored, kind_of
 from demur.report.shapes import binned, corners, spread
@@ -99,6 +99,7 @@ def data(found: Findings, top: int = 20) -> dict[str, Any]:
 
     run = found.run
     rows = {(m.name, s): rows_of(found, m, s, top) for m in run.methods for s in run.sets}
+    mistakes = {m.name: mistaken(found, m, top) for m in run.methods}
     return {
         "title": title_of(run),
         "headline": verdict.headline(found),
@@ -114,10 +115,12 @@ def data(found: Findings, top: int = 20) -> dict[str, Any]:
         "results": [[result(found, (m.name, s), m) for s in found.scores] for m in run.methods],
         "points": [[points_of(m.sets[s]) for s in run.sets] for m in run.methods],
         "start": start(found),
-        "best": leaders(found),
+        "chosen": choose(found) is not None,
+        "tally": tally(found),
         "top": top,
-        **pictures(run, rows),
-        "rows": [[rows[m.name, s] for s in run.sets] for m in run.methods],
+        **pictures(run, rows, mistakes),
+        "rows": [[*(rows[m.name, s] for s in run.sets), mistakes[m.name]] for m in run.methods],
+        "files": [[m.sets[s].path.relative_to(run.path).as_posix() for s in run.sets] for m in run.methods],
         "members": [[s in m.members for s in run.sets] for m in run.methods],
         "provenance": provenance(run, __version__),
         "resampled": RESAMPLED,
@@ -143,36 +146,21 @@ def bounds(estimate: Estimate) -> list[Any]:
 
 
 def start(found: Findings) -> list[int]:
-    """Return the method and the score that the page opens with: those of the verdict, or the first."""
+    """Return the method and the score that the page opens with."""
+    method, score = key_of(found)
+    return [[each.name for each in found.run.methods].index(method), found.scores.index(score)]
+
+
+def tally(found: Findings) -> dict[str, Any] | None:
+    """Return what the verdict counts, by score: how often it is the best or tied, and its largest loss."""
     choice = choose(found)
-    if choice is None:
-        return [0, 0]
-    names = [method.name for method in found.run.methods]
-    return [names.index(choice.key[0]), found.scores.index(choice.key[1])]
-
-
-def leaders(found: Findings) -> list[dict[str, Any]]:
-    """Return the best of each task and its ties, as places of methods and scores.
-
-    There are several best where they are equal. Where methods are not compared, each has its own best.
-    """
-    names = [method.name for method in found.run.methods]
-
-    def place(key: Key) -> list[int]:
-        return [names.index(key[0]), found.scores.index(key[1])]
-
-    own = [(task, best) for (_, task), best in found.within.items() if task not in found.best]
-    made = []
-    for task, best in [*found.best.items(), *own]:
-        first = [as_key(best.best), *equals(found, best, task)]
-        made.append(
-            {
-                "set": None if task == ERRORS else found.run.sets.index(task),
-                "best": [place(key) for key in first],
-                "ties": [place(key) for key in map(as_key, best.ties) if key not in first],
-            }
-        )
-    return made
+    if choice is None or len(found.scores) == 1:
+        return None
+    return {
+        "number": choice.number,
+        "good": [choice.good[score] for score in found.scores],
+        "loss": [verdict.points(choice.losses[score]) for score in found.scores],
+    }
 
 
 def result(found: Findings, key: Key, method: Method) -> dict[str, Any]:
@@ -192,17 +180,19 @@ def result(found: Findings, key: Key, method: Method) -> dict[str, Any]:
             "infinite": [density.infinite[name] for name in shown],
         },
         "detection": [
-            detected(found.detections[key][name]) if name in found.detections[key] else None
+            detected(found.detections[key][name], standing(found, key, name))
+            if name in found.detections[key]
+            else None
             for name in found.run.sets
         ],
-        "errors": detected(found.errors[key]) if key in found.errors else None,
+        "errors": detected(found.errors[key], standing(found, key, ERRORS)) if key in found.errors else None,
         "kept": kept(found.kept[key]) if key in found.kept else None,
         "slider": slider(found, key, method) if "id" in sets else None,
     }
 
 
-def detected(result: Detection) -> dict[str, Any]:
-    """Return figures, curve and band of a detection."""
+def detected(result: Detection, mark: str) -> dict[str, Any]:
+    """Return figures, curve and band of a detection, and where it stands."""
     curve = result.curve
     at = corners(curve.fpr, curve.tpr)
     band = roc_band(result, np.linspace(0, 1, 401), confidence=result.auroc.confidence)
@@ -211,6 +201,7 @@ def detected(result: Detection) -> dict[str, Any]:
         some = corners(band.at, end)
         ends.append([shorts(band.at[some], 4), shorts(end[some], 4)])
     return {
+        "mark": mark,
         "auroc": bounds(result.auroc),
         "aupr": bounds(result.aupr),
         "fpr95": bounds(result.fpr95),
@@ -319,14 +310,24 @@ def points_of(scored: Scored) -> list[list[Any]] | None:
     return [shorts(i[some], 4), shorts(k[some], 4)]
 
 
-def rows_of(found: Findings, method: Method, name: str, top: int) -> list[dict[str, Any]]:
-    """Return the most uncertain inputs of a set, the first by any of the scores."""
+def mistaken(found: Findings, method: Method, top: int) -> list[dict[str, Any]] | None:
+    """Return the most uncertain mistakes; None where nobody can tell."""
+    correct = method.sets["id"].correct if "id" in method.sets else None
+    return None if correct is None else rows_of(found, method, "id", top, np.flatnonzero(~correct))
+
+
+def rows_of(
+    found: Findings, method: Method, name: str, top: int, among: np.ndarray | None = None
+) -> list[dict[str, Any]]:
+    """Return the most uncertain inputs of a set, or of some `among` it: the first by any of the scores."""
     scored = method.sets[name]
+    these = np.arange(scored.number) if among is None else among
     chosen: dict[int, None] = {}
     for score in found.scores:
-        chosen |= dict.fromkeys(np.argsort(-scored.scores[score], kind="stable")[:top].tolist())
+        first = np.argsort(-scored.scores[score][these], kind="stable")[:top]
+        chosen |= dict.fromkeys(these[first].tolist())
     some = sorted(chosen)
-    foreign = right_of(found.run, method, name) is not None  # labels are classes that the model does not know
+    right = right_of(found.run, method, name)
     why = reasons(method.members.get(name), some, found.run)
     rows = []
     for place, index in enumerate(some):
@@ -336,19 +337,19 @@ def rows_of(found: Findings, method: Method, name: str, top: int) -> list[dict[s
         }
         if scored.ids is not None:
             row["id"] = str(scored.ids[index])
-        if scored.label is not None and (kind_of(name) != "ood" or foreign):
+        if scored.label is not None and (kind_of(name) != "ood" or right is not None):
             row["label"] = found.run.name_of(scored.label[index])
         if scored.prediction is not None:
             row["prediction"] = found.run.name_of(scored.prediction[index])
-        if scored.correct is not None and kind_of(name) != "ood":
-            row["right"] = bool(scored.correct[index])
+        if right is not None:
+            row["right"] = bool(right[index])
         rows.append(row | {what: classes[place] for what, classes in why.items()})
     return rows
 
 
 def reasons(members: np.ndarray | None, some: list[int], run: Run) -> dict[str, list[list[list[Any]]]]:
     """Return the classes that are likely, and those that members disagree about, for some inputs of a set."""
-    if members is None or len(members) < 2:
+    if members is None or len(members) < 2 or not some:
         return {}
     said = np.asarray(members[:, some], dtype=np.float64)
     return {
@@ -366,7 +367,11 @@ def first_classes(parts: np.ndarray, run: Run) -> list[list[list[Any]]]:
     ]
 
 
-def pictures(run: Run, rows: dict[tuple[str, str], list[dict[str, Any]]]) -> dict[str, Any]:
+def pictures(
+    run: Run,
+    rows: dict[tuple[str, str], list[dict[str, Any]]],
+    mistakes: dict[str, list[dict[str, Any]] | None],
+) -> dict[str, Any]:
     """Return thumbnails of all inputs that are listed, and tell each row which one is its own."""
     sheets: list[dict[str, Any] | None] = []
     for name in run.sets:
@@ -374,6 +379,8 @@ def pictures(run: Run, rows: dict[tuple[str, str], list[dict[str, Any]]]) -> dic
             sheets.append(None)
             continue
         listed = [row for method in run.methods for row in rows[method.name, name]]
+        if name == "id":
+            listed += [row for own in mistakes.values() for row in own or []]
         some = sorted({row["input"] for row in listed})
         place = {index: position for position, index in enumerate(some)}
         for row in listed:

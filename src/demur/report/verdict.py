@@ -1,4 +1,4 @@
-"""The verdict in plain words: which score, how good, with what certainty, and where none is better."""
+"""The verdict in plain words: what to use, how good it is, with what certainty, and where none is better."""
 
 from __future__ import annotations
 
@@ -7,21 +7,17 @@ from collections.abc import Iterable
 from typing import Any
 
 from demur.deferral import Deferral
-from demur.report.choice import Choice, as_key, choose, equals
+from demur.report.choice import Choice, area, as_key, choose, figure_of, key_of, standing
 from demur.report.findings import ERRORS, Findings, Key
 from demur.report.folder import kind_of
 from demur.report.words import name_of
-from demur.tasks import Detection, Leading
+from demur.tasks import Comparison, Detection
 from demur.tasks.estimate import Estimate, all_alike, proportion
 
 FEW = 30  # inputs of a kind, below which a figure is called uncertain
 NAMED = 3  # ties that are named; more are counted
 TOGETHER = 0.5  # rank correlation from which on two scores are said to rise together
 OWN = "Methods are not compared here: one that attacks fool less is certain of them with good reason."
-SHARPER = (
-    "Scores of one method err on the same inputs, so they are compared more sharply: a small gap can count "
-    "there, while a larger one between methods does not."
-)
 
 
 def percent(value: float, digits: int | None = None) -> str:
@@ -52,6 +48,11 @@ def digits_for(estimate: Estimate) -> int:
     return 2 if width < 0.01 else 1 if width < 0.2 else 0
 
 
+def rounded(estimate: Estimate) -> str:
+    """Write a share with these digits."""
+    return percent(estimate.value, digits_for(estimate))
+
+
 def interval(estimate: Estimate) -> str:
     """Write the interval of a share.
 
@@ -64,11 +65,32 @@ def interval(estimate: Estimate) -> str:
     return f"{100 * estimate.confidence:g} % interval {ends}"
 
 
-def called(found: Findings, key: Key) -> str:
-    """Return what a (method, score) is called: the score alone where there is one method."""
-    method, score = key
-    short = name_of(score).short
-    return f"{short} of {method}" if len(found.run.methods) > 1 else short
+def points(difference: float) -> str:
+    """Write a difference of two shares.
+
+    Examples
+    --------
+    >>> points(0.0123), points(0.01), points(1.0)
+    ('1.2 points', '1 point', '100 points')
+    """
+    text = hundredfold(difference)
+    return f"{text} point{'' if text == '1' else 's'}"
+
+
+def hundredfold(difference: float) -> str:
+    """Write a difference in percent, with two digits and without a power of ten."""
+    return f"{float(f'{100 * difference:.2g}'):g}"
+
+
+def away(difference: Estimate) -> str:
+    """Write a difference of two shares with its interval.
+
+    Examples
+    --------
+    >>> away(Estimate(0.012, 0.004, 0.02))
+    '1.2 points (0.4 to 2)'
+    """
+    return f"{points(difference.value)} ({hundredfold(difference.low)} to {hundredfold(difference.high)})"
 
 
 def listed(names: Iterable[str]) -> str:
@@ -83,107 +105,158 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def all_called(found: Findings, keys: Iterable[Key]) -> str:
-    """Write several (method, score), those of a method together."""
-    by_method: dict[str, list[str]] = {}
-    for method, score in keys:
-        by_method.setdefault(method, []).append(name_of(score).short)
-    if len(found.run.methods) == 1:
-        return listed(next(iter(by_method.values())))
-    return "; ".join(f"{listed(scores)} of {method}" for method, scores in by_method.items())
-
-
 def headline(found: Findings) -> list[str]:
-    """Return the verdict in a few sentences: what to use, how good it is, how much the choice matters."""
+    """Return the verdict in sentences: what to use, why, how good it is, how sure that is, what matters."""
     choice = choose(found)
     if choice is None:
-        if found.within:
-            return ["There is one score only, so nothing to choose between. How good it is stands below."]
-        return [
+        return unmeasured(found)
+    return [
+        use(found, choice),
+        *why_measure(found, choice),
+        *why_method(found, choice),
+        worth(found, choice),
+        *surprise(found, choice),
+        *matter(found, choice),
+        *few(found),
+    ]
+
+
+def unmeasured(found: Findings) -> list[str]:
+    """Return what is missing where nothing can be measured."""
+    if found.accuracy:
+        said = ["All predictions are right, or all are wrong: there are no mistakes to tell from the rest."]
+    elif "id" in found.run.sets:
+        said = [
             "Scores of one kind of inputs, without labels: there is nothing to measure them against.",
-            "Below is how they are spread, and which inputs are the least certain.",
+            "To see how well they find mistakes, add the true classes: a column label in id.csv, as demur "
+            "score --labels writes it.",
         ]
-    sentences = [use(found, choice), worth(found, choice), *surprise(found, choice)]
-    return [*sentences, matter(found, choice), *few(found)]
+    else:
+        said = [
+            "No scores of known inputs: there is nothing to measure these against. Add them as id.csv, best "
+            "with the true classes in a column label, as demur score --labels writes it."
+        ]
+    if found.run.sets == ["id"]:
+        said.append("To see how well they find unknown inputs, add scores of such inputs as ood-NAME.csv.")
+    return [*said, "Below is how the scores are spread, and which inputs are the least certain."]
 
 
 def use(found: Findings, choice: Choice) -> str:
-    """Return which score to use, and why this one."""
-    short, column = name_of(choice.key[1]).short, choice.key[1]
-    name = short if short == column else f"{short} (column {column})"
-    always = "in this comparison" if choice.number == 1 else f"in all {choice.number} comparisons"
-    often = always if choice.good == choice.number else f"in {choice.good} of {choice.number} comparisons"
+    """Return what to use."""
+    method, score = choice.key
+    short = name_of(score).short
+    name = short if short == score else f"{short} (column {score})"
     if len(found.run.methods) > 1:
-        often += " (one for each method and task)"
-    if len(choice.equal) == len(found.scores) - 1:
-        return (
-            f"Use {name}, though none is shown to be better: each of the {len(found.scores)} measures is the "
-            f"best, or statistically tied with the best, {often}; this one has the highest mean."
+        return f"Use {method} with {name}."
+    return f"Use {name}." if len(found.scores) > 1 else f"There is one measure, {name}, so nothing to choose."
+
+
+def why_measure(found: Findings, choice: Choice) -> list[str]:
+    """Return why this measure: how often it is the best or tied, and how far behind it may be."""
+    if len(found.scores) == 1:
+        return []
+    own, number = choice.key[1], choice.number
+    good, short = choice.good[own], name_of(own).short
+    often = "in this comparison" if number == 1 else f"in all {number} comparisons"
+    if good < number:
+        often = f"in {good} of {number} comparisons"
+    if number > 1:
+        often += f" (one for each {'method and ' * (len(found.run.methods) > 1)}task)"
+    lost = points(choice.losses[own])
+    if len(choice.equal) == len(found.scores) - 1 and good == number:
+        never = f"is never more than {lost} below the best, and no other keeps closer to it"
+        return [
+            f"None of the {len(found.scores)} measures is shown to be better: each is the best, or "
+            f"statistically tied with the best, {often}.",
+            f"The measure {short} {never if choice.losses[own] else 'is always the highest'}.",
+        ]
+    behind = f" and never more than {lost} below it" if choice.losses[own] else ""
+    reason = f"The measure {short} is the best, or statistically tied with the best, {often}{behind}"
+    if choice.equal:
+        others = [f"{name_of(s).short} (up to {points(choice.losses[s])} below it)" for s in choice.equal]
+        return [f"{reason}; as often {'is' if len(others) == 1 else 'are'} {listed(others)}."]
+    said = [f"{reason}; no other measure is{' that often' if number > 1 else ''}."]
+    closest = min(choice.losses, key=lambda score: choice.losses[score])
+    if choice.losses[closest] < choice.losses[own]:
+        said.append(
+            f"The one that keeps closest to the best is {name_of(closest).short} (best or tied in "
+            f"{choice.good[closest]}): never more than {points(choice.losses[closest])} below it."
         )
-    reason = f"Use {name}: it is the best measure, or statistically tied with the best, {often}"
-    if choice.good < choice.number:
-        reason += f", and elsewhere up to {100 * choice.behind:.2g} points below it"
-    if not choice.equal:
-        return f"{reason}; {'no other is' if choice.good == choice.number else 'no other is as often'}."
-    others = listed(name_of(score).short for score in choice.equal)
-    return f"{reason}; as often {'is' if len(choice.equal) == 1 else 'are'} {others}, lower on average."
+    return said
+
+
+def why_method(found: Findings, choice: Choice) -> list[str]:
+    """Return why this method, where there are several."""
+    method, number = choice.key[0], len(found.run.methods)
+    if number == 1:
+        return []
+    unknown = sum(kind_of(task) == "ood" for task in choice.figures)
+    if unknown:
+        average = ", on average over their sets" if unknown > 1 else ""
+        all_others = number > 2 and len(choice.rivals) == number - 1
+        others = "any of the others" if all_others else listed(choice.rivals or [""])
+        doubt = f", but is not shown to be better than {others}" if choice.rivals else ""
+        return [
+            f"By {name_of(choice.key[1]).short}, {method} finds unknown inputs best of the {number} "
+            f"methods{average}{doubt}."
+        ]
+    if method in found.accuracy:
+        most = max(accuracy.value for accuracy in found.accuracy.values())
+        some = "" if found.accuracy[method].value == most else " that makes mistakes"
+        return [f"No method{some} is more accurate than {method}."]
+    return [f"Nothing here tells methods apart: {method} is the first."]
 
 
 def worth(found: Findings, choice: Choice) -> str:
-    """Return how good the score is at each task."""
+    """Return how good the score is at each task, and how sure that is."""
 
     def figure(result: Detection) -> str:
         area = result.auroc
         ends = " to ".join(f"{100 * end:.{digits_for(area)}f}" for end in (area.low, area.high))
-        return f"{percent(area.value, digits_for(area))} ({ends})"
+        return f"{rounded(area)} ({ends})"
 
     told = [
         f"{'mistakes' if task == ERRORS else found.run.set_name(task)} {figure(result)}"
         for task, result in choice.figures.items()
     ]
-    by = ""
-    if len(found.run.methods) > 1:
-        unknown = sum(kind_of(task) == "ood" for task in choice.figures)
-        if unknown:
-            average = " on average" if unknown > 1 else ""
-            why = f", where {name_of(choice.key[1]).short} is highest on unknown inputs{average}"
-        else:
-            why = ", the most accurate method" if choice.key[0] in found.accuracy else ""
-        by = f" with {choice.key[0]}{why}"
-    return f"AUROC{by}: {', '.join(told)}; 50 % is a coin toss."
+    return (
+        f"What this choice finds, by AUROC (50 % is a coin toss): {', '.join(told)}. The ranges are "
+        f"{100 * found.confidence:g} % intervals for other inputs of the same kinds: they do not tell how "
+        "another training run would come out."
+    )
 
 
 def surprise(found: Findings, choice: Choice) -> list[str]:
     """Return why the aleatoric part may find unknown inputs, if that is the verdict."""
-    finds = any(result.auroc.low > 0.5 for task, result in choice.figures.items() if task != ERRORS)
+    finds = any(result.auroc.low > 0.5 for task, result in choice.figures.items() if kind_of(task) == "ood")
     if choice.beside is None or not finds:
         return []
-    where = f"with {choice.key[0]}" if len(found.run.methods) > 1 else "in this run"
-    together = choice.beside >= TOGETHER
+    where = f"with {choice.key[0]} " if len(found.run.methods) > 1 else "here "
+    correlation = f"(rank correlation {choice.beside:.2f})"
     how = (
-        "both rise together, so either of them can find unknown inputs"
-        if together
-        else "the two tell different things, and each member by itself is unsure of unknown inputs"
+        f"aleatoric and K rise together {correlation}, so either of the two can find them"
+        if choice.beside >= TOGETHER
+        else f"aleatoric and K tell different things {correlation}, and the members are unsure of them"
     )
-    return [
-        "That the aleatoric part finds unknown inputs is no mistake: "
-        f"{where} {how} (rank correlation of aleatoric with K: {choice.beside:.2f})."
-    ]
+    return [f"That the aleatoric part finds unknown inputs is no mistake: {where}{how}."]
 
 
-def matter(found: Findings, choice: Choice) -> str:
-    """Return how much the choice of the score matters, beside that of the method."""
-    measure = f"{100 * choice.by_score:.2g} points"
+def matter(found: Findings, choice: Choice) -> list[str]:
+    """Return how much the choice of the measure matters, beside that of the method."""
     if choice.by_method is None:
+        if len(found.scores) == 1:
+            return []
         of = " of one method" if len(found.run.methods) > 1 else ""
-        return f"Between the best and the worst measure{of} lie up to {measure}."
+        return [f"Measures{of} differ by up to {points(choice.by_score)}."]
+    method = f"methods differ by up to {points(choice.by_method)} (by {name_of(choice.key[1]).short})"
+    if len(found.scores) == 1:
+        return [f"On unknown inputs {method}."]
     ratio = choice.by_method / choice.by_score if choice.by_score else math.inf
     how = "about as much as" if 0.8 < ratio < 1.25 else "more than" if ratio > 1 else "less than"
-    return (
-        f"On unknown inputs the method matters {how} the measure: by {name_of(choice.key[1]).short} up to "
-        f"{100 * choice.by_method:.2g} points lie between methods, and up to {measure} between measures of "
-        "one method."
-    )
+    return [
+        f"On unknown inputs the method matters {how} the measure: {method}, measures of one method by up to "
+        f"{points(choice.by_score)}."
+    ]
 
 
 def few(found: Findings) -> list[str]:
@@ -219,12 +292,11 @@ def accuracies(found: Findings) -> str:
 
 
 def cards(found: Findings) -> list[dict[str, Any]]:
-    """Return one card for each task: a title, a figure with its interval, and sentences."""
-    made = [*detection_cards(found), *error_cards(found), *deferral_cards(found)]
-    for place, each in enumerate(made):  # said once is enough
-        if any(SHARPER in earlier["sentences"] for earlier in made[:place]):
-            each["sentences"] = [sentence for sentence in each["sentences"] if sentence != SHARPER]
-    return made
+    """Return one card for each task, all by the method and the score of the verdict."""
+    if "id" not in found.run.sets:
+        return []
+    key = key_of(found)
+    return [*detection_cards(found, key), *error_cards(found, key), *deferral_cards(found, key)]
 
 
 def card(
@@ -233,7 +305,7 @@ def card(
     """Return a card; `chance` says that 50 % is what a coin toss would give."""
     return {
         "title": title,
-        "figure": percent(figure.value, digits_for(figure)),
+        "figure": rounded(figure),
         "bounds": [figure.value, figure.low, figure.high],
         "interval": interval(figure),
         "caption": caption,
@@ -242,95 +314,63 @@ def card(
     }
 
 
-def detection_cards(found: Findings) -> list[dict[str, Any]]:
-    """Return how well other inputs are told from known ones, set by set.
+def called(found: Findings, key: Key) -> str:
+    """Return what a (method, score) is called: the score alone where there is one method."""
+    method, score = key
+    short = name_of(score).short
+    return f"{short} of {method}" if len(found.run.methods) > 1 else short
 
-    Attacked ones by the method of the verdict, since methods are not compared by them.
-    """
-    choice = choose(found)
-    own = choice.key[0] if choice else found.run.methods[0].name
+
+def detection_cards(found: Findings, key: Key) -> list[dict[str, Any]]:
+    """Return how well other inputs are told from known ones, set by set."""
     made = []
-    for name in found.run.sets:
-        best = found.best.get(name) or found.within.get((own, name))
-        if best is None:
-            continue
-        result = found.detections[as_key(best.best)][name]
-        kind = "unknown" if name in found.best else "attacked"
-        by = best_called(found, best, name)
-        caption = f"How often an {kind} input scores higher than a known one, by {by}{alone(best)}."
-        title = f"Telling {found.run.set_name(name)} from in-distribution"
-        sentences = compared(found, best, name, result, (f"{kind} inputs", "in-distribution inputs"))
-        if name not in found.best and len(found.run.methods) > 1:
-            sentences.append(OWN)
+    for name, result in found.detections[key].items():
+        kind = "unknown" if kind_of(name) == "ood" else "attacked"
+        caption = f"How often an {kind} input scores higher than a known one, by {called(found, key)}."
+        title = f"Telling {found.run.set_name(name)} from {found.run.set_name('id')}"
+        sentences = doubts(result, (f"{kind} inputs", "known inputs")) + compared(found, key, name)
+        if len(found.run.methods) > 1:
+            sentences.append(OWN if kind == "attacked" else across(found, key, name))
         made.append(card(title, result.auroc, caption, sentences, chance=True))
     return made
 
 
-def best_called(found: Findings, best: Leading, task: str) -> str:
-    """Return what the best of a task is called, and what is exactly as good."""
-    key = as_key(best.best)
-    equal = equals(found, best, task)
-    names = [name_of(other[1]).short if other[0] == key[0] else called(found, other) for other in equal]
-    if len(names) > NAMED:
-        names = [f"{len(names)} others"]
-    return called(found, key) + (f" (equal: {', '.join(names)})" if names else "")
-
-
-def alone(best: Leading) -> str:
-    """Return that a score was chosen for one task, where there was a choice; the verdict is about all."""
-    return ", the best for this task alone" if best.comparisons else ""
-
-
-def error_cards(found: Findings) -> list[dict[str, Any]]:
-    """Return how well each method finds its own errors, and what deferral brings."""
-    made = []
-    for method in found.run.methods:
-        if method.name not in found.accuracy:
-            continue
-        accuracy = found.accuracy[method.name]
-        number = method.sets["id"].number
-        of = f" of {method.name}" if len(found.run.methods) > 1 else ""
-        best = found.within.get((method.name, ERRORS))
-        if best is None:
-            what = "No prediction is wrong" if accuracy.value == 1 else "No prediction is right"
-            caption = f"{what} among {number:,} inputs, so there is nothing to rank."
-            made.append(card(f"Accuracy{of}", accuracy, caption, []))
-            continue
-        result = found.errors[as_key(best.best)]
-        by = best_called(found, best, ERRORS)
-        caption = f"How often a wrong prediction scores higher than a right one, by {by}{alone(best)}."
-        sentences = compared(found, best, ERRORS, result, ("mistakes", "right predictions"))
-        made.append(card(f"Finding the mistakes{of}", result.auroc, caption, sentences, chance=True))
-    return made
-
-
-def deferral_cards(found: Findings) -> list[dict[str, Any]]:
-    """Return what leaving the least certain tenth to a person brings, for the most accurate method."""
-    keys = [as_key(best.best) for (_, task), best in found.within.items() if task == ERRORS]
-    if not keys:
+def error_cards(found: Findings, key: Key) -> list[dict[str, Any]]:
+    """Return how well mistakes are found."""
+    if key[0] not in found.accuracy:
         return []
-    key = max(keys, key=lambda key: found.accuracy[key[0]].value)
-    known = next(m for m in found.run.methods if m.name == key[0]).sets["id"]
+    of = f" of {key[0]}" if len(found.run.methods) > 1 else ""
+    if key not in found.errors:
+        accuracy = found.accuracy[key[0]]
+        number = found.run.methods[0].sets["id"].number
+        what = "No prediction is wrong" if accuracy.value == 1 else "No prediction is right"
+        caption = f"{what} among {number:,} inputs, so there is nothing to rank."
+        return [card(f"Accuracy{of}", accuracy, caption, [])]
+    result = found.errors[key]
+    caption = f"How often a wrong prediction scores higher than a right one, by {called(found, key)}."
+    sentences = doubts(result, ("mistakes", "right predictions")) + compared(found, key, ERRORS)
+    return [card(f"Finding the mistakes{of}", result.auroc, caption, sentences, chance=True)]
+
+
+def deferral_cards(found: Findings, key: Key) -> list[dict[str, Any]]:
+    """Return what leaving the least certain tenth to a person brings."""
+    if key not in found.errors:
+        return []
+    names = [method.name for method in found.run.methods]
+    known = found.run.methods[names.index(key[0])].sets["id"]
     policy = Deferral.fit(known.scores[key[1]], known.correct, coverage=0.9, confidence=found.confidence)
     t = policy.thresholds[""]
     if t.kept == t.number:
         return []
-    share, by = percent(1 - t.kept / t.number), name_of(key[1]).short
-    caption = f"Accuracy when the least certain {share} go to a person, by {called(found, key)}."
-    right = percent(found.accuracy[key[0]].value)
-    rule = (
-        f"Without asking, {right} of the predictions are right. No measure finds mistakes better than {by}."
+    caption = (
+        f"Accuracy when the least certain {percent(1 - t.kept / t.number)} go to a person, by "
+        f"{called(found, key)}."
     )
-    if len(found.run.methods) > 1:
-        rule = (
-            f"{key[0]} is taken since it is the most accurate method ({right} without asking), and {by} "
-            "since no measure finds its mistakes better."
-        )
-    measured = (
-        "Measured on these inputs. What can be promised for new ones stands below: When to ask a person."
-    )
-    made = card("Asking a person", proportion(t.right, t.kept, found.confidence), caption, [rule, measured])
-    names = [method.name for method in found.run.methods]
+    sentences = [
+        f"Without asking, {percent(found.accuracy[key[0]].value)} of the predictions are right.",
+        "Measured on these inputs. What can be promised for new ones stands below: When to ask a person.",
+    ]
+    made = card("Asking a person", proportion(t.right, t.kept, found.confidence), caption, sentences)
     return [made | {"show": [names.index(key[0]), found.scores.index(key[1]), t.kept]}]
 
 
@@ -353,10 +393,8 @@ def promised(policy: Deferral) -> str:
     )
 
 
-def compared(
-    found: Findings, best: Leading, task: str, result: Detection, kinds: tuple[str, str]
-) -> list[str]:
-    """Return how the best score stands against chance and the others; `kinds` are what it tells apart."""
+def doubts(result: Detection, kinds: tuple[str, str]) -> list[str]:
+    """Return where a figure says little: no better than chance, or few inputs of one of two kinds."""
     sentences = []
     area = result.auroc
     if area.low <= 0.5 <= area.high:
@@ -368,38 +406,45 @@ def compared(
         bound = percent(all_alike(fewest, area.confidence), digits_for(area))
         still = f"even a perfect ranking could not rule out {bound}."
         sentences.append(f"Only {fewest} {what} to judge by: with so few, {still}")
-    if not best.comparisons:
-        return sentences
-    equal = equals(found, best, task)  # the caption names them
-    ties = [key for key in map(as_key, best.ties) if key not in equal]
-    worse = {name: c.difference for name, c in best.comparisons.items() if name not in best.ties}
-    others = len(best.comparisons)
-    if not worse:
-        all_others = "the other one" if others == 1 else f"all {others} others"
-        return [*sentences, f"None is better here: statistically tied with {all_others}. {span(best)}"]
-    if len(ties) > NAMED:
-        sentences.append(
-            f"Statistically tied with {len(ties)} of the {others} others (marked ≈ in the last table)."
-        )
-    elif ties:
-        sentences.append(f"Statistically tied with {all_called(found, ties)}.")
-    nearest = min(worse, key=lambda name: worse[name].value)
-    gap = worse[nearest]
-    points = " to ".join(f"{100 * x:.2g}" for x in (gap.low, gap.high))
-    lower = f"{called(found, as_key(nearest))}, lower by {100 * gap.value:.2g} points ({points})"
-    if others == 1:
-        sentences.append(f"Better than {lower}.")
-        return sentences
-    them = "Better than the rest" if ties or equal else f"Better than all {others} others"
-    sentences.append(f"{them}, of which the nearest is {lower}. {span(best)}")
-    if any(best.comparisons[name].difference.value > gap.value for name in best.ties):
-        sentences.append(SHARPER)
     return sentences
 
 
-def span(best: Leading) -> str:
-    """Return between what the figures of all scores lie: whether the choice matters."""
-    losses = [c.difference.value for c in best.comparisons.values()]
-    count = len(losses) + 1
-    furthest = f"{100 * max(losses):.2g}"
-    return f"The lowest of all {count} is {furthest} points below the best."
+def compared(found: Findings, key: Key, task: str) -> list[str]:
+    """Return how a score stands among those of its method."""
+    leading = found.within[key[0], task]
+    comparisons: dict[Any, Comparison] = dict(leading.comparisons)
+    number = len(comparisons) + 1
+    if number == 1:
+        return []
+    best, stands = as_key(leading.best), standing(found, key, task)
+    furthest = points(max(c.difference.value for c in comparisons.values()))
+    of = f"{key[0]}'s {number} measures" if len(found.run.methods) > 1 else f"the {number} measures"
+    lowest = f" The lowest is {furthest} below the best."
+    if stands == "tie":
+        top = rounded(figure_of(found, best, task).auroc)
+        return [f"Not shown to be worse than the best of {of}, {name_of(best[1]).short} ({top}).{lowest}"]
+    if stands == "":
+        behind = away(comparisons[key].difference)
+        return [f"Below the best of {of}, {name_of(best[1]).short}, by {behind}.{lowest}"]
+    others = [score for score in found.scores if score != key[1]]
+    open_ = [score for score in others if standing(found, (key[0], score), task)]
+    if len(open_) == len(others):
+        rest = "the other" if len(others) == 1 else f"the other {len(others)}"
+        return [f"The highest of {of}, but not shown to be better than {rest}.{lowest}"]
+    if not open_:
+        return [f"The best of {of}.{lowest}"]
+    names = listed(name_of(s).short for s in open_) if len(open_) <= NAMED else f"{len(open_)} of them"
+    return [f"The highest of {of}, but not shown to be better than {names}.{lowest}"]
+
+
+def across(found: Findings, key: Key, task: str) -> str:
+    """Return how a score stands among those of all methods, on unknown inputs."""
+    leading = found.best[task]
+    comparisons: dict[Any, Comparison] = dict(leading.comparisons)
+    best = as_key(leading.best)
+    if best[0] == key[0] or area(figure_of(found, best, task)) == area(figure_of(found, key, task)):
+        return "No measure of another method is higher."
+    top = f"{called(found, best)}, {rounded(figure_of(found, best, task).auroc)}"
+    if key in map(as_key, leading.ties):
+        return f"The highest of all methods is {top}: not shown to be better."
+    return f"The highest of all methods is {top}: better by {away(comparisons[key].difference)}."

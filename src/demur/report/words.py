@@ -20,19 +20,18 @@ NAMES = {
     "pairwise_epistemic": Name(
         "K",
         "K: epistemic, pairwise",
-        "How far the predictions of two members differ on average: the expected pairwise divergence.",
+        "How far the predictions of two members are apart, on average: the expected pairwise divergence.",
     ),
     "average_epistemic": Name(
         "I",
         "I: epistemic, mutual information",
-        "How wrong the average of the members is on average if one of them is right: mutual information, "
-        "what most people use. It hardly counts what a single member rules out.",
+        "How far the members are from their average prediction: mutual information, what most people use.",
     ),
     "reverse_epistemic": Name(
         "M",
         "M: epistemic, reverse",
-        "I the other way round: how wrong a member is on average if their average is right. Large where a "
-        "member rules out what others find likely. M = K − I.",
+        "I the other way round: how far the average prediction is from the members. Large where one of them "
+        "rules out what others find likely. M = K − I.",
     ),
     "pairwise_total": Name(
         "pairwise total",
@@ -62,8 +61,8 @@ SAME = {
     "reverse_total": "pairwise_total",
 }
 """Columns that are others by an identity of the measures."""
-LETTERS = {name.short.lower(): column for column, name in NAMES.items() if len(name.short) == 1}
-"""Columns by the small letter of their measure: k, i and m."""
+SHORT = {name.short.lower(): column for column, name in NAMES.items()}
+"""Columns by the words of the report, in small letters: k, i, m, aleatoric, ..."""
 
 
 def name_of(score: str) -> Name:

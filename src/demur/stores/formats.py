@@ -16,7 +16,7 @@ import numpy as np
 
 from demur.stores.arrays import FileArray, StoredArray, StoreError, TensorArray, open_binary
 from demur.stores.spool import Spool
-from demur.stores.tables import csv_blocks, parquet_blocks
+from demur.stores.tables import csv_blocks, parquet_blocks, refuse_scores
 
 SUFFIXES = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".csv", ".parquet")
 NAMED = (".npz", ".safetensors", ".pt", ".pth")
@@ -122,6 +122,8 @@ def _open_npz(path: Path, name: str | None, spool: Spool) -> FileArray:
                     for info in archive.infolist()
                     if info.filename.endswith(".npy")
                 }
+                if name is None:
+                    refuse_scores(path, entries)
                 chosen = choose(path, name, entries)
                 info, label = entries[chosen], f"{path}:{chosen}"
                 if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ def csv_blocks(path: Path) -> Iterator[np.ndarray]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         try:
             first, second = _cells(file.readline()), _cells(file.readline())
+            refuse_scores(path, first)
             file.seek(0)
             number, columns = 0, len(first)
             if _is_header(path, first, second):
@@ -32,6 +33,16 @@ def csv_blocks(path: Path) -> Iterator[np.ndarray]:
             raise StoreError(
                 f"{path}: expected text in UTF-8, got something else: write numbers with commas"
             ) from error
+
+
+def refuse_scores(path: Path, names: Iterable[str]) -> None:
+    """Raise a `StoreError` where columns are those that `demur score` writes: scores are no predictions."""
+    scores = [name for name in names if name.rpartition("_")[2] in ("total", "aleatoric", "epistemic")]
+    if scores:
+        raise StoreError(
+            f"{path}: expected predictions, a column for each class, got scores, as {scores[0]}: they are "
+            "what demur score writes, for demur evaluate and demur report"
+        )
 
 
 def _cells(line: str) -> list[str]:
@@ -108,6 +119,7 @@ def parquet_blocks(path: Path) -> Iterator[np.ndarray]:
     try:
         with pq.ParquetFile(path) as file:
             # Those that are not text are ranges, which take no column.
+            refuse_scores(path, file.schema_arrow.names)
             names = (file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
             for field in file.schema_arrow:
                 if field.name in names:

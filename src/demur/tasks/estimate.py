@@ -87,8 +87,7 @@ class Options:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.confidence < 1:
-            raise ValueError(f"confidence must be between 0 and 1, as 0.95. Got {self.confidence!r}.")
+        check_share("confidence", self.confidence)
         if self.resamples < 100:
             raise ValueError(f"resamples must be at least 100. Got {self.resamples!r}.")
         if self.interval not in ("auto", "bootstrap", "asymptotic"):
@@ -233,6 +232,13 @@ def shown(resamples: int, inputs: int) -> AbstractContextManager[Callable[[int],
     if resamples * inputs > 2e7:
         return progress_bar(resamples, "resamples")
     return nullcontext(lambda done: None)
+
+
+def check_share(name: str, share: float) -> None:
+    """Raise a `ValueError` unless a share is between 0 and 1; percent are told how to be written."""
+    if not 0 < share < 1:
+        hint = f" Write {share / 100:g}." if 1 < share < 100 else ""
+        raise ValueError(f"{name} must be between 0 and 1, as 0.95. Got {share:g}.{hint}")
 
 
 def checked_scores(name: str, scores: Any) -> np.ndarray:

@@ -4,6 +4,7 @@
 const DATA = JSON.parse($("data").textContent);
 const KNOWN = DATA.sets.findIndex((set) => set.kind === "id");
 const ERRORS = -1, MISTAKES = "mistakes"; // the task of finding wrong predictions, beside the sets
+const WRONG = DATA.sets.length; // their place behind the sets
 const state = { method: DATA.start[0], score: DATA.start[1], task: null, at: null, target: null, set: null, sort: null };
 
 const shareAt = (slider, at) => [slider.sets[KNOWN].kept[at] / DATA.sets[KNOWN].number, slider.share[0][at], slider.share[1][at]];
@@ -19,10 +20,8 @@ function options(select, labels, chosen) {
 }
 
 function lead() {
-  const parts = [];
-  if (several) parts.push(`${DATA.methods.length} methods`);
-  parts.push(...DATA.sets.map((set) => `${count(set.number)} ${set.name}`));
-  return `${parts.join(", ")}. Higher scores mean less certain predictions.`;
+  return `${several ? `${DATA.methods.length} methods. ` : ""}Inputs: ${DATA.sets.map((set) => `${count(set.number)} ${set.name}`).join(", ")}. ` +
+    "Higher scores mean less certain predictions.";
 }
 
 const glued = (words) => words.replaceAll(" %", "\u00a0%"); // no line breaks there
@@ -58,7 +57,7 @@ function shower(method, place, kept) {
   return button;
 }
 
-// What there is to tell from in-distribution inputs: other sets, and mistakes.
+// What there is to tell from known inputs: other sets, and mistakes.
 function tasks() {
   if (KNOWN < 0) return [];
   const found = DATA.sets.map((set, index) => [index, set.name]).filter(([index]) => index !== KNOWN);
@@ -76,19 +75,19 @@ function buildControls() {
   $("tasks").replaceChildren(...choices.map(([index, name]) => {
     const radio = element("input", { type: "radio", name: "task", value: index });
     radio.checked = index === state.task;
-    radio.addEventListener("change", () => { state.task = index; if (index !== ERRORS) state.set = index; show(); });
+    radio.addEventListener("change", () => { state.task = index; state.set = index === ERRORS ? WRONG : index; show(); });
     return element("label", {}, radio, element("i", { class: `swatch ${colour(index)}` }), name);
   }));
-  state.set = state.task === null || state.task === ERRORS ? Math.max(0, KNOWN) : state.task;
-  options($("input-set"), DATA.sets.map((set) => set.name), state.set);
+  state.set = state.task === null ? 0 : state.task === ERRORS ? WRONG : state.task;
+  options($("input-set"), [...DATA.sets.map((set) => set.name), ...(DATA.rows.some((rows) => rows[WRONG]) ? [MISTAKES] : [])], state.set);
 }
 
 // The sets that the first figure shows: [place in the counts, label, class].
 function shown() {
   if (state.task === null) return DATA.sets.map((set, index) => [index, set.name, colour(index)]);
-  const other = state.task === ERRORS ? DATA.sets.length : state.task;
+  const other = state.task === ERRORS ? WRONG : state.task;
   const name = state.task === ERRORS ? MISTAKES : DATA.sets[state.task].name;
-  return [[KNOWN, state.task === ERRORS ? "all in-distribution" : DATA.sets[KNOWN].name, colour(KNOWN)], [other, name, colour(state.task)]];
+  return [[KNOWN, `${state.task === ERRORS ? "all " : ""}${DATA.sets[KNOWN].name}`, colour(KNOWN)], [other, name, colour(state.task)]];
 }
 
 function showDensity() {
@@ -101,10 +100,10 @@ function showDensity() {
   const top = Math.max(0.001, ...sets.flatMap(([index]) => range.map((bin) => share(index, bin))));
   const middle = (bin) => (bin < 0 ? 0 : bin >= bins.length ? Infinity : log ? Math.sqrt(edges[bin] * edges[bin + 1]) : (edges[bin] + edges[bin + 1]) / 2);
   $("density-why").textContent = sets.length > 1 && state.task !== null ? "The less the two shapes overlap, the better the measure tells them apart."
-    : "How many inputs have which score. Without in-distribution inputs beside others there is nothing to tell apart.";
+    : "How many inputs have which score. Without known inputs beside others there is nothing to tell apart.";
   const slider = result().slider, cut = slider ? real(slider.threshold[state.at]) : null;
   chart($("density"), {
-    label: `Spread of ${score().long}`, rest: "Point at the figure, or use the arrow keys, to read it off.",
+    label: `Spread of ${score().long}`, rest: "Point at the figure or tap it, or use the arrow keys, to read it off.",
     x: { min: edges[0], max: edges[edges.length - 1], log, label: score().long, before: low ? 38 : 0, least: "less", after: high ? 34 : 0 },
     y: { min: 0, max: top * 1.06, percent: true, label: "share of each set" },
     key: [...sets.map(([, name, kind]) => [kind, name]), ...(cut !== null ? [["cut", "threshold"]] : [])],
@@ -134,7 +133,7 @@ function showRoc() {
   $("roc-section").hidden = !found;
   if (!found) return;
   const what = state.task === ERRORS ? MISTAKES : DATA.sets[state.task].name;
-  const those = state.task === ERRORS ? "right predictions" : "in-distribution inputs";
+  const those = state.task === ERRORS ? "right predictions" : DATA.sets[KNOWN].name;
   $("roc-why").textContent = `AUROC ${said(found.auroc)} (${between(found.auroc)}). To catch 95 % of ${what}, ` +
     `${said(found.fpr95)} of ${those} raise an alarm too (${between(found.fpr95)}). Average precision ${said(found.aupr)} (${between(found.aupr)}).`;
   const [fpr, tpr] = found.roc, kind = colour(state.task);
@@ -206,33 +205,46 @@ function showPoints() {
 
 const target = (promise) => `${Number((100 * promise.target).toPrecision(6))} %`;
 
-// The slider and what its threshold does.
+// The slider and what its threshold does. It stands where the share of known inputs is that is kept.
 function buildSlider() {
   const slider = result().slider;
   $("deferral").hidden = !slider;
   if (!slider) return;
-  $("threshold").max = slider.threshold.length - 1;
-  const promises = slider.promises ?? [];
+  const promises = slider.promises ?? [], last = slider.threshold.length - 1;
   $("promise-box").hidden = $("accuracy-box").hidden = !slider.accuracy;
   options($("target"), promises.map((each) => `${target(each)}${each.at === null ? ": cannot be promised" : ""}`), 0);
-  const held = promises.map((each) => each.at !== null), all = slider.accuracy ? accuracyAt(slider, slider.threshold.length - 1)[0] : 0;
+  const held = promises.map((each) => each.at !== null), all = slider.accuracy ? accuracyAt(slider, last)[0] : 0;
   // At first: the least that is above what keeping all gives, where it can be promised; else the most that can.
-  if (state.target === null || !promises[state.target]) {
-    const higher = promises.findIndex((each, k) => held[k] && each.target > all);
-    state.target = higher >= 0 ? higher : Math.max(0, held.lastIndexOf(true));
-  }
+  const higher = promises.findIndex((each, k) => held[k] && each.target > all), first = higher >= 0 ? higher : Math.max(0, held.lastIndexOf(true));
+  if (state.target === null || !promises[state.target]) state.target = first;
   $("target").value = state.target;
-  const start = promises[state.target]?.at ?? Math.round(0.9 * (slider.threshold.length - 1));
-  state.at = start;
-  const last = Math.max(1, slider.threshold.length - 1);
-  const [mark] = promises.slice(state.target, state.target + 1).filter((each) => each.at !== null);
-  $("marks").replaceChildren(...(mark ? [element("span", {}, `${target(mark)} promised`)] : []));
-  if (mark) {
-    const share = mark.at / last;
-    Object.assign($("marks").firstChild.style, { left: `calc(${100 * share}% + ${(0.5 - share) * 1.4}rem)` });
-    $("marks").firstChild.className = share > 0.75 ? "left" : share < 0.25 ? "right" : "";
+  $("target-why").textContent = state.target !== first || !held[first] ? "" : `${target(promises[first])} is chosen at first: ` +
+    (higher >= 0 ? `the lowest of these that is more than without asking (${percent(all)} are right) and can be promised.` : "the highest of these that can be promised.");
+  const mark = promises[state.target]?.at ?? null;
+  state.at = mark ?? Math.round(0.9 * last);
+  $("marks").replaceChildren();
+  if (mark !== null) {
+    const share = shareAt(slider, mark)[0], left = `${100 * share}% + ${(0.5 - share) * 1.1}rem`;
+    $("marks").append(element("span", {}, `${target(promises[state.target])} promised`), element("span", {}, "▼"));
+    $("marks").firstChild.style.left = `clamp(3.5rem, ${left}, 100% - 3.5rem)`;
+    $("marks").lastChild.style.left = `calc(${left})`;
   }
-  $("threshold").value = state.at;
+}
+
+// The place of the slider that is nearest to a share kept.
+function nearest(share) {
+  const { sets } = result().slider, far = sets[KNOWN].kept.map((kept) => Math.abs(kept / DATA.sets[KNOWN].number - share));
+  return far.indexOf(Math.min(...far));
+}
+
+// From place to place, however close they lie.
+function step(event) {
+  const last = result().slider.threshold.length - 1;
+  const to = { ArrowRight: state.at + 1, ArrowUp: state.at + 1, ArrowLeft: state.at - 1, ArrowDown: state.at - 1, Home: 0, End: last,
+    PageUp: state.at + 10, PageDown: state.at - 10 }[event.key];
+  if (to === undefined) return;
+  event.preventDefault();
+  moved(Math.min(last, Math.max(0, to)));
 }
 
 let saying = 0;
@@ -240,7 +252,7 @@ function showSlider() {
   const slider = result().slider;
   if (!slider) return;
   const at = state.at, last = slider.threshold.length - 1, own = slider.sets[KNOWN];
-  $("threshold").value = at;
+  $("threshold").value = shareAt(slider, at)[0];
   $("share").textContent = percent(shareAt(slider, at)[0]);
   $("share-interval").textContent = `${count(own.kept[at])} of ${count(DATA.sets[KNOWN].number)}; ${between(shareAt(slider, at))}`;
   if (slider.accuracy) {
@@ -273,30 +285,33 @@ function showPromise(slider) {
   const at = state.at, promise = slider.promises[state.target], held = promise.at === at;
   const level = percent(DATA.confidence, 0), [value, low] = accuracyAt(slider, at);
   $("now").textContent = `Measured at this threshold: ${percent(value)} of the kept are right (${level} interval ${between(accuracyAt(slider, at))}), ` +
-    `${percent(shareAt(slider, at)[0])} are kept. ${held ? "Promised for new inputs:" : promise.at === null ? "" : `The promise of ${target(promise)} belongs to the marked threshold alone.`}`;
+    `${percent(shareAt(slider, at)[0])} are kept. ${held || promise.at === null ? "" : `The promise of ${target(promise)} belongs to the marked threshold alone.`}`;
   $("promised").textContent = held || promise.at === null ? promise.text : "";
   const doubt = (sides) => `${Number(((100 * (1 - DATA.confidence)) / sides).toPrecision(6))} %`;
-  $("condition").textContent = held ? "It holds if method, measure and target were fixed before looking, and not for other sets." +
-    (promise.target > low ? ` That the interval begins lower is no contradiction: it leaves ${doubt(2)} of doubt on each side, the promise ${doubt(1)} on one.` : "") : "";
-  for (const id of ["promised", "condition"]) $(id).hidden = !$(id).textContent;
+  const others = DATA.sets.filter((set) => set.kind !== "id").map((set) => set.name);
+  const measures = DATA.scores.length > 1, what = several && measures ? "method and measure" : several ? "the method" : measures ? "the measure" : "its accuracy";
+  const first = DATA.chosen && (several || measures) && state.method === DATA.start[0] && state.score === DATA.start[1];
+  $("looked").textContent = !held ? "" : first ? `This page chose ${what} by looking at these inputs: until the threshold is fitted on fresh ones, take the promise as optimistic.`
+    : `If you chose ${what} by looking at these inputs, take the promise as optimistic until the threshold is fitted on fresh ones.`;
+  $("condition").textContent = !held ? "" : `The promise is not for ${others.length ? `${others.join(", ").replace(/, ([^,]*)$/, " or $1")}: see the table below.` : "inputs of another kind."}` +
+    (promise.target > low ? ` That the interval begins lower is no contradiction: it leaves ${doubt(2)} of doubt on each side, the promise ${doubt(1)} on one.` : "");
+  for (const id of ["looked", "promised", "condition"]) $(id).hidden = !$(id).textContent;
   $("again").hidden = !held;
   $("fit").textContent = `demur evaluate defer fit FRESH.csv --score ${score().column} --accuracy ${promise.target} --out policy.json`;
-  $("promise").className = held ? "held" : "";
   $("go").disabled = promise.at === null || held;
 }
 
-// How many inputs of the other sets are kept: all of the unknown ones should be deferred.
+// How many of those to be found are kept all the same.
 function showSlip(slider) {
-  const at = state.at, of = (kind) => DATA.sets.map((set, index) => [set, slider.sets[index]]).filter(([set]) => set.kind === kind);
-  const sum = (sets, value) => sets.reduce((total, each) => total + value(each), 0);
-  const [kind, sets] = of("ood").length ? ["unknown", of("ood")] : ["attacked", of("adversarial")];
-  $("slip-box").hidden = sets.length === 0;
-  const kept = sum(sets, ([, own]) => own.kept[at]), all = sum(sets, ([set]) => set.number);
-  $("slip").textContent = all ? percent(kept / all) : "";
-  $("slip-what").textContent = `of ${kind} inputs slip through`;
-  $("slip-note").textContent = sets.length > 1 ? sets.map(([set, own]) => `${set.name}: ${count(own.kept[at])} of ${count(set.number)}`).join("; ")
-    : `${count(kept)} of ${count(all)} are kept`;
-  return all ? `, ${count(kept)} of ${count(all)} ${kind} inputs slip through` : "";
+  $("slip-box").hidden = state.task === null;
+  if (state.task === null) return "";
+  const of = slider.sets[state.task === ERRORS ? KNOWN : state.task], last = of.kept.length - 1;
+  const slipped = state.task === ERRORS ? (at) => (of.right ? of.kept[at] - of.right[at] : 0) : (at) => of.kept[at];
+  const name = state.task === ERRORS ? MISTAKES : DATA.sets[state.task].name, all = state.task === ERRORS ? slipped(last) : DATA.sets[state.task].number;
+  $("slip").textContent = all ? percent(slipped(state.at) / all) : "–";
+  $("slip-what").textContent = `of ${name} slip through`;
+  $("slip-note").textContent = all ? `${count(slipped(state.at))} of ${count(all)} are kept` : "there are none";
+  return all ? `, ${count(slipped(state.at))} of ${count(all)} ${name} slip through` : "";
 }
 
 // How accurate what is kept of a set is, as far as anybody can tell.
@@ -319,7 +334,7 @@ function picture(sheet, place, name) {
 
 function columns(rows) {
   const has = (name) => rows.some((row) => row[name] !== undefined), found = [];
-  if (has("picture")) found.push({ name: "picture", label: "picture", cell: (row) => picture(DATA.pictures[state.set], row.picture, `input ${row.input}`) });
+  if (has("picture")) found.push({ name: "picture", label: "picture", cell: (row) => picture(DATA.pictures[source()], row.picture, `input ${row.input}`) });
   found.push({ name: "input", label: "input", number: true, value: (row) => row.input });
   if (has("id")) found.push({ name: "id", label: "id", value: (row) => row.id });
   if (has("label")) found.push({ name: "label", label: "label", value: (row) => row.label });
@@ -333,25 +348,34 @@ function columns(rows) {
     found.push({ name: `score ${k}`, label: DATA.scores[k].short, score: k, number: true, value: (row) => real(row.scores[k]), cell: (row) => text(row.scores[k]) });
   }
   const chips = (name, label, said) => found.push({ name, label, cell: (row) => element("span", { class: "chips" },
-    ...row[name].map(([each, part]) => element("span", {}, each, element("small", {}, ` ${said(part)}`)))) });
+    ...row[name].map(([each, part]) => element("span", {}, `${/^\d+$/.test(each) ? "class " : ""}${each}: `, element("small", {}, said(part))))) });
   if (has("drivers")) {
-    chips("likely", "average of the members", (part) => percent(part, 0));
-    chips("drivers", "they disagree about", (part) => text(part, 2));
+    chips("likely", "members on average: class, probability", (part) => percent(part, 0));
+    chips("drivers", "they disagree about: class, part of K", (part) => text(part, 2));
   }
   return found;
 }
 
+// How many mistakes the method makes.
+function wrongs() {
+  const { kept, right } = result().slider.sets[KNOWN];
+  return right ? kept.at(-1) - right.at(-1) : 0;
+}
+
 const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b || 0 : String(a).localeCompare(String(b), "en", { numeric: true }));
+
+// The set that the inputs are of: mistakes are known inputs.
+const source = () => (state.set === WRONG ? KNOWN : state.set);
 
 // Why the table does not say what makes an input uncertain.
 function missing() {
-  if (DATA.members[state.method][state.set]) return " There is one member, so nobody disagrees.";
-  const whose = DATA.methods[state.method], file = `${whose ? `${whose}/` : ""}members-${DATA.sets[state.set].file}.npy`;
+  if (DATA.members[state.method][source()]) return " There is one member, so nobody disagrees.";
+  const whose = DATA.methods[state.method], file = `${whose ? `${whose}/` : ""}members-${DATA.sets[source()].file}.npy`;
   return ` Which classes make them uncertain is not known: the run has no ${file}.`;
 }
 
 function showInputs() {
-  const all = DATA.rows[state.method][state.set], found = columns(all);
+  const all = DATA.rows[state.method][state.set] ?? [], found = columns(all);
   $("input-set").value = state.set;
   const sort = state.sort && found.some((column) => column.name === state.sort.name) ? state.sort : { name: `score ${state.score}`, down: true };
   const column = found.find((each) => each.name === sort.name);
@@ -359,9 +383,10 @@ function showInputs() {
   const basis = column.score !== undefined && sort.down ? column.score : state.score;
   const rows = [...all].sort((a, b) => compare(real(b.scores[basis]), real(a.scores[basis])) || a.input - b.input).slice(0, DATA.top);
   rows.sort((a, b) => (sort.down ? -1 : 1) * compare(column.value(a), column.value(b)) || a.input - b.input);
-  const number = DATA.sets[state.set].number;
-  $("inputs-why").textContent = `The ${count(rows.length)} with the highest ${DATA.scores[basis].short}, of ${count(number)}.` +
-    (found.at(-1).name === "drivers" ? " Why: the classes that the average of the members finds likely, and those that they disagree about, with their part of K." : missing());
+  const number = state.set === WRONG ? wrongs() : DATA.sets[state.set].number, by = DATA.scores[basis].short;
+  $("inputs-why").textContent = !rows.length ? "There are none." : `The ${count(rows.length)} with the highest ${by}, of ${count(number)}. ` +
+    `An input's number is its row in ${DATA.files[state.method][source()]}, from 0.` +
+    (found.at(-1).name === "drivers" ? ` Why they are uncertain: what the members predict on average, and what they disagree about, as parts of K in nats${by === "K" ? "" : ", since K can be told class by class"}.` : missing());
   const head = found.map((each) => {
     if (!each.value) return element("th", { role: "columnheader", scope: "col", class: "plain" }, each.label);
     const own = each.name === sort.name, button = element("button", { type: "button", "data-column": each.name }, each.label, element("span", { "aria-hidden": "true" }, own ? (sort.down ? " ▼" : " ▲") : " ↕"));
@@ -377,43 +402,53 @@ function showInputs() {
       element("td", { role: "cell", "data-label": each.label, class: each.number ? "number" : "" }, each.cell ? each.cell(row) : String(each.value(row))))))));
 }
 
+const SIGN = { best: " ★", tie: " ≈", "": "" };
+
 function showAll() {
   const found = tasks(), kept = DATA.results.some((scores) => scores[0].kept);
-  const own = found.filter(([task]) => task === ERRORS || DATA.sets[task].kind === "adversarial").map(([, name]) => name);
   $("all-section").hidden = found.length === 0 && !kept;
   if ($("all-section").hidden) return;
-  const figure = (task) => (each) => (task === ERRORS ? each.errors : each.detection[task])?.auroc;
-  const heads = found.map(([task, name]) => ({ name: `AUROC, ${name}`, of: figure(task), task }));
-  if (kept) heads.push({ name: "area of accuracy", of: (each) => each.kept?.auc });
-  const mark = (method, place, task) => {
-    const same = (key) => key[0] === method && key[1] === place;
-    const best = DATA.best.filter((each) => (task === ERRORS ? each.set === null && each.best[0][0] === method : each.set === task));
-    return best.some((each) => each.best.some(same)) ? "best" : best.some((each) => each.ties.some(same)) ? "tie" : "";
-  };
+  const heads = found.map(([task, name]) => ({ name: `AUROC, ${name}`, of: (each) => (task === ERRORS ? each.errors : each.detection[task]) }));
   const rows = DATA.methods.flatMap((method, m) => DATA.scores.map((each, s) => {
-    const cells = heads.map(({ of, task }) => {
-      const bounds = of(DATA.results[m][s]), kind = task === undefined ? "" : mark(m, s, task);
-      if (!bounds) return element("td", {}, "–");
-      return element("td", { class: kind }, element("span", {}, percent(bounds[0], 2).replace("\u00a0%", ""), kind === "tie" ? " ≈" : kind === "best" ? " ★" : ""), element("small", {}, ` ${bounds.slice(1).map((v) => percent(v, 2).replace("\u00a0%", "")).join(" to ")}`));
-    });
-    const here = m === state.method && s === state.score;
+    const cell = (bounds, kind) => element("td", { class: kind }, element("span", {}, percent(bounds[0], 2).replace("\u00a0%", ""), SIGN[kind]), element("small", {}, ` ${bounds.slice(1).map((v) => percent(v, 2).replace("\u00a0%", "")).join(" to ")}`));
+    const own = DATA.results[m][s], here = m === state.method && s === state.score;
+    const cells = heads.map(({ of }) => (of(own) ? cell(of(own).auroc, of(own).mark) : element("td", {}, "–")));
+    if (kept) cells.push(own.kept ? cell(own.kept.auc, "") : element("td", {}, "–"));
     return element("tr", here ? { "aria-current": "true" } : {}, element("th", { scope: "row" }, each.short, ...(several ? [element("small", {}, method)] : [])), ...cells);
   }));
-  $("all-why").textContent = "In percent, with interval. ★ the best, several where they are equal, ≈ statistically tied with it by a paired test." +
-    (several && own.length ? ` Each method has its own best for ${own.join(" and ")}: methods make different mistakes${own.some((name) => name !== MISTAKES) ? ", and attacks fool some more than others" : ""}.` : "") +
-    (several ? " Scores of one method are compared more sharply than those of two, since they err on the same inputs: a small gap can count there." : "");
+  $("all-why").textContent = "In percent, with interval." + (DATA.tally ? ` ★ the best${several ? " of its method's measures" : ""}, several where they are equal; ≈ statistically tied with it by a paired test.` : "");
   $("all").replaceChildren(element("caption", { class: "unseen" }, "All measures side by side"),
-    element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "measure"), ...heads.map(({ name }) => element("th", { scope: "col" }, name)))), element("tbody", {}, ...rows));
+    element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "measure"), ...[...heads.map(({ name }) => name), ...(kept ? ["area of accuracy"] : [])].map((name) => element("th", { scope: "col" }, name)))), element("tbody", {}, ...rows));
+  showTally();
+}
+
+// What the verdict counts: the marks of the table below it.
+function showTally() {
+  $("tally").hidden = $("tally-why").hidden = !DATA.tally;
+  if (!DATA.tally) return;
+  const { number, good, loss } = DATA.tally;
+  $("tally-why").textContent = "The verdict takes the measure that is the best or tied (★ or ≈ below) the most often; of equals, the one that loses least at worst.";
+  $("tally").replaceChildren(element("caption", { class: "unseen" }, "How often each measure is the best or tied"),
+    element("thead", {}, element("tr", {}, ...["measure", "best or tied", "loss at worst, below the best"].map((name) => element("th", { scope: "col" }, name)))),
+    element("tbody", {}, ...DATA.scores.map((each, s) => element("tr", s === DATA.start[1] ? { class: "chosen" } : {}, element("th", { scope: "row" }, each.short),
+      element("td", {}, `${good[s]} of ${number}`), element("td", {}, loss[s])))));
 }
 
 function showNotes() {
   $("provenance").replaceChildren(...DATA.provenance.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, element("code", {}, value))]));
-  const words = [["method", "A way to get several predictions for one input."], ["members", "What gives these predictions, one each: networks of an ensemble, or draws of weights."]];
-  words.push(...DATA.scores.map((each) => [each.short, each.about]), ["AUROC", "How often an input of one kind scores higher than one of the other: 50 % is a coin toss, 100 % perfect."],
+  const about = (test) => DATA.scores.filter((each) => test(each.column)).map((each) => [each.short, each.about]);
+  const order = [(name) => name.endsWith("aleatoric"), (name) => name.endsWith("epistemic"), (name) => name.endsWith("total")];
+  const words = [...about(order[0]), ["epistemic", "Uncertainty because models that fit the data disagree: unknown inputs tend to have much of it."],
+    ...about(order[1]), ...about(order[2]), ...about((name) => !order.some((test) => test(name))),
+    ["method", "A way to get several predictions for one input."], ["members", "What gives these predictions, one each: networks of an ensemble, or draws of weights."],
+    ["known inputs", "Of the kinds that the models learned (in-distribution, id.csv)."],
+    ["unknown inputs", "Of a kind that they did not learn (out-of-distribution, ood-NAME.csv). Attacked inputs are not among them: those are changed so that a model errs (adversarial-NAME.csv)."],
+    ["mistakes", "Wrong predictions for known inputs."], ["deferred", "Left to a person, since the score is above the threshold; the others are kept."],
+    ["AUROC", "How often an input of one kind scores higher than one of the other: 50 % is a coin toss, 100 % perfect."],
+    ["points", "Of percent: from 95.1 % to 95.4 % are 0.3 points."],
+    ["statistically tied", "No difference could be shown by a paired test on these inputs; there may be one."],
     ["area of accuracy", "Mean accuracy over all shares kept, the most certain first."],
-    ["epistemic", "Uncertainty because models that fit the data disagree: unknown inputs tend to have much of it."],
-    ["statistically tied", "No difference could be shown by a paired test on these inputs; there may be one."]);
-  if (matchMedia("(max-width: 40rem)").matches) $("words").open = false;
+    ["nats", "The unit of uncertainty with natural logarithms: a coin toss has 0.69."]];
   $("glossary").replaceChildren(...words.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
   $("method-notes").textContent = `Intervals are of ${Math.round(100 * DATA.confidence)} %: DeLong for AUROC; for other areas by resampling up to ${count(DATA.resampled)} inputs, ` +
     "by influence functions above; exact (Clopper-Pearson) for shares. The band of a ROC curve holds the whole curve (Massart), that of the accuracy each point by itself. " +
@@ -456,7 +491,7 @@ function setTheme(theme) {
 
 $("lead").textContent = lead();
 $("headline").textContent = glued(DATA.headline[0]);
-$("findings").textContent = glued(DATA.headline.slice(1).join(" "));
+$("findings").replaceChildren(...DATA.headline.slice(1).map((each) => element("li", {}, glued(each))));
 $("accuracies").textContent = glued(DATA.accuracies);
 $("accuracies").hidden = !DATA.accuracies;
 $("cards").replaceChildren(...DATA.cards.map(card));
@@ -464,7 +499,8 @@ buildControls();
 showNotes();
 $("method").addEventListener("change", () => { state.method = Number($("method").value); state.target = null; update(); });
 $("score").addEventListener("change", () => { state.score = Number($("score").value); state.target = state.sort = null; update(); });
-$("threshold").addEventListener("input", () => moved($("threshold").valueAsNumber));
+$("threshold").addEventListener("input", () => moved(nearest($("threshold").valueAsNumber)));
+$("threshold").addEventListener("keydown", step);
 $("target").addEventListener("change", () => { state.target = Number($("target").value); const at = state.at; buildSlider(); moved(result().slider.promises[state.target].at ?? at); });
 $("go").addEventListener("click", () => moved(result().slider.promises[state.target].at));
 $("input-set").addEventListener("change", () => { state.set = Number($("input-set").value); showInputs(); });
