@@ -479,8 +479,8 @@ def test_the_time_to_score_is_told_by_method_and_in_all(tmp_path):
     ]
     (tmp_path / "timings.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert {name: str(share) for name, share in read_shares(tmp_path / "timings.jsonl").items()} == {
-        "chain": "18 % of 110 s (and 9 % in noise and momenta of the chain)",
+        "chain": "27 % of 110 s (9 % in noise and momenta of the chain)",
         "ensemble": "25 % of 40 s",
-        "all": "20 % of 150 s (and 7 % in noise and momenta of the chain)",
+        "all": "27 % of 150 s (7 % in noise and momenta of the chain)",
     }
     assert read_shares(tmp_path / "none.jsonl") == {}

@@ -25,7 +25,7 @@ class Arithmetic:
     inside
         In forward passes of networks and in products of matrices.
     stepping
-        In the rest of the steps of Markov chains: noise and momenta, which draw models and do not score.
+        In the rest of the steps of Markov chains: noise and momenta.
     seconds
         In all.
     calls
@@ -40,7 +40,7 @@ class Arithmetic:
     @property
     def outside(self) -> float:
         """The share of the time that was spent on anything else."""
-        return 1 - (self.inside + self.stepping) / self.seconds if self.seconds else 0.0
+        return 1 - self.inside / self.seconds if self.seconds else 0.0
 
     def __str__(self) -> str:
         return (

@@ -105,10 +105,9 @@ class Share(NamedTuple):
     seconds: float
 
     def __str__(self) -> str:
-        outside = self.seconds - self.inside - self.stepping
-        said = f"{100 * outside / self.seconds:.0f} % of {self.seconds:,.0f} s"
+        said = f"{100 * (1 - self.inside / self.seconds):.0f} % of {self.seconds:,.0f} s"
         if self.stepping:
-            said += f" (and {100 * self.stepping / self.seconds:.0f} % in noise and momenta of the chain)"
+            said += f" ({100 * self.stepping / self.seconds:.0f} % in noise and momenta of the chain)"
         return said
 
 
