@@ -183,26 +183,41 @@ def comparison(careful):
 
 
 @njit(**COMPILED)
+def turn_two(box, log_q, alone):
+    """Bring the top one of two classes first, and write how far the other is below it, in two parts."""
+    second = PLANES * LANES
+    for lane in range(LANES):
+        if alone[TOP + lane] > 0.0:
+            for at in (REFERENCE + lane, Q + lane):
+                box[at], box[second + at] = box[second + at], box[at]
+            log_q[0, lane], log_q[1, lane] = log_q[1, lane], log_q[0, lane]
+        apart = np.float64(box[second + REFERENCE + lane]) - np.float64(box[REFERENCE + lane])
+        box[REFERENCE + lane] = np.float32(apart)
+        box[second + REFERENCE + lane] = np.float32(apart - np.float64(np.float32(apart)))
+        alone[OFFSET + lane], alone[TOP + lane] = alone[TOP + lane], np.float32(0.0)
+
+
+@njit(**COMPILED)
 def compare_two(box, alone, sizes):
-    """Do with two classes, carefully, what ``align`` and ``compare`` do with more."""
+    """Do with two classes, carefully, what ``align`` and ``compare`` do with more; the first one has no d."""
     second, none = np.uintp(PLANES * LANES), np.float32(0.0)
     for lane in range(LANES):
         i = np.uintp(lane)
         j = second + i
         # Read first, then chosen: a choice of what to read would not vectorise.
         z_i, z_j = box[i + LOGIT], box[j + LOGIT]
-        r_i, r_j = box[i + REFERENCE], box[j + REFERENCE]
-        turned = alone[TOP + lane] > none
+        turned = alone[OFFSET + lane] > none
         top, other = z_j if turned else z_i, z_i if turned else z_j
-        top_was, other_was = r_j if turned else r_i, r_i if turned else r_j
-        offset = top - top_was
-        difference = relative(other, other_was, offset, True) - relative(top, top_was, offset, True)
+        # Their difference, and what rounding takes from it.
+        apart = other - top
+        back = apart - other
+        lost = (other - (apart - back)) - (top + back)
+        difference = (apart - box[i + REFERENCE]) + (lost - box[j + REFERENCE])
         growth = expm1_single(difference)
-        e_i, e_j = growth if turned else none, none if turned else growth
-        box[i + D], box[j + D] = difference if turned else none, none if turned else difference
-        box[i + E], box[j + E] = e_i, e_j
+        box[j + D] = difference
+        box[j + E] = growth
         sizes[lane] = larger_size(sizes[lane], difference)
-        alone[SHIFT + lane] = box[i + Q] * e_i + box[j + Q] * e_j
+        alone[SHIFT + lane] = box[j + Q] * growth
 
 
 @njit(**INLINED)
@@ -295,12 +310,13 @@ def set_weights(weights, inputs, total, alone):
 
 
 @njit(**COMPILED)
-def check_sums(box, alone, log_q, lanes, tolerance, sizes):
-    """Mark lanes whose probabilities do not sum to 1."""
+def check_sums(box, alone, log_q, lanes, tolerance, sizes, turned):
+    """Mark lanes whose probabilities do not sum to 1; ``turned``: see ``turn_two``."""
     for lane in range(lanes):
         if alone[WEIGHT + lane] > 0.0:
             y = int(alone[TOP + lane])
-            log_total = np.float64(box[y * PLANES * LANES + LOGIT + lane]) - log_q[y, lane]
+            at = (int(alone[OFFSET + lane]) if turned else y) * PLANES * LANES
+            log_total = np.float64(box[at + LOGIT + lane]) - log_q[y, lane]
             log_total += np.float64(alone[LOG_SCALE + lane])
             if not abs(np.expm1(log_total)) <= tolerance:
                 sizes[lane] = UNFIT
@@ -328,14 +344,15 @@ def adding(careful):
             if (member == 0 or not alike) and not set_weights(weights[member], inputs, total, alone):
                 continue
             load(flat, starts, member * steps[0], steps, evenly, lanes, classes, box)
-            if careful and classes == 2:
+            two = careful and classes == 2
+            if two:
                 compare_two(box, alone, sizes)
             else:
                 align(box, alone, classes, sizes, careful)
                 compare(box, alone, classes, sizes)
             set_terms(alone)
             if tolerance < np.inf:
-                check_sums(box, alone, log_q, lanes, tolerance, sizes)
+                check_sums(box, alone, log_q, lanes, tolerance, sizes, two)
             if not careful and seen < FEW:
                 widest(box, alone, classes, square, spread)
                 seen += 1
@@ -403,6 +420,8 @@ def summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, car
         weigh(weights, inputs, heaviest, total)
         load_reference(flat, starts, steps, heaviest, alike, members, classes, box)
         set_reference(box, log_q, alone, classes, sizes)
+        if careful and classes == 2:
+            turn_two(box, log_q, alone)
         if np.min(sizes[:lanes]) < UNFIT:
             if careful:
                 add_members_carefully(flat, starts, steps, weights, inputs, total, tolerance, classes, work)
