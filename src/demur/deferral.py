@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
-from decimal import ROUND_FLOOR, Decimal
+from decimal import ROUND_FLOOR, Context, Decimal
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -349,6 +349,21 @@ def just_below(ranked: np.ndarray, kept: int) -> float | None:
     return math.inf if kept == len(ranked) else float(np.nextafter(ranked[kept], -math.inf))
 
 
+def written(value: float, last: float = -math.inf, digits: int = 4) -> str:
+    """Return a threshold in decimal: rounded down, and with so many digits that the last score kept stays.
+
+    Examples
+    --------
+    >>> written(0.25109249, last=0.2504), written(0.25109249, last=0.25109)
+    ('0.251', '0.25109')
+    """
+    for number in range(digits, 17):
+        lower = Context(prec=number, rounding=ROUND_FLOOR).create_decimal_from_float(value)
+        if last <= float(lower) <= value:
+            return f"{float(lower):.{number}g}"
+    return repr(value)
+
+
 def refuse(name: str, wish: str, instead: str) -> NoReturn:
     """Raise `NoGuarantee`."""
     whose = f" for group {name}" if name else ""
@@ -361,7 +376,7 @@ def promised(goal: str, confidence: float, threshold: Threshold) -> str:
     if t.value == math.inf:
         rule = "defers nothing"
     else:
-        rule = "defers all" if t.value is None else f"defers scores above {t.value:.6g}"
+        rule = "defers all" if t.value is None else f"defers scores above {written(t.value, digits=6)}"
     if goal == "risk":
         return f"{rule}; in expectation at most {t.promise:.4g} of all inputs are kept and wrong."
     if goal == "cost":

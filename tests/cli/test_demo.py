@@ -18,7 +18,6 @@ from demur.stores import read_columns
 
 pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
-pytest.importorskip("posteriors")
 
 METHODS = ("deep-ensemble", "last-layers", "mc-dropout", "cyclical-sghmc")
 SETS = ("id", "ood-unseen", "adversarial-pgd")
@@ -169,7 +168,7 @@ def test_same_seed_same_bytes(demo, tmp_path):
     assert other.stdout.splitlines()[5:] != text.splitlines()[5:]
 
 
-@pytest.mark.parametrize("missing", ["sklearn", "torch", "posteriors"])
+@pytest.mark.parametrize("missing", ["sklearn", "torch"])
 def test_a_missing_extra_is_named(tmp_path, monkeypatch, missing):
     plain = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else plain(name))

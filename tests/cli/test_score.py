@@ -322,7 +322,7 @@ def test_an_input_is_never_replaced(logits):
         (["score", "z.npy", "--logits", "--weights", "negative.txt"], ("negative.txt", "negative")),
         (["score", "z.npy", "--logits", "--weights", "nan.txt"], ("nan.txt", "finite")),
         (["score", "z.npy", "--logits", "--out", "scores.txt"], (".csv", "'.txt'")),
-        (["score", "z.npy", "--logits", "--out", "no/scores.csv"], ("no/scores.csv", "make no")),
+        (["score", "z.npy", "--logits", "--out", "no/scores.csv"], ("no/scores.csv", "create no first")),
         (["score", "one.npy", "--logits", "--stderr"], ("one.npy", "at least 2 members", "got 1")),
         (["score", "one.npy", "--logits", "--unbiased"], ("one.npy", "at least 2 members")),
         (["scor"], ("scor", "score")),

@@ -20,7 +20,6 @@ from demur.tasks import compare, detection
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
-pytest.importorskip("posteriors")
 
 from demur.experiments.precision import data, members  # noqa: E402
 from demur.experiments.precision.arithmetic import ARITHMETICS  # noqa: E402

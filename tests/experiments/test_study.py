@@ -21,7 +21,6 @@ from demur.experiments.study.evaluation import tasks
 from demur.stores import read_columns
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("posteriors")
 pytest.importorskip("sklearn")
 Image = pytest.importorskip("PIL.Image")
 

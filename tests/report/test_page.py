@@ -95,8 +95,13 @@ def test_promises_are_those_of_the_library(found):
             assert slider["sets"][0]["kept"][promise["at"]] == policy.thresholds[""].kept
             assert f"at least {100 * promise['target']:g} %" in promise["text"]
             value = policy.thresholds[""].value
-            rule = "Nothing is" if value == np.inf else f"Scores above {value:.4g} are"
-            assert promise["text"].startswith(f"{rule} deferred:")
+            if value == np.inf:
+                assert promise["text"].startswith("Nothing is deferred:")
+                continue
+            shown = re.match(r"Scores above (\S+) are deferred:", promise["text"])
+            assert shown is not None and shown[1] == slider["written"][promise["at"]]
+            assert float(shown[1]) <= value
+            assert (known.scores[score] <= float(shown[1])).sum() == policy.thresholds[""].kept
     assert held > 0
 
 

@@ -125,7 +125,10 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
             assert page.is_hidden("#looked") and page.inner_text("#target-why") == ""
             continue
         held += 1
-        assert said == promised(policy)
+        last = np.sort(scores)[policy.thresholds[""].kept - 1]
+        assert said == promised(policy, last)
+        shown = float(page.inner_text("#cut"))
+        assert (scores <= shown).sum() == policy.thresholds[""].kept  # whoever types it keeps as many
         assert page.inner_text("#looked").startswith(
             "If you chose method and measure by looking at these inputs"
         )
@@ -151,7 +154,7 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
         assert f"{kept} are kept." in now
         assert now.endswith(f"The promise of {100 * target:g} % belongs to the marked threshold alone.")
         page.click("#go")
-        assert page.inner_text("#promised") == promised(policy)
+        assert page.inner_text("#promised") == promised(policy, last)
         low = page.inner_text("#accuracy-interval").partition(";")[2].split(" to ")[0]
         apart = "it leaves 2.5 % of doubt on each side, the promise 5 % on one" in page.inner_text(
             "#condition"

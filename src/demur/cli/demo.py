@@ -58,7 +58,7 @@ def program() -> str:
 
 def require_extras() -> None:
     """Raise a `ValueError` unless everything is there that the demo trains and draws with."""
-    for name in ("matplotlib", "PIL", "posteriors", "sklearn", "torch"):
+    for name in ("matplotlib", "PIL", "sklearn", "torch"):
         if importlib.util.find_spec(name) is None:
             raise ValueError(
                 f"expected {name}, which the demo trains or draws with, found none: "

@@ -80,5 +80,5 @@ def check_target(path: Path, folder: Path) -> Path:
             "remove it, or choose another by --out"
         )
     if path.parent != folder and not path.parent.is_dir():
-        raise ValueError(f"{path}: expected a directory to write to, found none: make {path.parent}")
+        raise ValueError(f"{path}: expected a directory to write to, found none: create {path.parent} first")
     return path

@@ -33,6 +33,11 @@ METHODS = {
     "mc-dropout": "100 passes through one network with dropout",
     "cyclical-sghmc": "60 samples of one network's weights, by cyclical SG-HMC",
 }
+HEADS = {"epochs": 100, "batch": 32, "rate": 1e-2}
+CHAIN = {
+    "samples": 60, "cycles": 4, "steps": 3000, "batch_size": 100, "step_size": 0.1, "friction": 0.1,
+    "exploration": 0.5, "prior_scale": 0.5,
+}  # fmt: skip
 Say = Callable[[str], object]
 
 
@@ -119,14 +124,10 @@ def fitted(data: digits.Digits, seed: int) -> Iterator[tuple[str, Any]]:
     )
     yield "deep-ensemble", ensemble
     network = ensemble.models[0]
-    training = demur.posteriors.HeadTraining(epochs=100, batch=32, rate=1e-2)
+    training = demur.posteriors.HeadTraining(**HEADS)
     yield "last-layers", demur.posteriors.LastLayer.fit(network, [pair], 10, training=training, seed=seed)
     yield "mc-dropout", demur.posteriors.MCDropout(network, samples=100, seed=seed)
-    chain = demur.posteriors.CyclicalSGHMC(
-        network, pair, samples=60, cycles=4, steps=3000, batch_size=100, step_size=0.1, friction=0.1,
-        exploration=0.5, prior_scale=0.5, seed=seed,
-    )  # fmt: skip
-    yield "cyclical-sghmc", chain.fit()
+    yield "cyclical-sghmc", demur.posteriors.CyclicalSGHMC(network, pair, seed=seed, **CHAIN).fit()
 
 
 def log_probabilities(posterior: demur.posteriors.Posterior, images: np.ndarray) -> np.ndarray:
@@ -242,7 +243,7 @@ def sources(data: digits.Digits) -> dict[str, str]:
         "ood-unseen": f"{len(data.strange_images)} images of the digits {strange}, which no network learned",
         "adversarial-pgd": f"the {known}, changed so that a network errs: projected gradient descent, "
         f"{STEPS} steps, each pixel within {RADIUS:g} of its value (0 is white, 1 is black), against the "
-        "first network of the deep ensemble without dropout, which the other methods start from",
+        "first network of the deep ensemble, without dropout; the other methods start from that network too",
     }
 
 
@@ -255,9 +256,14 @@ def write_facts(path: Path, seed: int, command: str, training: str, origins: Map
         "demur": demur.__version__, "python": platform.python_version(), "numpy": np.__version__,
         "torch": torch.__version__, "scikit-learn": sklearn.__version__,
     }  # fmt: skip
+    settings = {"last-layers": HEADS, "cyclical-sghmc": CHAIN}
+    methods = {
+        name: "; ".join([what, *(f"{each} {value:g}" for each, value in settings.get(name, {}).items())])
+        for name, what in METHODS.items()
+    }
     facts = {
         "title": "Handwritten digits: 0 to 7 learned, 8 and 9 unseen", "command": command,
-        "training": training, "methods": METHODS, "seed": seed, "versions": versions,
+        "training": training, "methods": methods, "seed": seed, "versions": versions,
         "classes": digits.CLASSES,
         "sets": SETS,
         "sources": origins,

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from demur.decompose import attribute
-from demur.deferral import Deferral, just_below
+from demur.deferral import Deferral, just_below, written
 from demur.report import verdict
 from demur.report.choice import choose, key_of, standing
 from demur.report.findings import ERRORS, RESAMPLED, Findings, Key
@@ -248,6 +248,10 @@ def slider(found: Findings, key: Key, method: Method) -> dict[str, Any]:
     shares = [proportion(int(k), number, found.confidence) for k in at]
     shown: dict[str, Any] = {
         "threshold": shorts(thresholds),
+        "written": [
+            written(value, float(ranked[k - 1])).replace("-", "\u2212") if value < math.inf else None
+            for value, k in zip(thresholds.tolist(), at.tolist(), strict=True)
+        ],
         "share": ends_of(shares),
         "sets": [
             acted(method.sets[s], key[1], thresholds, right_of(found.run, method, s)) for s in found.run.sets
@@ -258,12 +262,17 @@ def slider(found: Findings, key: Key, method: Method) -> dict[str, Any]:
         accuracy = [proportion(r, int(k), found.confidence) for r, k in zip(right, at, strict=True)]
         shown["accuracy"] = ends_of(accuracy)
         shown["promises"] = [
-            {"target": target, "text": verdict.promised(p), "at": at.tolist().index(p.thresholds[""].kept)}
-            if isinstance(p, Deferral)
-            else {"target": target, "text": p, "at": None}
-            for target, p in zip(found.targets, policies, strict=True)
+            promise(target, p, ranked, at.tolist()) for target, p in zip(found.targets, policies, strict=True)
         ]
     return shown
+
+
+def promise(target: float, policy: Deferral | str, ranked: np.ndarray, at: list[int]) -> dict[str, Any]:
+    """Return what can be promised, in words, and at which place of the slider; or why nothing can be."""
+    if isinstance(policy, str):
+        return {"target": target, "text": policy, "at": None}
+    kept = policy.thresholds[""].kept
+    return {"target": target, "text": verdict.promised(policy, float(ranked[kept - 1])), "at": at.index(kept)}
 
 
 def ends_of(estimates: list[Estimate]) -> list[list[Any]]:

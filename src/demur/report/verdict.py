@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from demur.deferral import Deferral
+from demur.deferral import Deferral, written
 from demur.report.choice import Choice, area, as_key, choose, figure_of, key_of, standing
 from demur.report.findings import ERRORS, Findings, Key
 from demur.report.folder import kind_of
@@ -374,8 +374,8 @@ def deferral_cards(found: Findings, key: Key) -> list[dict[str, Any]]:
     return [made | {"show": [names.index(key[0]), found.scores.index(key[1]), t.kept]}]
 
 
-def promised(policy: Deferral) -> str:
-    """Return in plain words what a policy for an accuracy promises.
+def promised(policy: Deferral, last: float = -math.inf) -> str:
+    """Return in plain words what a policy for an accuracy promises; ``last`` is the last score kept.
 
     Examples
     --------
@@ -384,9 +384,9 @@ def promised(policy: Deferral) -> str:
     Nothing is deferred: on new inputs from the same source at least 95 % are right, with confidence 95 %.
     """
     (t,) = policy.thresholds.values()
-    who, kept = (
-        ("Nothing is", "") if t.value == math.inf else (f"Scores above {t.value:.4g} are", " of the kept")
-    )
+    who, kept = "Nothing is", ""
+    if t.value is not None and t.value < math.inf:
+        who, kept = f"Scores above {written(t.value, last)} are", " of the kept"
     return (
         f"{who} deferred: on new inputs from the same source at least {100 * policy.target:g} %{kept} are "
         f"right, with confidence {100 * policy.confidence:g} %."

@@ -34,7 +34,7 @@ def check_output(path: Path, *, force: bool = False) -> None:
     if path.exists() and not force:
         raise _exists(path)
     if not path.parent.is_dir():
-        raise StoreError(f"{path}: expected a directory to write to, found none: make {path.parent}")
+        raise StoreError(f"{path}: expected a directory to write to, found none: create {path.parent} first")
     if not os.access(path.parent, os.W_OK):
         raise StoreError(f"{path}: expected a directory to write to, got one that is read-only")
     if suffix == ".parquet":

@@ -33,7 +33,7 @@ def precision(
     on two cores and needs the extras named report and torch.
     """
     with bad_input_exits():
-        require("matplotlib", "posteriors", "torch")
+        require("matplotlib", "torch")
         from demur.experiments.precision import add_to_page, study
 
         planned = study(data, out, seed=seed, quick=quick, say=lambda line: print(line, flush=True))

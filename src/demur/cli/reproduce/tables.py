@@ -63,7 +63,7 @@ def run(
 ) -> None:  # fmt: skip
     """Plan, do and print."""
     with bad_input_exits():
-        require("matplotlib", "posteriors", "torch")
+        require("matplotlib", "torch")
         from demur.experiments.results import add_section
         from demur.experiments.study import Study, read_config, section
 

@@ -261,7 +261,7 @@ function showSlider() {
     showPromise(slider);
   }
   const endless = real(slider.threshold[at]) === Infinity;
-  $("cut").textContent = endless ? "none" : text(slider.threshold[at]);
+  $("cut").textContent = endless ? "none" : slider.written[at];
   $("cut-note").textContent = endless ? "all are kept" : `${score().short} above it: ask a person`;
   const slip = showSlip(slider);
   const head = ["set", "kept", "deferred", ...(slider.sets.some((set) => set.right) ? ["accuracy of the kept"] : [])];
@@ -275,7 +275,7 @@ function showSlider() {
       return element("tr", {}, element("th", { scope: "row" }, element("i", { class: `swatch ${colour(index)}` }), set.name), ...cells.map((cell) => element("td", {}, cell)));
     })));
   const summary = `${percent(shareAt(slider, at)[0])} kept${slider.accuracy ? `, accuracy ${percent(accuracyAt(slider, at)[0])}` : ""}`;
-  $("threshold").setAttribute("aria-valuetext", `${endless ? "no threshold" : `threshold ${text(slider.threshold[at])}`}, ${summary}, step ${at + 1} of ${last + 1}`);
+  $("threshold").setAttribute("aria-valuetext", `${endless ? "no threshold" : `threshold ${slider.written[at]}`}, ${summary}, step ${at + 1} of ${last + 1}`);
   clearTimeout(saying); // said once a drag has come to rest
   saying = setTimeout(() => { $("slider-status").textContent = summary + slip; }, 400);
 }
