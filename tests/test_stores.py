@@ -573,7 +573,7 @@ def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
 def test_bad_output(tmp_path):
     for path, words in [
         (tmp_path / "scores.txt", "'.txt'"),
-        (tmp_path / "none" / "scores.csv", "make"),
+        (tmp_path / "none" / "scores.csv", "create"),
     ]:
         with pytest.raises(StoreError, match=words):
             check_output(path)
