@@ -23,7 +23,7 @@ WORTH_A_THREAD = 1 << 17  # logits below which handing them to a thread costs mo
 BLOCK = 64  # inputs that a thread takes at least: what loops over few classes work on at a time
 FEWEST_SINGLE = 8  # members from which adding them up in float32 first pays
 CONVERTED = 1 << 18  # logits brought to float32 or float64 at a time
-PLAIN = 1 << 20  # float32 logits that plain array functions summarise at a time
+PLAIN = 1 << 21  # float32 logits that plain array functions summarise at a time
 NARROW = 64  # classes up to which the loop runs over inputs rather than over classes
 
 

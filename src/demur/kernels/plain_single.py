@@ -23,7 +23,7 @@ FEW = 4  # members whose mean is the reference
 WIDE = 64  # classes from which a dot product of each row is the fastest sum,
 LONG = 8192  # and up to which the library for these does not call for help from other threads
 NARROW = 8  # classes below which they lie outermost in memory, so that loops run over inputs
-NUMBERS = 1 << 13  # of inputs times classes, worked on at a time
+NUMBERS = 1 << 19  # of a chunk's members times inputs times classes, worked on at a time
 
 _local = threading.local()
 
@@ -61,7 +61,7 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarra
     """
     inputs, classes = logits.shape[1:]
     found, enough = np.empty((3, inputs)), np.empty(inputs, bool)
-    step = max(1, NUMBERS // classes)
+    step = max(1, NUMBERS // (classes * min(len(logits), CHUNK)))
     with np.errstate(all="ignore"):  # what is not finite ends among the rejected
         for begin in range(0, inputs, step):
             part = slice(begin, begin + step)
