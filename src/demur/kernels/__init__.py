@@ -202,14 +202,14 @@ def figures(state: State, left: Sequence[int]) -> np.ndarray | None:
 
 def takes_single(members: Members, rule: Rule, groups: int) -> bool:
     """Tell whether float32 members are added up in float32 first, several at a time."""
-    enough = members.count >= FEWEST_SINGLE and members.classes > NARROW and groups == 1
+    enough = members.count >= FEWEST_SINGLE and groups == 1
     return enough and usable(members, rule) and members.kernel_logits().dtype == np.float32
 
 
 def added_in_single(before: State | None, members: Members, rule: Rule) -> State:
     """Return a state of float32 members, with those of a state before: added in float32, kept in float64.
 
-    Good to about 1e-6 of K, I and M; inputs for which float32 would not do are added in float64. The state
+    Good to 3e-6 of K, I and M; inputs for which float32 would not do are added in float64. The state
     before is left as it is.
     """
     inputs, classes = members.inputs, members.classes

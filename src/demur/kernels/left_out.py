@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from demur.kernels.arithmetic import add_in_any_order, cached, log1p
-from demur.kernels.wide import class_terms, set_reference
+from demur.kernels.wide import set_reference
 
 
 @cached
@@ -16,10 +16,10 @@ def figures(references, state, entropies, weights, left, begin, end, out):
 
     A group of -1 stands for none.
     """
-    state_a, state_u, state_au, _, state_excluded, state_allowed = state
+    state_a, state_u, state_au, state_phi, state_excluded, state_allowed = state
     groups, _, classes = state_a.shape
     aligned, log_q, q = np.empty(classes), np.empty(classes), np.empty(classes)
-    sums, share = np.empty((3, classes)), np.empty(classes)
+    sums, share = np.empty((4, classes)), np.empty(classes)
     for b in range(begin, end):
         set_reference(references[b], aligned, log_q, q)
         share[:] = q
@@ -35,6 +35,7 @@ def figures(references, state, entropies, weights, left, begin, end, out):
                 sums[0, y] += state_a[group, b, y]
                 sums[1, y] += state_u[group, b, y]
                 sums[2, y] += state_au[group, b, y]
+                sums[3, y] += state_phi[group, b, y]
         for at in range(left.shape[0]):
             group = left[at]
             none = group < 0
@@ -46,9 +47,10 @@ def figures(references, state, entropies, weights, left, begin, end, out):
                 a = (sums[0, y] - taken * state_a[other, b, y]) * scale / q[y]
                 u = (sums[1, y] - taken * state_u[other, b, y]) * scale
                 au = (sums[2, y] - taken * state_au[other, b, y]) * scale / q[y]
-                _, k_y, i_y = class_terms(a, u, au, log_q[y], log1p)
-                k = add_in_any_order(k, share[y] * k_y)
-                i = add_in_any_order(i, share[y] * i_y)
+                # Not made of the other sums: those of float32 members lose it where the members agree.
+                phi = (sums[3, y] - taken * state_phi[other, b, y]) * scale / q[y]
+                k = add_in_any_order(k, share[y] * (au - a * u))
+                i = add_in_any_order(i, share[y] * (phi - ((1.0 + a) * log1p(a) - a)))
             for y in range(classes if state_excluded.shape[0] > 0 else 0):
                 excluding = allowing = False
                 for kept in range(groups):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from demur.kernels.arithmetic import COMPILED, add_in_any_order, cached, clip, exp, expm1, log1p
+from demur.kernels.arithmetic import COMPILED, INLINED, add_in_any_order, cached, clip, exp, expm1, log1p
 from demur.kernels.wide import (
     CANCELLED,
     FAR,
@@ -196,11 +196,12 @@ def add_members(
     member_step, _, class_step = steps
     aligned, log_q, q, top = reference
     tame = np.min(aligned) > TAME_REFERENCE
-    z, e, d, terms, offset, shift, weight, everywhere = work
+    z, e, d, terms, offset, shift, weight, everywhere, total = work
     in_a_row = z.reshape(-1)
     sums[:] = 0.0
     sides[:] = 0.0
     everywhere[:] = 0.0
+    total[:] = 0.0
     offset[lanes:] = 0.0
     weight[lanes:] = 0.0
     rank = 0
@@ -228,8 +229,8 @@ def add_members(
         set_terms(shift, weight, terms)
         if tolerance < np.inf:
             for lane in range(lanes):
-                total = offset[lane] - log_q[top[lane], lane] + terms[0, lane]
-                if weight[lane] > 0.0 and not abs(np.expm1(total)) <= tolerance:
+                log_total = offset[lane] - log_q[top[lane], lane] + terms[0, lane]
+                if weight[lane] > 0.0 and not abs(np.expm1(log_total)) <= tolerance:
                     return lane
         if squares < HUGE_LOGIT**2:
             for lane in range(lanes):
@@ -239,6 +240,8 @@ def add_members(
             if bad >= 0:
                 return bad
         add_member(e, d, terms, weight, sums)
+        for lane in range(LANES):
+            total[lane] += weight[lane]
     for y in range(z.shape[0]):
         for lane in range(lanes):
             sides[1, y, lane] += everywhere[lane]
@@ -267,7 +270,7 @@ def workspace(classes):
     box = (classes, LANES)
     work = (
         np.zeros(box), np.zeros(box), np.zeros(box), np.zeros((3, LANES)),
-        np.zeros(LANES), np.zeros(LANES), np.zeros(LANES), np.zeros(LANES),
+        np.zeros(LANES), np.zeros(LANES), np.zeros(LANES), np.zeros(LANES), np.zeros(LANES),
     )  # fmt: skip
     return work, np.zeros((3, classes, LANES)), np.zeros((2, classes, LANES)), np.zeros(LANES, np.int64)
 
@@ -280,12 +283,38 @@ def locate(origin, input_step, inputs, starts):
 
 
 @njit(**COMPILED)
+def set_parts(sums, sides, total, lanes, log_q, q, parts):
+    """Write entropy, K, I and E phi from sums; where only some members exclude a class, K is infinite."""
+    parts[:] = 0.0
+    for y in range(q.shape[0]):
+        for lane in range(LANES):
+            scale = 1.0 / total[lane] if total[lane] > 0.0 else 1.0
+            share = q[y, lane] if lane >= lanes or sides[1, y, lane] > 0.0 else 0.0
+            a, u, au = sums[0, y, lane] * scale, sums[1, y, lane] * scale, sums[2, y, lane] * scale
+            entropy, k, i = class_terms(a, u, au, log_q[y, lane], log1p)
+            parts[0, lane] += share * entropy
+            parts[1, lane] += share * k
+            parts[2, lane] += share * i
+            parts[3, lane] += share * (au + u - a)
+    for y in range(q.shape[0]):
+        for lane in range(lanes):
+            if sides[0, y, lane] > 0.0 and sides[1, y, lane] > 0.0:
+                parts[1, lane] = np.inf
+
+
+@njit(**INLINED)
+def cancels(parts, lane):
+    """Tell whether the entropy is what is left of larger numbers."""
+    return not parts[0, lane] >= CANCELLED * max(parts[1, lane], parts[3, lane])
+
+
+@njit(**COMPILED)
 def summarise_inputs(flat, origin, steps, classes, weights, tolerance, chosen, out):
     """Write entropy, K and I of chosen inputs to ``out``; return the first bad input or -1."""
     work, sums, sides, top = workspace(classes)
     box = (classes, LANES)
     logits, aligned, log_q, q = np.empty(box), np.empty(box), np.empty(box), np.empty(box)
-    total, parts, row = np.empty(LANES), np.empty((3, LANES)), np.empty(classes, flat.dtype)
+    parts, row, total = np.empty((4, LANES)), np.empty(classes, flat.dtype), work[-1]
     starts = np.empty(LANES, np.int64)
     for b in range(0, chosen.shape[0], LANES):
         inputs = chosen[b : b + LANES]
@@ -299,28 +328,9 @@ def summarise_inputs(flat, origin, steps, classes, weights, tolerance, chosen, o
         )
         if bad >= 0:
             return inputs[bad]
-        total[:] = 1.0
+        set_parts(sums, sides, total, lanes, log_q, q, parts)
         for lane in range(lanes):
-            total[lane] = 0.0
-            for member in range(weights.shape[0]):
-                total[lane] += weights[member, inputs[lane]]
-        parts[:] = 0.0
-        for y in range(classes):
-            for lane in range(LANES):
-                scale = 1.0 / total[lane]
-                share = q[y, lane] if lane >= lanes or sides[1, y, lane] > 0.0 else 0.0
-                entropy, k, i = class_terms(
-                    sums[0, y, lane] * scale, sums[1, y, lane] * scale, sums[2, y, lane] * scale,
-                    log_q[y, lane], log1p,
-                )  # fmt: skip
-                parts[0, lane] += share * entropy
-                parts[1, lane] += share * k
-                parts[2, lane] += share * i
-        for lane in range(lanes):
-            for y in range(classes):
-                if sides[0, y, lane] > 0.0 and sides[1, y, lane] > 0.0:
-                    parts[1, lane] = np.inf
-            if parts[0, lane] < CANCELLED * parts[1, lane]:
+            if cancels(parts, lane):
                 own = weights[:, inputs[lane]]
                 parts[0, lane] = add_entropies(flat, starts[lane], steps, own, 0, 1, row) / total[lane]
             for part in range(3):
@@ -358,7 +368,7 @@ def accumulate(
     work, sums, sides, top = workspace(classes)
     box = (classes, LANES)
     logits, aligned, log_q, q = np.zeros(box), np.empty(box), np.empty(box), np.empty(box)
-    row = np.empty(classes, flat.dtype)
+    parts, row, total = np.empty((4, LANES)), np.empty(classes, flat.dtype), work[-1]
     state_a, state_u, state_au, state_phi, state_excluded, state_allowed = state
     groups = state_a.shape[0]
     starts = np.empty(LANES, np.int64)
@@ -386,10 +396,13 @@ def accumulate(
             )  # fmt: skip
             if bad >= 0:
                 return b + bad
+            set_parts(sums, sides, total, lanes, log_q, q, parts)
             for lane in range(lanes):
-                entropies[group, b + lane] += add_entropies(
-                    flat, starts[lane], steps, weights[:, b + lane], dealt, groups, row
-                )
+                entropy = total[lane] * parts[0, lane]
+                if cancels(parts, lane):
+                    own = weights[:, b + lane]
+                    entropy = add_entropies(flat, starts[lane], steps, own, dealt, groups, row)
+                entropies[group, b + lane] += entropy
                 for y in range(classes):
                     a = q[y, lane] * sums[0, y, lane]
                     u = sums[1, y, lane]

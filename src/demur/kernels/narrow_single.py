@@ -42,7 +42,9 @@ from demur.kernels.wide_single import (
     ROUGH,
     class_terms,
     is_enough,
+    keep,
     relative,
+    room_to_keep,
     third_order,
 )
 
@@ -376,7 +378,7 @@ add_members, add_members_carefully = adding(careful=False), adding(careful=True)
 
 @njit(**COMPILED)
 def finish(work, classes, inputs, careful, parts, out, rejected, count):
-    """Write entropy, K and I; add the inputs that this was not enough for to the rejected."""
+    """Write entropy, K and I; mark the lanes that this was not enough for, and add them to the rejected."""
     box, _, log_q, means, sizes, _, _ = work
     parts[:] = 0.0
     for y in range(classes):
@@ -397,12 +399,34 @@ def finish(work, classes, inputs, careful, parts, out, rejected, count):
         if not (sizes[lane] < FARTHEST and sure and is_enough(entropy, k, i, apart, careful)):
             rejected[count] = b
             count += 1
+            sizes[lane] = UNFIT
     return count
 
 
 @njit(**COMPILED)
-def summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, careful, out):
-    """Write entropy, K and I of chosen inputs to ``out``; return those that this is not enough for."""
+def keep_all(work, classes, inputs, total, careful, entropy, state, room):
+    """Write the sums of all inputs that are not marked."""
+    _, alone, log_q, means, sizes, _, _ = work
+    own, own_log_q = np.empty((4, classes)), np.empty(classes)
+    two = careful and classes == 2
+    for lane in range(inputs.shape[0]):
+        if sizes[lane] == UNFIT:
+            continue
+        turned = two and alone[OFFSET + lane] > 0.0  # see ``turn_two``
+        for y in range(classes):
+            to = 1 - y if turned else y
+            own_log_q[to] = log_q[y, lane]
+            for part in range(4):
+                own[part, to] = means[(y * 4 + part) * LANES + lane]
+        keep(inputs[lane], own, own_log_q, total[lane], entropy[lane], careful, state, room)
+
+
+@njit(**COMPILED)
+def summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, careful, out, state):
+    """Write entropy, K and I of chosen inputs to ``out``; return those that this is not enough for.
+
+    ``state``: what their sums are added to, unless it has no inputs.
+    """
     members, classes = shape
     box, alone = np.zeros(classes * PLANES * LANES, np.float32), np.zeros(7 * LANES, np.float32)
     log_q, means, parts = np.empty((classes, LANES)), np.empty(classes * 4 * LANES), np.empty((4, LANES))
@@ -411,6 +435,7 @@ def summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, car
     square, spread = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
     work = (box, alone, log_q, means, sizes, square, spread)
     rejected, count = np.empty(chosen.shape[0], np.int64), 0
+    kept, room = state[1].shape[0] > 0, room_to_keep(classes)
     alike = weights.strides[0] == 0 and weights.strides[1] == 0
     for first in range(0, chosen.shape[0], LANES):
         inputs = chosen[first : first + LANES]
@@ -428,14 +453,37 @@ def summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, car
             else:
                 add_members(flat, starts, steps, weights, inputs, total, tolerance, classes, work)
         count = finish(work, classes, inputs, careful, parts, out, rejected, count)
+        if kept:
+            keep_all(work, classes, inputs, total, careful, parts[0], state, room)
     return rejected[:count]
+
+
+@njit(**COMPILED)
+def in_turn(flat, origin, steps, shape, weights, tolerance, begin, end, out, state):
+    """Take inputs ``begin`` to ``end``, without care and then with it; return those left over."""
+    chosen = np.arange(begin, end)
+    if shape[1] >= EIGHT:  # with fewer classes most inputs need the care
+        chosen = summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, False, out, state)
+    return summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, True, out, state)
+
+
+@cached
+def accumulate(
+    flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, fresh, references, old, new,
+    entropies, rejected,
+):  # fmt: skip
+    """Do as ``wide_single.accumulate``."""
+    out = np.empty((3, references.shape[0]))
+    state = (fresh, references, old, new, entropies)
+    for b in in_turn(flat, origin, steps, shape, weights, tolerance, begin, end, out, state):
+        rejected[b] = True
+    return -1
 
 
 @cached
 def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
     """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
-    chosen = np.arange(begin, end)
-    if shape[1] >= EIGHT:  # with fewer classes most inputs need the care
-        chosen = summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, False, out)
-    chosen = summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, True, out)
+    none = np.empty((0, 0))
+    state = (False, none, (none, none, none, none), np.empty((0, 0, 0)), np.empty(0))
+    chosen = in_turn(flat, origin, steps, shape, weights, tolerance, begin, end, out, state)
     return narrow.summarise_inputs(flat, origin, steps, shape[1], weights, tolerance, chosen, out)

@@ -345,6 +345,29 @@ def moved(means, total, log_q, log_to, careful, sums):
         sums[3, y] = total * (phi + m * a + target * (m * growth - (growth - m)))
 
 
+@njit(**COMPILED)
+def room_to_keep(classes):
+    """Allocate what ``keep`` needs."""
+    return np.empty((4, classes)), np.empty(classes), np.empty(classes), np.empty(classes)
+
+
+@njit(**COMPILED)
+def keep(b, means, log_q, total, entropy, careful, state, room):
+    """Write the sums of one input, with members added whose means are relative to ``log_q``."""
+    fresh, references, old, new, entropies = state
+    added, log_to, aligned, to = room
+    if fresh:
+        top = np.argmax(log_q)
+        for y in range(log_q.shape[0]):
+            references[b, y] = log_q[y] - log_q[top]
+    wide.set_reference(references[b], aligned, log_to, to)
+    moved(means, total, log_q, log_to, careful, added)
+    entropies[b] += total * entropy
+    for part in range(4):
+        for y in range(log_q.shape[0]):
+            new[part, b, y] = added[part, y] + (0.0 if fresh else old[part][b, y])
+
+
 @cached
 def accumulate(
     flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, fresh, references, old, new,
@@ -358,13 +381,7 @@ def accumulate(
     count, classes = shape
     source, _, _ = wide.workspace(flat, bits, class_step, classes)
     scratch, work = workspace(count, classes)
-    log_q = scratch[2]
-    added, log_to, aligned, to = (
-        np.empty((4, classes)),
-        np.empty(classes),
-        np.empty(classes),
-        np.empty(classes),
-    )
+    state, room = (fresh, references, old, new, entropies), room_to_keep(classes)
     alike = weights.strides[0] == 0 and weights.strides[1] == 0
     for b in range(begin, end):
         start = origin + b * input_step
@@ -372,18 +389,8 @@ def accumulate(
             source, start, member_step, weights[:, b], alike, tolerance, scratch, work
         )
         rejected[b] = not enough
-        if not enough:
-            continue
-        if fresh:
-            top = np.argmax(log_q)
-            for y in range(classes):
-                references[b, y] = log_q[y] - log_q[top]
-        wide.set_reference(references[b], aligned, log_to, to)
-        moved(work[4], total, log_q, log_to, careful, added)
-        entropies[b] += total * entropy
-        for part in range(4):
-            for y in range(classes):
-                new[part, b, y] = added[part, y] + (0.0 if fresh else old[part][b, y])
+        if enough:
+            keep(b, work[4], scratch[2], total, entropy, careful, state, room)
     return -1
 
 
