@@ -11,14 +11,15 @@ import numpy as np
 
 from demur import kernels
 from demur.posteriors import networks
+from demur.posteriors.gradients import Likelihood, gradient_of
 from demur.posteriors.minibatches import Minibatches
 from demur.posteriors.schedule import Schedule
 
 Forces = list[tuple[Any, float]]
 """Tensors and factors; summed up they are the gradient of the log posterior."""
 
-Likelihood = Callable[[Any, Any], Any]
-"""From what a model returns for a batch, and the targets, to the log-likelihood of each input."""
+SEEDS = 1024
+"""Seeds of steps that are made at a time."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,8 @@ class Chain:
         if not 0 <= temperature < math.inf:
             raise ValueError(f"temperature must be at least 0 and finite. Got {temperature!r}.")
         self.model, self.minibatches, self.schedule, self.move = model, minibatches, schedule, move
-        self.log_likelihood, self.temperature, self.seed = log_likelihood, float(temperature), seed
-        self.device, _ = networks.place_of(model)
+        self.temperature, self.seed = float(temperature), seed
+        self.place = networks.place_of(model)
         start = {
             name: value.detach().clone(memory_format=torch.contiguous_format)
             for name, value in model.named_parameters()
@@ -88,27 +89,8 @@ class Chain:
         self.prior_scale, self.prior_mean = prior_scale, means_of(prior_mean, start)
         zero = {name: torch.zeros_like(value) for name, value in start.items()} if momenta else {}
         self.start = State(0, start, zero)
-        # The default likelihood takes logits, which forward finds; another takes what the model returns.
-        self.call = Call(model, forward if log_likelihood is None else None)
-
-    def average(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> Any:
-        """Return the average log-likelihood of the inputs of a batch."""
-        import torch
-
-        inputs, targets = batch
-        outputs = self.call(parameters, inputs)
-        if self.log_likelihood is None:
-            logits = networks.predictions_in(outputs)
-            targets = targets if targets.is_floating_point() else targets.long()
-            each = -torch.nn.functional.cross_entropy(logits, targets, reduction="none")
-        else:
-            each = self.log_likelihood(outputs, targets)
-            if not isinstance(each, torch.Tensor) or each.shape != (len(targets),):
-                raise ValueError(
-                    f"log_likelihood must return one number for each input, shape ({len(targets)},). "
-                    f"Got {tuple(getattr(each, 'shape', ())) or type(each).__name__}."
-                )
-        return each.mean()
+        self.gradient = gradient_of(model, start, log_likelihood, forward)
+        self._seeds: tuple[int, Any] = (-1, None)
 
     def advance(self, state: State) -> State:
         """Do one step. The caller sees to modes and to random generators, which it leaves changed."""
@@ -116,19 +98,13 @@ class Chain:
 
         step, size = state.step, self.minibatches.size
         inputs, targets = self.minibatches.at(step)
-        batch = networks.moved(inputs, self.model), networks.moved(targets, self.model)
-        networks.sow(networks.seed_of(self.seed, 0, step), self.device)
+        batch = networks.placed(inputs, *self.place), networks.placed(targets, *self.place)
+        networks.sow(self.seed_of(step), self.place[0])
         rate = self.schedule.rate(step)
         temperature = self.temperature / size if self.schedule.noisy(step) else 0.0
-        with torch.enable_grad():
-            leaves = {name: value.detach().requires_grad_() for name, value in state.parameters.items()}
-            average = self.average(leaves, batch)
-            if not average.requires_grad:
-                raise ValueError("log_likelihood must depend on the parameters. Got one without gradients.")
-            found = torch.autograd.grad(average, list(leaves.values()), materialize_grads=True)
-            gradient = dict(zip(leaves, found, strict=True))
-        if not torch.isfinite(average):
-            self.diverged(f"a finite log-likelihood. Got {average.item()}", step + 1)
+        average, gradient = self.gradient(state.parameters, batch)
+        if not math.isfinite(likelihood := average.item()):
+            self.diverged(f"a finite log-likelihood. Got {likelihood}", step + 1)
         with torch.no_grad():
             parameters = {name: value.clone() for name, value in state.parameters.items()}
             momenta = {name: value.clone() for name, value in state.momenta.items()}
@@ -140,6 +116,14 @@ class Chain:
                     forces.append((self.prior_mean[name], weight))
                 self.move(parameters[name], momenta.get(name), forces, rate, temperature)
         return State(step + 1, parameters, momenta)
+
+    def seed_of(self, step: int) -> int:
+        """Return the seed of a step; many are made at a time, since one takes as long as a small step."""
+        block, place = divmod(step, SEEDS)
+        if self._seeds[0] != block:
+            drawn = np.random.SeedSequence([self.seed, 0, block]).generate_state(SEEDS, np.uint64)
+            self._seeds = block, drawn >> np.uint64(1)
+        return int(self._seeds[1][place])
 
     def check(self, state: State) -> None:
         """Raise unless all parameters of a sample are finite."""
@@ -201,31 +185,3 @@ def means_of(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:
                 f"prior_mean[{name!r}] must have shape {tuple(value.shape)}. Got {tuple(found[name].shape)}."
             )
     return found
-
-
-def raw(model: Any, inputs: Any) -> Any:
-    """Return what a model returns, whatever it is."""
-    return networks.with_names(model, inputs) if isinstance(inputs, Mapping) else model(inputs)
-
-
-class Call:
-    """A model, called with parameters that are not its own."""
-
-    def __init__(self, model: Any, forward: networks.Forward | None) -> None:
-        import torch
-
-        class Module(torch.nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.model = model
-
-            def forward(self, inputs: Any) -> Any:
-                return raw(self.model, inputs) if forward is None else forward(self.model, inputs)
-
-        self.module = Module()
-
-    def __call__(self, parameters: dict[str, Any], inputs: Any) -> Any:
-        from torch.func import functional_call
-
-        named = {f"model.{name}": value for name, value in parameters.items()}
-        return functional_call(self.module, named, (inputs,))

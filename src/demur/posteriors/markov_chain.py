@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self, TypedDict
 
 from demur.posteriors import networks
-from demur.posteriors.chain import Call, Chain, Forces, Likelihood
+from demur.posteriors.chain import Chain, Forces
 from demur.posteriors.chain_files import ChainFiles
 from demur.posteriors.fingerprint import fingerprint
+from demur.posteriors.gradients import Call, Likelihood
 from demur.posteriors.minibatches import minibatches_of
 from demur.posteriors.posterior import Posterior, chosen, chunks_of
 from demur.posteriors.schedule import Schedule

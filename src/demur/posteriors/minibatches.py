@@ -48,10 +48,11 @@ def minibatches_of(data: Any, batch_size: int, seed: int) -> Minibatches:
 
 
 def rows(values: Any, index: Any) -> Any:
-    """Return some rows of an array, or of each array of a mapping."""
+    """Return some rows of a tensor, or of each tensor of a mapping."""
     if isinstance(values, Mapping):
-        return {name: value[index] for name, value in values.items()}
-    return values[index]
+        return {name: rows(value, index) for name, value in values.items()}
+    # Twice as fast as brackets.
+    return values.index_select(0, index)
 
 
 class OfArrays:

@@ -94,11 +94,15 @@ def place_of(model: Any) -> tuple[Any, Any]:
 
 def moved(inputs: Any, model: Any) -> Any:
     """Return inputs on the model's device; arrays of NumPy also in its type."""
+    return placed(inputs, *place_of(model))
+
+
+def placed(inputs: Any, device: Any, kind: Any) -> Any:
+    """Return inputs on a device; arrays of NumPy also in a type."""
     import torch
 
-    device, kind = place_of(model)
     if isinstance(inputs, Mapping):
-        return {name: moved(value, model) for name, value in inputs.items()}
+        return {name: placed(value, device, kind) for name, value in inputs.items()}
     if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "fiub":
         tensor = torch.from_numpy(np.ascontiguousarray(inputs))
         return tensor.to(device, kind if tensor.is_floating_point() else None)

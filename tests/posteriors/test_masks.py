@@ -1,0 +1,29 @@
+"""Dropout masks: compiled, and by plain array functions."""
+
+import numpy as np
+import pytest
+
+from demur import kernels
+from demur.posteriors.masks import Masks
+
+pytest.importorskip("numba")
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.5, 1 / 3, 0.999, 1e-3])
+@pytest.mark.parametrize("features", [1, 7, 64, 301])
+def test_masks_are_the_same_however_they_are_drawn(monkeypatch, rate, features):
+    rng = np.random.default_rng(0)
+    members, places = range(3, 60), rng.integers(0, 1000, 31)
+    values = rng.normal(size=(31, features)).astype(np.float32)
+    found = {}
+    for compiled in (True, False):
+        monkeypatch.setattr(kernels, "has_numba", lambda compiled=compiled: compiled)
+        masks = Masks(rate, 5, features)
+        product = np.full((57, 31, features), np.nan, np.float32)
+        masks.multiply(members, places, values, product)
+        found[compiled] = masks.kept(members, places).copy(), product
+    np.testing.assert_array_equal(found[True][0], found[False][0])
+    for kept, product in found.values():
+        np.testing.assert_array_equal(product, kept * values)
+    dropped = 1 - found[True][0].mean()
+    assert abs(dropped - rate) < 5 * np.sqrt(rate * (1 - rate) / found[True][0].size)
