@@ -8,6 +8,7 @@ from scipy import stats
 
 from demur import kernels
 from demur.posteriors.chain import shake
+from demur.posteriors.sghmc import baoa_step
 
 torch = pytest.importorskip("torch")
 
@@ -88,3 +89,26 @@ def test_logarithm_of_noise() -> None:
     number = np.concatenate([np.logspace(-9.9, 0, 100_000), [2.0**-32, 0.5, 1.0]]).astype(np.float32)
     exact = np.log(number.astype(float))
     np.testing.assert_allclose(each(number), exact, rtol=3e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("forces", [1, 2, 3])
+def test_a_compiled_step_is_that_of_torch(monkeypatch, kind, forces) -> None:
+    pytest.importorskip("numba")
+    torch.manual_seed(11)
+    value, momentum, *others = (torch.randn(31, 100, dtype=kind) for _ in range(2 + forces))
+    given = list(zip(others, (1.0, -0.3, 0.2), strict=False))
+
+    def stepped(temperature):
+        own = value.clone(), momentum.clone()
+        baoa_step(*own, given, 0.2, temperature, 0.1)
+        return own
+
+    found, noisy = stepped(0.0), stepped(0.5)
+    monkeypatch.setattr(kernels, "has_numba", lambda: False)
+    for compiled, expected in zip(found, stepped(0.0), strict=True):
+        torch.testing.assert_close(compiled, expected, rtol=1e-5, atol=1e-6)
+    noise = (noisy[1] - found[1]) / math.sqrt(0.5 * (1 - 0.9**2))
+    assert stats.kstest(noise.numpy().ravel(), "norm").pvalue > 1e-4
+    moved = (noisy[0] - found[0]) / (math.sqrt(0.2) / 2 * math.sqrt(0.5 * (1 - 0.9**2)))
+    torch.testing.assert_close(moved, noise, rtol=1e-4, atol=1e-4)

@@ -157,13 +157,27 @@ def shake(values: Any, deviation: float) -> None:
 
     if deviation == 0:
         return
-    if values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64) and kernels.has_numba():
+    if compiles(values):
         from demur.posteriors import compiled_noise
 
-        start = torch.empty((), dtype=torch.int64).random_().item()
-        compiled_noise.shake(values.view(-1).numpy(), deviation, np.uint64(start))
+        compiled_noise.shake(values.view(-1).numpy(), deviation, drawn_start())
     else:
         values.add_(torch.randn_like(values), alpha=deviation)
+
+
+def compiles(values: Any) -> bool:
+    """Tell whether compiled loops take these numbers."""
+    import torch
+
+    kinds = (torch.float32, torch.float64)
+    return values.device.type == "cpu" and values.dtype in kinds and kernels.has_numba()
+
+
+def drawn_start() -> np.uint64:
+    """Draw where the noise of a parameter starts."""
+    import torch
+
+    return np.uint64(torch.empty((), dtype=torch.int64).random_().item())
 
 
 def means_of(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Unpack
 
-from demur.posteriors.chain import Forces, push, shake
+from demur.posteriors.chain import Forces, compiles, drawn_start, push, shake
 from demur.posteriors.markov_chain import MarkovChain, Options
 
 
@@ -102,7 +102,17 @@ def baoa_step(
     the other half.
     """
     time, kept = math.sqrt(rate), 1 - friction
+    deviation = math.sqrt(temperature * (1 - kept**2))
+    if compiles(value) and len(forces) <= 3:
+        from demur.posteriors import compiled_noise
+
+        three = (forces + [(forces[0][0], 0.0)] * 2)[:3]
+        arrays = tuple(each.contiguous().view(-1).numpy() for each, _ in three)
+        factors = tuple(factor for _, factor in three)
+        own = value.view(-1).numpy(), momentum.view(-1).numpy()
+        compiled_noise.baoa_step(*own, arrays, factors, time, kept, deviation, drawn_start())
+        return
     push(momentum, forces, time)
     value.add_(momentum, alpha=time / 2)
-    shake(momentum.mul_(kept), math.sqrt(temperature * (1 - kept**2)))
+    shake(momentum.mul_(kept), deviation)
     value.add_(momentum, alpha=time / 2)
