@@ -54,7 +54,8 @@ LOGIT, REFERENCE, Q, E, D, A, U, AU, G = (LANES * plane for plane in range(PLANE
 OFFSET, SHIFT, LOG_SCALE, SCALE, SCALED_SHIFT, WEIGHT, TOP = (LANES * plane for plane in range(7))
 UNFIT = np.int32(0x7FFFFFFF)  # as bits of |d|: larger than any
 MOVED = np.float32(16.0).view(np.int32)  # bits of how far all logits may move without care
-UNSURE = 0.15  # of K or of E phi: an entropy below that is taken with care, where few classes make it up
+UNSURE = 0.08  # of K or of E phi: an entropy below that is taken with care, where few classes make it up
+NOTHING = np.float32(0.0)
 FEW = 4  # members that tell whether all agree
 
 
@@ -95,17 +96,26 @@ def load(flat, starts, shift, steps, evenly, lanes, classes, box):
 
 
 @njit(**COMPILED)
-def load_reference(flat, starts, steps, heaviest, alike, members, classes, box):
+def load_reference(flat, starts, steps, heaviest, alike, evenly, lanes, members, classes, box):
     """Write the mean of a few members' logits, or where weights differ the heaviest member's."""
-    few = min(TILE, members) if alike else 1
+    if not alike:
+        for y in range(classes):
+            at = y * PLANES * LANES + REFERENCE
+            for lane in range(LANES):
+                box[at + lane] = flat[starts[lane] + y * steps[2] + heaviest[lane] * steps[0]]
+        return
+    few = min(TILE, members)
+    for member in range(few):
+        load(flat, starts, member * steps[0], steps, evenly, lanes, classes, box)
+        for y in range(classes):
+            at = np.uintp(y * PLANES * LANES)
+            for lane in range(LANES):
+                i = at + np.uintp(lane)
+                box[i + REFERENCE] = box[i + LOGIT] + (box[i + REFERENCE] if member else NOTHING)
     for y in range(classes):
-        at = y * PLANES * LANES + REFERENCE
+        at = np.uintp(y * PLANES * LANES + REFERENCE)
         for lane in range(LANES):
-            begin = starts[lane] + y * steps[2] + (0 if alike else heaviest[lane] * steps[0])
-            total = np.float32(0.0)
-            for member in range(few):
-                total += flat[begin + member * steps[0]]
-            box[at + lane] = total / np.float32(few)
+            box[at + np.uintp(lane)] /= np.float32(few)
 
 
 @njit(**COMPILED)
@@ -133,13 +143,15 @@ def set_reference(box, log_q, alone, classes, sizes):
             odds = exp(log_q[y, lane])
             rest[lane] += 0.0 if y == best[lane] else odds
             box[at + Q + lane] = np.float32(odds)
+    for lane in range(LANES):
+        alone[TOP + lane] = np.float32(best[lane])
+        highest[lane] = np.float32(1.0 / (1.0 + rest[lane]))
+        rest[lane] = log1p(rest[lane])
     for y in range(classes):
         at = y * PLANES * LANES
         for lane in range(LANES):
-            log_q[y, lane] -= log1p(rest[lane])
-            box[at + Q + lane] *= np.float32(1.0 / (1.0 + rest[lane]))
-    for lane in range(LANES):
-        alone[TOP + lane] = np.float32(best[lane])
+            log_q[y, lane] -= rest[lane]
+            box[at + Q + lane] *= highest[lane]
 
 
 @njit(**INLINED)
@@ -443,7 +455,8 @@ def summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, car
         narrow.locate(origin, steps[1], inputs, starts)
         starts[lanes:] = starts[0]
         weigh(weights, inputs, heaviest, total)
-        load_reference(flat, starts, steps, heaviest, alike, members, classes, box)
+        evenly = inputs[lanes - 1] - inputs[0] == lanes - 1
+        load_reference(flat, starts, steps, heaviest, alike, evenly, lanes, members, classes, box)
         set_reference(box, log_q, alone, classes, sizes)
         if careful and classes == 2:
             turn_two(box, log_q, alone)
