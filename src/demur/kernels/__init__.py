@@ -20,7 +20,9 @@ from demur.state import SUMS, State, joined
 
 SMALLEST = 1 << 15  # logits from which importing and calling the compiled loop pays
 WORTH_A_THREAD = 1 << 17  # logits below which handing them to a thread costs more than it gains
-BLOCK = 64  # inputs that a thread takes at least: what loops over few classes work on at a time
+SHARES = 8  # for each thread: a thread that is slow, or begins late, then keeps the others waiting for little
+BLOCK = 64  # inputs that loops over few classes work on at a time
+ROWS = 8  # inputs that a thread takes at least of many classes
 FEWEST_SINGLE = 8  # members from which adding them up in float32 first pays
 CONVERTED = 1 << 18  # logits brought to float32 or float64 at a time
 PLAIN = 1 << 21  # float32 logits that plain array functions summarise at a time
@@ -196,7 +198,7 @@ def figures(state: State, left: Sequence[int]) -> np.ndarray | None:
     def share(bounds: tuple[int, int]) -> None:
         left_out.figures(state.reference, sums, state.entropy, state.weight, groups, *bounds, out)
 
-    in_parallel(share, out.shape[2], state.a.size)
+    in_parallel(share, out.shape[2], state.a.size, ROWS)
     return out
 
 
@@ -270,7 +272,8 @@ def run(members: Members, groups: int, work: Callable[..., int], ranks: np.ndarr
     def share(bounds: tuple[int, int]) -> int:
         return work(entry, arguments, *bounds)
 
-    bad = [b for b in in_parallel(share, members.inputs, members.size) if b >= 0]
+    block = BLOCK if entry is narrow else ROWS
+    bad = [b for b in in_parallel(share, members.inputs, members.size, block) if b >= 0]
     if bad:
         explain(members, min(bad))
 
@@ -291,12 +294,14 @@ def in_threads(function: Callable[..., Any], *parts: Sequence[Any]) -> list[Any]
     return list(pool().map(function, *parts))
 
 
-def in_parallel(share: Callable[[tuple[int, int]], Any], inputs: int, size: int) -> list[Any]:
+def in_parallel(
+    share: Callable[[tuple[int, int]], Any], inputs: int, size: int, block: int = BLOCK
+) -> list[Any]:
     """Call a function on ranges of inputs, in several threads if the numbers are many enough for that."""
     count = threads()
-    shares = min(4 * count, size // WORTH_A_THREAD) if count > 1 else 1
-    blocks = -(-inputs // BLOCK)
-    edges = [min(blocks * i // max(shares, 1) * BLOCK, inputs) for i in range(max(shares, 1) + 1)]
+    shares = min(SHARES * count, size // WORTH_A_THREAD) if count > 1 else 1
+    blocks = -(-inputs // block)
+    edges = [min(blocks * i // max(shares, 1) * block, inputs) for i in range(max(shares, 1) + 1)]
     bounds = [(begin, end) for begin, end in itertools.pairwise(edges) if begin < end]
     waiting = list(enumerate(bounds))[::-1]
     found: list[Any] = [None] * len(bounds)

@@ -308,7 +308,7 @@ def cancels(parts, lane):
     return not parts[0, lane] >= CANCELLED * max(parts[1, lane], parts[3, lane])
 
 
-@njit(**COMPILED)
+@cached
 def summarise_inputs(flat, origin, steps, classes, weights, tolerance, chosen, out):
     """Write entropy, K and I of chosen inputs to ``out``; return the first bad input or -1."""
     work, sums, sides, top = workspace(classes)
@@ -338,7 +338,6 @@ def summarise_inputs(flat, origin, steps, classes, weights, tolerance, chosen, o
     return -1
 
 
-@cached
 def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
     """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
     inputs = np.arange(begin, end)

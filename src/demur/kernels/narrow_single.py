@@ -340,12 +340,11 @@ def adding(careful):
     """Return the loop over members, with or without care for what only matters where they agree."""
     compare, add_member = comparison(careful), addition(careful)
 
-    @njit(**COMPILED)
-    def add_members(flat, starts, steps, weights, inputs, total, tolerance, classes, work):
+    @njit(inline="always", **COMPILED)
+    def add_members(flat, starts, steps, evenly, weights, inputs, total, tolerance, classes, work):
         """Write means over members for some inputs, and mark the lanes that this loop cannot hold."""
         box, alone, log_q, means, sizes, square, spread = work
         lanes = inputs.shape[0]
-        evenly = inputs[lanes - 1] - inputs[0] == lanes - 1
         means[:] = 0.0
         spread[:] = np.float32(0.0)
         alone[WEIGHT : WEIGHT + LANES] = np.float32(0.0)
@@ -385,9 +384,6 @@ def adding(careful):
     return add_members
 
 
-add_members, add_members_carefully = adding(careful=False), adding(careful=True)
-
-
 @njit(**COMPILED)
 def finish(work, classes, inputs, careful, parts, out, rejected, count):
     """Write entropy, K and I; mark the lanes that this was not enough for, and add them to the rejected."""
@@ -416,8 +412,9 @@ def finish(work, classes, inputs, careful, parts, out, rejected, count):
 
 
 @njit(**COMPILED)
-def keep_all(work, classes, inputs, total, careful, entropy, state, room):
+def keep_all(work, classes, inputs, total, careful, entropy, state):
     """Write the sums of all inputs that are not marked."""
+    room = room_to_keep(classes)
     _, alone, log_q, means, sizes, _, _ = work
     own, own_log_q = np.empty((4, classes)), np.empty(classes)
     two = careful and classes == 2
@@ -433,70 +430,95 @@ def keep_all(work, classes, inputs, total, careful, entropy, state, room):
         keep(inputs[lane], own, own_log_q, total[lane], entropy[lane], careful, state, room)
 
 
-@njit(**COMPILED)
-def summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, careful, out, state):
-    """Write entropy, K and I of chosen inputs to ``out``; return those that this is not enough for.
+def taking(careful, kept):
+    """Return the loop over inputs, with or without care; ``kept``: their sums are kept too."""
+    add_all = adding(careful)
 
-    ``state``: what their sums are added to, unless it has no inputs.
-    """
-    members, classes = shape
-    box, alone = np.zeros(classes * PLANES * LANES, np.float32), np.zeros(7 * LANES, np.float32)
-    log_q, means, parts = np.empty((classes, LANES)), np.empty(classes * 4 * LANES), np.empty((4, LANES))
-    sizes, heaviest, total = np.zeros(LANES, np.int32), np.zeros(LANES, np.int64), np.ones(LANES)
-    starts = np.zeros(LANES, np.int64)
-    square, spread = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
-    work = (box, alone, log_q, means, sizes, square, spread)
-    rejected, count = np.empty(chosen.shape[0], np.int64), 0
-    kept, room = state[1].shape[0] > 0, room_to_keep(classes)
-    alike = weights.strides[0] == 0 and weights.strides[1] == 0
-    for first in range(0, chosen.shape[0], LANES):
-        inputs = chosen[first : first + LANES]
-        lanes = inputs.shape[0]
-        narrow.locate(origin, steps[1], inputs, starts)
-        starts[lanes:] = starts[0]
-        weigh(weights, inputs, heaviest, total)
-        evenly = inputs[lanes - 1] - inputs[0] == lanes - 1
-        load_reference(flat, starts, steps, heaviest, alike, evenly, lanes, members, classes, box)
-        set_reference(box, log_q, alone, classes, sizes)
-        if careful and classes == 2:
-            turn_two(box, log_q, alone)
-        if np.min(sizes[:lanes]) < UNFIT:
-            if careful:
-                add_members_carefully(flat, starts, steps, weights, inputs, total, tolerance, classes, work)
-            else:
-                add_members(flat, starts, steps, weights, inputs, total, tolerance, classes, work)
-        count = finish(work, classes, inputs, careful, parts, out, rejected, count)
-        if kept:
-            keep_all(work, classes, inputs, total, careful, parts[0], state, room)
-    return rejected[:count]
+    @njit(inline="always", **COMPILED)
+    def take(flat, origin, steps, shape, weights, tolerance, chosen, out, state):
+        """Write entropy, K and I of chosen inputs to ``out``; return those that this is not enough for."""
+        members, classes = shape
+        box, alone = np.zeros(classes * PLANES * LANES, np.float32), np.zeros(7 * LANES, np.float32)
+        log_q, means, parts = np.empty((classes, LANES)), np.empty(classes * 4 * LANES), np.empty((4, LANES))
+        sizes, heaviest, total = np.zeros(LANES, np.int32), np.zeros(LANES, np.int64), np.ones(LANES)
+        starts = np.zeros(LANES, np.int64)
+        square, spread = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
+        work = (box, alone, log_q, means, sizes, square, spread)
+        rejected, count = np.empty(chosen.shape[0], np.int64), 0
+        alike = weights.strides[0] == 0 and weights.strides[1] == 0
+        for first in range(0, chosen.shape[0], LANES):
+            inputs = chosen[first : first + LANES]
+            lanes = inputs.shape[0]
+            narrow.locate(origin, steps[1], inputs, starts)
+            starts[lanes:] = starts[0]
+            weigh(weights, inputs, heaviest, total)
+            evenly = inputs[lanes - 1] - inputs[0] == lanes - 1
+            load_reference(flat, starts, steps, heaviest, alike, evenly, lanes, members, classes, box)
+            set_reference(box, log_q, alone, classes, sizes)
+            if careful and classes == 2:
+                turn_two(box, log_q, alone)
+            if np.min(sizes[:lanes]) < UNFIT:
+                add_all(flat, starts, steps, evenly, weights, inputs, total, tolerance, classes, work)
+            count = finish(work, classes, inputs, careful, parts, out, rejected, count)
+            if kept:
+                keep_all(work, classes, inputs, total, careful, parts[0], state)
+        return rejected[:count]
+
+    return take
 
 
-@njit(**COMPILED)
-def in_turn(flat, origin, steps, shape, weights, tolerance, begin, end, out, state):
-    """Take inputs ``begin`` to ``end``, without care and then with it; return those left over."""
-    chosen = np.arange(begin, end)
-    if shape[1] >= EIGHT:  # with fewer classes most inputs need the care
-        chosen = summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, False, out, state)
-    return summarise_inputs(flat, origin, steps, shape, weights, tolerance, chosen, True, out, state)
+take, take_carefully = taking(careful=False, kept=False), taking(careful=True, kept=False)
+add, add_carefully = taking(careful=False, kept=True), taking(careful=True, kept=True)
+
+
+# One entry each, compiled when it is first needed: all at once would take a minute.
+@cached
+def summarise_quickly(flat, origin, steps, shape, weights, tolerance, chosen, out):
+    """Call ``take`` without care."""
+    return take(flat, origin, steps, shape, weights, tolerance, chosen, out, None)
 
 
 @cached
+def summarise_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out):
+    """Call ``take`` with care."""
+    return take_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out, None)
+
+
+@cached
+def accumulate_quickly(flat, origin, steps, shape, weights, tolerance, chosen, out, state):
+    """Call ``add`` without care."""
+    return add(flat, origin, steps, shape, weights, tolerance, chosen, out, state)
+
+
+@cached
+def accumulate_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out, state):
+    """Call ``add`` with care."""
+    return add_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out, state)
+
+
+def in_turn(quickly, carefully, given, begin, end, *to):
+    """Take inputs ``begin`` to ``end``, without care and then with it; return those left over."""
+    chosen = np.arange(begin, end)
+    if given[3][1] >= EIGHT:  # with fewer classes most inputs need the care
+        chosen = quickly(*given, chosen, *to)
+    return carefully(*given, chosen, *to) if chosen.size else chosen
+
+
+def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
+    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
+    given = (flat, origin, steps, shape, weights, tolerance)
+    left = in_turn(summarise_quickly, summarise_carefully, given, begin, end, out)
+    if not left.size:
+        return -1
+    return narrow.summarise_inputs(flat, origin, steps, shape[1], weights, tolerance, left, out)
+
+
 def accumulate(
     flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, fresh, references, old, new,
     entropies, rejected,
 ):  # fmt: skip
     """Do as ``wide_single.accumulate``."""
-    out = np.empty((3, references.shape[0]))
-    state = (fresh, references, old, new, entropies)
-    for b in in_turn(flat, origin, steps, shape, weights, tolerance, begin, end, out, state):
-        rejected[b] = True
+    given = (flat, origin, steps, shape, weights, tolerance)
+    to = np.empty((3, references.shape[0])), (fresh, references, old, new, entropies)
+    rejected[in_turn(accumulate_quickly, accumulate_carefully, given, begin, end, *to)] = True
     return -1
-
-
-@cached
-def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
-    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
-    none = np.empty((0, 0))
-    state = (False, none, (none, none, none, none), np.empty((0, 0, 0)), np.empty(0))
-    chosen = in_turn(flat, origin, steps, shape, weights, tolerance, begin, end, out, state)
-    return narrow.summarise_inputs(flat, origin, steps, shape[1], weights, tolerance, chosen, out)

@@ -305,12 +305,12 @@ def summarise_input(source, start, member_step, members, heaviest, weights, limi
 
 
 @cached
-def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
-    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
+def summarise_inputs(flat, bits, origin, steps, shape, weights, limits, tolerance, inputs, out):
+    """Write entropy, K and I of inputs to ``out``; return the first bad input or -1."""
     member_step, input_step, class_step = steps
     source, work, scratch = workspace(flat, bits, class_step, shape[1])
     found = np.empty(shape[0], np.int64)
-    for b in range(begin, end):
+    for b in inputs:
         own = weights[:, b]
         members, heaviest = chosen(own, 0, 1, found)
         start = origin + b * input_step
@@ -321,6 +321,12 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begi
             return b
         out[0, b], out[1, b], out[2, b] = entropy, k, i
     return -1
+
+
+def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
+    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
+    given = (flat, bits, origin, steps, shape, weights, limits, tolerance)
+    return summarise_inputs(*given, np.arange(begin, end), out)
 
 
 @cached

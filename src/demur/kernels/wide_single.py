@@ -395,26 +395,28 @@ def accumulate(
 
 
 @cached
-def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
-    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
+def summarise_inputs(flat, bits, origin, steps, shape, weights, tolerance, begin, end, out):
+    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return those not for float32."""
     member_step, input_step, class_step = steps
     count, classes = shape
-    source, double_work, double_scratch = wide.workspace(flat, bits, class_step, classes)
+    source, _, _ = wide.workspace(flat, bits, class_step, classes)
     scratch, work = workspace(count, classes)
     alike = weights.strides[0] == 0 and weights.strides[1] == 0
+    rejected, left = np.empty(end - begin, np.int64), 0
     for b in range(begin, end):
         start = origin + b * input_step
-        own = weights[:, b]
-        _, entropy, k, i, enough, _ = mean_over_members(
-            source, start, member_step, own, alike, tolerance, scratch, work
+        _, out[0, b], out[1, b], out[2, b], enough, _ = mean_over_members(
+            source, start, member_step, weights[:, b], alike, tolerance, scratch, work
         )
         if not enough:
-            members, heaviest = chosen(own, 0, 1, scratch[3])
-            entropy, k, i, good = wide.summarise_input(
-                source, start, member_step, members, heaviest, own, limits, tolerance, double_scratch,
-                double_work,
-            )  # fmt: skip
-            if not good:
-                return b
-        out[0, b], out[1, b], out[2, b] = entropy, k, i
-    return -1
+            rejected[left] = b
+            left += 1
+    return rejected[:left]
+
+
+def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
+    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
+    left = summarise_inputs(flat, bits, origin, steps, shape, weights, tolerance, begin, end, out)
+    # Compiled only when it is needed: that takes seconds.
+    given = (flat, bits, origin, steps, shape, weights, limits, tolerance)
+    return wide.summarise_inputs(*given, left, out) if left.size else -1
