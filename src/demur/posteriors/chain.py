@@ -160,7 +160,7 @@ def shake(values: Any, deviation: float) -> None:
     if compiles(values):
         from demur.posteriors import compiled_noise
 
-        compiled_noise.shake(values.view(-1).numpy(), deviation, drawn_start())
+        compiled_noise.shake(values.view(-1).numpy(), deviation, np.uint64(drawn_start()))
     else:
         values.add_(torch.randn_like(values), alpha=deviation)
 
@@ -173,11 +173,11 @@ def compiles(values: Any) -> bool:
     return values.device.type == "cpu" and values.dtype in kinds and kernels.has_numba()
 
 
-def drawn_start() -> np.uint64:
+def drawn_start() -> int:
     """Draw where the noise of a parameter starts."""
     import torch
 
-    return np.uint64(torch.empty((), dtype=torch.int64).random_().item())
+    return int(torch.empty((), dtype=torch.int64).random_().item())
 
 
 def means_of(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:

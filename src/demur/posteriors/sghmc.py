@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Unpack
 
+import numpy as np
+
 from demur.posteriors.chain import Forces, compiles, drawn_start, push, shake
 from demur.posteriors.markov_chain import MarkovChain, Options
 
@@ -107,10 +109,10 @@ def baoa_step(
         from demur.posteriors import compiled_noise
 
         three = (forces + [(forces[0][0], 0.0)] * 2)[:3]
-        arrays = tuple(each.contiguous().view(-1).numpy() for each, _ in three)
+        arrays = tuple(each.reshape(-1).numpy() for each, _ in three)
         factors = tuple(factor for _, factor in three)
-        own = value.view(-1).numpy(), momentum.view(-1).numpy()
-        compiled_noise.baoa_step(*own, arrays, factors, time, kept, deviation, drawn_start())
+        own, start = (value.view(-1).numpy(), momentum.view(-1).numpy()), drawn_start() if deviation else 0
+        compiled_noise.baoa_step(*own, arrays, factors, time, kept, deviation, np.uint64(start))
         return
     push(momentum, forces, time)
     value.add_(momentum, alpha=time / 2)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import demur
+from demur import kernels
 from demur.experiments.arithmetic import arithmetic
 from demur.experiments.stages import Stage
 from demur.experiments.study.methods import EVERY, Methods
@@ -61,6 +62,7 @@ class Scoring:
     ) -> None:
         """Score sets by a method and write a file for each."""
         few = None if rule == "log" else FEW
+        kernels.has_numba()  # imports it, which is not scoring
         posterior, loader, order = self.methods.posterior(name, sets, folder, few)
         with arithmetic() as spent:
             scores = demur.score(
