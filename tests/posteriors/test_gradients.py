@@ -58,3 +58,11 @@ def test_a_chain_over_a_linear_layer_is_that_of_the_same_layer_in_a_network():
     within = CyclicalSGHMC(nn.Sequential(layer), data, **settings).parameters()
     for name, value in alone.items():
         torch.testing.assert_close(value, within[f"0.{name}"], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("label", [3, -1])
+@pytest.mark.parametrize("model", [nn.Linear(4, 3), nn.Sequential(nn.Linear(4, 3))])
+def test_a_label_that_is_no_class_is_told(model, label):
+    labels = torch.tensor([0, 1, label])
+    with pytest.raises(ValueError, match=rf"classes from 0 to 2, as the model has. Got {min(0, label)} to"):
+        gradient_of(model, sampled(model), None, None)(sampled(model), (torch.randn(3, 4), labels))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from demur.posteriors import networks
@@ -61,7 +62,8 @@ class OfNetwork:
         if self.log_likelihood is None:
             logits = networks.predictions_in(outputs)
             targets = targets if targets.is_floating_point() else targets.long()
-            each = -torch.nn.functional.cross_entropy(logits, targets, reduction="none")
+            with told(targets, logits):
+                each = -torch.nn.functional.cross_entropy(logits, targets, reduction="none")
         else:
             each = self.log_likelihood(outputs, targets)
             if not isinstance(each, torch.Tensor) or each.shape != (len(targets),):
@@ -92,7 +94,8 @@ class OfLinear:
             logits = torch.nn.functional.linear(inputs, weight, bias)
             logs = torch.log_softmax(logits, -1)
             labels = labels.long()[:, None]
-            average = logs.gather(1, labels).mean()
+            with told(labels, logits):
+                average = logs.gather(1, labels).mean()
             # One for the label's class, less the probabilities.
             missing = logs.exp_().neg_().scatter_add_(1, labels, torch.ones_like(logs[:, :1]))
             missing /= len(inputs)
@@ -100,6 +103,20 @@ class OfLinear:
             if bias is not None:
                 found["bias"] = missing.sum(0)
         return average, found
+
+
+@contextlib.contextmanager
+def told(labels: Any, logits: Any) -> Iterator[None]:
+    """Say what is wrong where PyTorch finds a label that is no class."""
+    try:
+        yield
+    except (IndexError, RuntimeError):
+        low, high, classes = int(labels.min()), int(labels.max()), logits.shape[-1]
+        if labels.is_floating_point() or (low >= 0 and high < classes):
+            raise
+        raise ValueError(
+            f"targets must be classes from 0 to {classes - 1}, as the model has. Got {low} to {high}."
+        ) from None
 
 
 def labelled(inputs: Any, labels: Any) -> bool:
