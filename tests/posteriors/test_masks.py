@@ -20,7 +20,7 @@ def test_masks_are_the_same_however_they_are_drawn(monkeypatch, rate, features):
         monkeypatch.setattr(kernels, "has_numba", lambda compiled=compiled: compiled)
         masks = Masks(rate, 5, features)
         product = np.full((57, 31, features), np.nan, np.float32)
-        masks.multiply(members, places, values, product)
+        masks.apply(members, places, values, product)
         found[compiled] = masks.kept(members, places).copy(), product
     np.testing.assert_array_equal(found[True][0], found[False][0])
     for kept, product in found.values():

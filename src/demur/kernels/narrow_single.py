@@ -471,7 +471,7 @@ take, take_carefully = taking(careful=False, kept=False), taking(careful=True, k
 add, add_carefully = taking(careful=False, kept=True), taking(careful=True, kept=True)
 
 
-# One entry each, compiled when it is first needed: all at once would take a minute.
+# One entry each, compiled when it is first needed: all at once, a first call would wait far longer.
 @cached
 def summarise_quickly(flat, origin, steps, shape, weights, tolerance, chosen, out):
     """Call ``take`` without care."""

@@ -25,7 +25,7 @@ def start_of(seed, member, place):
 
 
 @njit(**COMPILED)
-def room(features):
+def workspace(features):
     """Allocate what ``draw_bytes`` needs."""
     words = -(-features // 8)
     return np.empty(words, np.uint64), np.empty(words, np.int64)
@@ -64,7 +64,7 @@ def drop_further(start, whole, below, room, ties, out):
 @cached
 def draw(starts, whole, below, kept):
     """Write 1 where a feature is kept and 0 where not; ``kept`` is (sequences, features)."""
-    own = room(kept.shape[1])
+    own = workspace(kept.shape[1])
     single = own[0].view(np.uint8)
     for row in range(kept.shape[0]):
         ties = draw_bytes(starts[row], whole, own)
@@ -74,9 +74,9 @@ def draw(starts, whole, below, kept):
 
 
 @cached
-def multiply(seed, members, places, whole, below, values, out):
+def apply(seed, members, places, whole, below, values, out):
     """Write values where a feature is kept and 0 where not; ``out`` is (members, inputs, features)."""
-    own = room(values.shape[1])
+    own = workspace(values.shape[1])
     single, nothing = own[0].view(np.uint8), values.dtype.type(0)
     for m in range(members.size):
         for b in range(places.size):

@@ -26,7 +26,7 @@ COSINE = tuple(map(np.float32, (-1 / 2, 1 / 24, -1 / 720, 1 / 40320)))
 
 
 @njit(**COMPILED)
-def room():
+def workspace():
     """Allocate what ``draw`` needs, and where it writes."""
     return np.empty(PAIRS, np.int32), np.empty(PAIRS, np.int32), np.empty(2 * PAIRS, np.float32)
 
@@ -61,7 +61,7 @@ def draw(at, scale, room):
 @cached
 def shake(values, deviation, start):
     """Add noise of a standard deviation to numbers in a row."""
-    own, at = room(), start
+    own, at = workspace(), start
     for begin in range(0, values.size, 2 * PAIRS):
         at = draw(at, np.float32(deviation), own)
         some = values[begin : begin + 2 * PAIRS]
@@ -72,7 +72,7 @@ def shake(values, deviation, start):
 @cached
 def baoa_step(value, momentum, forces, factors, time, kept, deviation, start):
     """Do as ``sghmc.baoa_step`` with three forces, in one pass over numbers in a row."""
-    own, at, kind = room(), start, value.dtype.type
+    own, at, kind = workspace(), start, value.dtype.type
     own[2][:] = np.float32(0.0)
     first, second, third = forces
     by, then, last = kind(factors[0] * time), kind(factors[1] * time), kind(factors[2] * time)

@@ -302,7 +302,7 @@ class LastLayer(Posterior):
                     some = slice(part[0], part[-1] + 1)
                     masked = rows[: len(own) * len(part)].view(len(own), len(part), width)
                     if here:
-                        self._masks.multiply(own, places[some], scaled[some].numpy(), masked.numpy())
+                        self._masks.apply(own, places[some], scaled[some].numpy(), masked.numpy())
                     else:
                         kept = torch.from_numpy(self._masks.kept(own, places[some]))
                         masked.copy_(kept).mul_(scaled[some])

@@ -65,7 +65,7 @@ class Masks:
             draw(starts, self._whole, self._below, self._room)
         return self._room
 
-    def multiply(
+    def apply(
         self, members: range, places: Sequence[int] | np.ndarray, values: np.ndarray, out: np.ndarray
     ) -> None:
         """Write values of features with 0 for those that are dropped.
@@ -75,7 +75,7 @@ class Masks:
         if kernels.has_numba():
             from demur.posteriors import compiled_masks
 
-            compiled_masks.multiply(
+            compiled_masks.apply(
                 self._seed, np.asarray(members), np.asarray(places), self._whole, self._below, values, out
             )
         else:
