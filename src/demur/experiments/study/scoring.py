@@ -107,7 +107,8 @@ class Share(NamedTuple):
     seconds: float
 
     def __str__(self) -> str:
-        said = f"{100 * (1 - self.inside / self.seconds):.0f} % of {self.seconds:,.0f} s"
+        digits = 0 if self.seconds >= 10 else 1
+        said = f"{100 * (1 - self.inside / self.seconds):.0f} % of {self.seconds:,.{digits}f} s"
         if self.stepping:
             said += f" ({100 * self.stepping / self.seconds:.0f} % in noise and momenta of the chain)"
         return said
