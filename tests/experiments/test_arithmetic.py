@@ -117,3 +117,37 @@ def test_noise_and_momenta_of_a_chain_are_told_apart():
     assert Chain.advance is own
     assert 0 < spent.stepping < spent.seconds - spent.inside
     assert spent.outside == pytest.approx(1 - spent.inside / spent.seconds)
+
+
+def test_compiled_products_are_inside_unless_they_compile(monkeypatch):
+    pytest.importorskip("numba")
+    from demur.posteriors import compiled_products
+
+    class Compiled:
+        """Takes long each time, and compiles at the first one."""
+
+        def __init__(self):
+            self.overloads = {}
+
+        def __call__(self, *_):
+            self.overloads["float32"] = True
+            time.sleep(0.05)
+
+    monkeypatch.setattr(compiled_products, "masked", Compiled())
+    with arithmetic() as spent:
+        compiled_products.masked()
+        assert spent.calls == 0 and spent.inside == 0
+        compiled_products.masked()
+    assert spent.calls == 1 and 0.05 <= spent.inside < spent.seconds - 0.05
+    assert isinstance(compiled_products.masked, Compiled)
+
+
+def test_the_compiled_gradient_of_a_chain_is_inside():
+    pytest.importorskip("numba")
+    from demur.posteriors import SGHMC
+
+    data = torch.randn(64, 40), torch.randint(5, (64,))
+    chain = SGHMC(nn.Linear(40, 5), data, samples=2, steps=20, batch_size=16, burn_in=0.0)
+    with arithmetic() as spent:
+        chain.fit()
+    assert spent.calls in (19, 20)  # the first may compile

@@ -1,52 +1,102 @@
 """Gradients by hand against automatic differentiation."""
 
+import numpy as np
 import pytest
 
+from demur import kernels
 from demur.posteriors import CyclicalSGHMC
-from demur.posteriors.gradients import OfLinear, OfNetwork, gradient_of
+from demur.posteriors.chain import State
+from demur.posteriors.gradients import OfFewClasses, OfLinear, OfNetwork, gradient_of
+from demur.posteriors.minibatches import minibatches_of
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
 
 
 def sampled(model):
-    return {name: value for name, value in model.named_parameters() if value.requires_grad}
+    return {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
+
+
+def found(model, data, size=100, step=0, kind=gradient_of):
+    batches, own = minibatches_of(data, size, 0), sampled(model)
+    given = (own, batches) if kind is gradient_of else (batches,)
+    gradient = kind(model, *given, None, None)
+    average, parts = gradient(State(step, own, {}))
+    return gradient, average, {name: np.ravel(part) for name, part in parts.items()}
+
+
+def assert_that_of_autograd(model, data, size=100, step=0, rtol=1e-12):
+    gradient, average, parts = found(model, data, size, step)
+    _, expected, expected_parts = found(model, data, size, step, OfNetwork)
+    assert average == pytest.approx(expected, rel=rtol, abs=0)
+    assert parts.keys() == expected_parts.keys()
+    for name, part in expected_parts.items():
+        np.testing.assert_allclose(parts[name], part, rtol=rtol, atol=rtol / 1000)
+    return gradient
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("labels", [torch.int64, torch.uint8])
-def test_a_linear_layers_gradient_by_hand_is_that_of_autograd(bias, labels):
+@pytest.mark.parametrize("classes", [1, 2, 5, 32, 33])
+def test_a_linear_layers_gradient_by_hand_is_that_of_autograd(bias, labels, classes):
     torch.manual_seed(0)
-    model = nn.Linear(7, 5, bias=bias).double()
-    batch = torch.randn(40, 7).double(), torch.randint(5, (40,)).to(labels)
-    found = gradient_of(model, sampled(model), None, None)
-    assert isinstance(found, OfLinear)
-    average, gradient = found(sampled(model), batch)
-    expected, expected_gradient = OfNetwork(model, None, None)(sampled(model), batch)
-    torch.testing.assert_close(average, expected, rtol=1e-12, atol=0)
-    assert gradient.keys() == expected_gradient.keys()
-    for name, value in expected_gradient.items():
-        torch.testing.assert_close(gradient[name], value, rtol=1e-12, atol=1e-15)
+    model = nn.Linear(7, classes, bias=bias).double()
+    data = torch.randn(40, 7).double(), torch.randint(classes, (40,)).to(labels)
+    gradient = assert_that_of_autograd(model, data)
+    compiled = classes <= 32 and kernels.has_numba()
+    assert isinstance(gradient, OfFewClasses if compiled else OfLinear)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 39])
+@pytest.mark.parametrize("features", [1, 8, 13, 64])
+def test_gradients_of_batches_of_any_size(size, features):
+    torch.manual_seed(1)
+    model = nn.Linear(features, 6).double()
+    data = torch.randn(40, features).double(), torch.randint(6, (40,))
+    for step in (0, 1, 7):
+        assert_that_of_autograd(model, data, size, step)
+
+
+def test_gradients_in_single_precision_and_of_large_logits():
+    torch.manual_seed(2)
+    model = nn.Linear(20, 10)
+    with torch.no_grad():
+        model.weight *= 100
+    data = torch.randn(60, 20), torch.randint(10, (60,))
+    assert isinstance(assert_that_of_autograd(model, data, rtol=1e-4), OfFewClasses | OfLinear)
+
+
+def test_without_numba_gradients_by_hand_are_those_of_autograd(monkeypatch):
+    monkeypatch.setattr(kernels, "has_numba", lambda: False)
+    model = nn.Linear(7, 5).double()
+    gradient = assert_that_of_autograd(model, (torch.randn(40, 7).double(), torch.randint(5, (40,))), 16, 2)
+    assert isinstance(gradient, OfLinear)
+
+
+def test_numbers_that_are_not_finite_come_through():
+    model = nn.Linear(3, 4)
+    inputs = torch.randn(6, 3)
+    inputs[4, 1] = torch.nan
+    assert np.isnan(found(model, (inputs, torch.zeros(6, dtype=int)))[1])
 
 
 def test_probabilities_of_classes_go_by_autograd():
     model = nn.Linear(3, 4)
-    batch = torch.randn(6, 3), torch.softmax(torch.randn(6, 4), -1)
-    average, gradient = gradient_of(model, sampled(model), None, None)(sampled(model), batch)
-    expected, expected_gradient = OfNetwork(model, None, None)(sampled(model), batch)
-    assert average == expected and gradient.keys() == expected_gradient.keys()
+    data = torch.randn(6, 3), torch.softmax(torch.randn(6, 4), -1)
+    assert isinstance(assert_that_of_autograd(model, data), OfLinear)
 
 
 def test_what_is_not_a_linear_layer_alone_goes_by_autograd():
+    data = minibatches_of((torch.randn(6, 3), torch.zeros(6, dtype=int)), 100, 0)
     layer, frozen, heard = nn.Linear(3, 4), nn.Linear(3, 4), nn.Linear(3, 4)
     frozen.bias.requires_grad_(False)
     heard.register_forward_hook(lambda module, given, out: 2 * out)
     for model in (nn.Sequential(layer), frozen, heard):
-        assert isinstance(gradient_of(model, sampled(model), None, None), OfNetwork)
+        assert isinstance(gradient_of(model, sampled(model), data, None, None), OfNetwork)
     likelihood = lambda outputs, targets: -((outputs[:, 0] - targets) ** 2)  # noqa: E731
-    assert isinstance(gradient_of(layer, sampled(layer), likelihood, None), OfNetwork)
+    assert isinstance(gradient_of(layer, sampled(layer), data, likelihood, None), OfNetwork)
     forward = lambda model, inputs: model(inputs) / 2  # noqa: E731
-    assert isinstance(gradient_of(layer, sampled(layer), None, forward), OfNetwork)
+    assert isinstance(gradient_of(layer, sampled(layer), data, None, forward), OfNetwork)
 
 
 def test_a_chain_over_a_linear_layer_is_that_of_the_same_layer_in_a_network():
@@ -65,4 +115,4 @@ def test_a_chain_over_a_linear_layer_is_that_of_the_same_layer_in_a_network():
 def test_a_label_that_is_no_class_is_told(model, label):
     labels = torch.tensor([0, 1, label])
     with pytest.raises(ValueError, match=rf"classes from 0 to 2, as the model has. Got {min(0, label)} to"):
-        gradient_of(model, sampled(model), None, None)(sampled(model), (torch.randn(3, 4), labels))
+        found(model, (torch.randn(3, 4), labels))

@@ -98,9 +98,14 @@ def test_a_mask_belongs_to_seed_member_and_input() -> None:
     assert (Masks(0.3, 8, 21).kept(range(12), np.arange(30)) != kept).any()
 
 
-def test_dropout_does_not_depend_on_batches_chunks_or_neighbours(monkeypatch) -> None:
+WAYS = pytest.mark.parametrize("few", [32, 0], ids=["few classes", "many"])
+
+
+@WAYS
+def test_dropout_does_not_depend_on_batches_chunks_or_neighbours(monkeypatch, few) -> None:
     from demur.posteriors import last_layer
 
+    monkeypatch.setattr(last_layer, "FEW", few)
     posterior, x = LastLayer(model_of(), dropout=0.3, samples=25), torch.rand(30, 4).double()
     expected = whole(posterior, x)
     parts = [whole(posterior, x[i : i + 7], position=i) for i in range(0, 30, 7)]
@@ -114,13 +119,54 @@ def test_dropout_does_not_depend_on_batches_chunks_or_neighbours(monkeypatch) ->
     assert (whole(posterior, x, position=1) != expected).any()
 
 
-def test_features_without_bias_and_in_single_precision() -> None:
-    model = nn.Sequential(nn.Identity(), nn.Linear(6, 3, bias=False))
-    posterior, x = LastLayer(model, dropout=0.5, samples=4), torch.rand(5, 6)
-    kept = torch.from_numpy(Masks(0.5, 0, 6).kept(range(4), np.arange(5)))
+@WAYS
+@pytest.mark.parametrize("features", [1, 6, 32, 77])
+@pytest.mark.parametrize("classes", [1, 2, 3, 10])
+@pytest.mark.parametrize("bias", [True, False])
+def test_dropout_in_single_precision_is_masks_and_a_product(
+    monkeypatch, few, features, classes, bias
+) -> None:
+    from demur.posteriors import last_layer
+
+    monkeypatch.setattr(last_layer, "FEW", few)
+    layer = nn.Linear(features, classes, bias=bias)
+    posterior, x = (
+        LastLayer(nn.Sequential(nn.Identity(), layer), dropout=0.3, samples=6),
+        torch.rand(5, features),
+    )
+    kept = torch.from_numpy(Masks(0.3, 0, features).kept(range(6), np.arange(5)))
     with torch.no_grad():
-        expected = torch.nn.functional.linear(kept * x / 0.5, model[1].weight)
+        expected = torch.nn.functional.linear(kept * x / 0.7, layer.weight, layer.bias)
     np.testing.assert_allclose(whole(posterior, x), expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_dropout_of_an_input_is_the_same_to_the_last_bit_in_any_batch() -> None:
+    model = nn.Sequential(nn.Identity(), nn.Linear(77, 10))
+    posterior, x = LastLayer(model, dropout=0.2, samples=23), torch.rand(9, 77)
+    expected = whole(posterior, x)
+    rows = np.array([7, 2, 8])
+    for members in (range(23), range(5, 12), range(3, 20, 4)):
+        asked = torch.cat([c for c, _ in posterior.hold(x)(members, rows)]).numpy()
+        if kernels.has_numba():
+            np.testing.assert_array_equal(asked, expected[list(members)][:, rows])
+        else:
+            np.testing.assert_allclose(asked, expected[list(members)][:, rows], rtol=1e-5, atol=1e-6)
+
+
+@WAYS
+@pytest.mark.parametrize("members", [range(7), range(2, 5), range(0, 7, 3), range(6, -1, -2)])
+def test_heads_are_linear_layers_with_weights_of_their_own(monkeypatch, few, members) -> None:
+    from demur.posteriors import last_layer
+
+    monkeypatch.setattr(last_layer, "FEW", few)
+    heads, x = [nn.Linear(8, 3).double() for _ in range(7)], torch.rand(5, 4).double()
+    model, weights = model_of(), np.arange(1.0, 8.0)
+    posterior = LastLayer(model, heads, weights=weights)
+    found = list(posterior.predict(x, members=members))
+    with torch.no_grad():
+        expected = [heads[k](model[:2](x)).numpy() for k in members]
+    np.testing.assert_allclose(torch.cat([logits for logits, _ in found]).numpy(), expected, rtol=1e-12)
+    np.testing.assert_array_equal(np.concatenate([own for _, own in found]), weights[list(members)])
 
 
 # --- heads that are drawn ------------------------------------------------------------------------

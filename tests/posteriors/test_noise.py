@@ -7,8 +7,9 @@ import pytest
 from scipy import stats
 
 from demur import kernels
-from demur.posteriors.chain import shake
+from demur.posteriors.compiled import flat
 from demur.posteriors.sghmc import baoa_step
+from demur.posteriors.sgld import langevin_step
 
 torch = pytest.importorskip("torch")
 
@@ -29,6 +30,11 @@ def noise(seed, size=SIZE, deviation=1.0, kind=torch.float32, shape=None):
     values = torch.zeros(shape or size, dtype=kind)
     shake(values, deviation)
     return values.double().numpy()
+
+
+def shake(values, deviation):
+    own = flat(values)
+    langevin_step(own, ((own, own, own), (0.0, 0.0, 0.0)), 0.5, deviation**2)
 
 
 def test_noise_is_gaussian(way) -> None:
@@ -92,23 +98,39 @@ def test_logarithm_of_noise() -> None:
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])
-@pytest.mark.parametrize("forces", [1, 2, 3])
-def test_a_compiled_step_is_that_of_torch(monkeypatch, kind, forces) -> None:
+@pytest.mark.parametrize("third", [0.0, 0.2])
+def test_a_compiled_step_of_hamiltonian_dynamics(kind, third) -> None:
     pytest.importorskip("numba")
     torch.manual_seed(11)
-    value, momentum, *others = (torch.randn(31, 100, dtype=kind) for _ in range(2 + forces))
-    given = list(zip(others, (1.0, -0.3, 0.2), strict=False))
+    value, momentum, *others = (torch.randn(31, 100, dtype=kind) for _ in range(5))
 
-    def stepped(temperature):
-        own = value.clone(), momentum.clone()
-        baoa_step(*own, given, 0.2, temperature, 0.1)
+    def stepped(temperature, form=flat):
+        own, forces = (value.clone(), momentum.clone()), (tuple(map(form, others)), (1.0, -0.3, third))
+        baoa_step(*map(form, own), forces, 0.2, temperature, 0.1)
         return own
 
     found, noisy = stepped(0.0), stepped(0.5)
-    monkeypatch.setattr(kernels, "has_numba", lambda: False)
-    for compiled, expected in zip(found, stepped(0.0), strict=True):
+    for compiled, expected in zip(found, stepped(0.0, lambda values: values), strict=True):
         torch.testing.assert_close(compiled, expected, rtol=1e-5, atol=1e-6)
     noise = (noisy[1] - found[1]) / math.sqrt(0.5 * (1 - 0.9**2))
     assert stats.kstest(noise.numpy().ravel(), "norm").pvalue > 1e-4
     moved = (noisy[0] - found[0]) / (math.sqrt(0.2) / 2 * math.sqrt(0.5 * (1 - 0.9**2)))
     torch.testing.assert_close(moved, noise, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("third", [0.0, 0.2])
+def test_a_compiled_step_of_langevin_dynamics(kind, third) -> None:
+    pytest.importorskip("numba")
+    torch.manual_seed(12)
+    value, *others = (torch.randn(31, 100, dtype=kind) for _ in range(4))
+
+    def stepped(temperature, form=flat):
+        own, forces = value.clone(), (tuple(map(form, others)), (1.0, -0.3, third))
+        langevin_step(form(own), forces, 0.2, temperature)
+        return own
+
+    found, noisy = stepped(0.0), stepped(0.5)
+    torch.testing.assert_close(found, stepped(0.0, lambda values: values), rtol=1e-5, atol=1e-6)
+    noise = (noisy - found) / math.sqrt(2 * 0.2 * 0.5)
+    assert stats.kstest(noise.numpy().ravel(), "norm").pvalue > 1e-4

@@ -149,10 +149,12 @@ class ExplicitEuler(SGHMC):
     """The same dynamics by explicit Euler steps."""
 
     def _move(self, value, momentum, forces, rate, temperature):
+        value, momentum = map(torch.as_tensor, (value, momentum))
         time = math.sqrt(rate)
         alpha = -math.log(1 - self.friction) / time
         before = momentum.clone()
-        push(momentum, [*forces, (before, -alpha)], time)
+        push(momentum, (tuple(map(torch.as_tensor, forces[0])), forces[1]), time)
+        momentum.add_(before, alpha=-alpha * time)
         shake(momentum, math.sqrt(2 * alpha * temperature * time))
         value.add_(before, alpha=time)
 

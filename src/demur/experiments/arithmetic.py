@@ -16,6 +16,9 @@ PRODUCTS = frozenset({
 })  # fmt: skip
 """Functions of PyTorch that are products of matrices, or gradients of forward passes."""
 
+COMPILED = ("masked", "gradient")
+"""Functions of demur that are forward passes of a layer, with its dropout or with their gradient."""
+
 
 @dataclass
 class Arithmetic:
@@ -54,8 +57,9 @@ class Arithmetic:
 def arithmetic() -> Iterator[Arithmetic]:
     """Measure how much time goes into forward passes and products of matrices.
 
-    What counts is the outermost call: of a ``torch.nn.Module``, or of a function as ``torch.mm``. Work of
-    this thread alone is seen, and where PyTorch runs on an accelerator, only the time to hand it over.
+    What counts is the outermost call: of a ``torch.nn.Module``, of a function as ``torch.mm``, or of a
+    compiled one that is a layer's forward pass, with its dropout or its gradient. Work of this thread alone
+    is seen, and where PyTorch runs on an accelerator, only the time to hand it over.
 
     Examples
     --------
@@ -68,6 +72,7 @@ def arithmetic() -> Iterator[Arithmetic]:
     import torch
     from torch.nn.modules import module
 
+    from demur import kernels
     from demur.posteriors.chain import Chain
 
     spent, mine = Arithmetic(), threading.get_ident()
@@ -79,41 +84,51 @@ def arithmetic() -> Iterator[Arithmetic]:
             begun = time.perf_counter()
         depth += 1
 
-    def leave(*_: Any) -> None:
+    def leave(counts: bool = True) -> None:
         nonlocal depth
         depth -= 1
-        if depth == 0:
+        # A call that compiled was no arithmetic, nearly all of it.
+        if depth == 0 and counts:
             spent.inside += time.perf_counter() - begun
             spent.calls += 1
 
     def watched(function: Any) -> Any:
+        compiled = getattr(function, "overloads", ())
+
         def product(*args: Any, **options: Any) -> Any:
             if depth or threading.get_ident() != mine:
                 return function(*args, **options)
+            known = len(compiled)
             enter()
             try:
                 return function(*args, **options)
             finally:
-                leave()
+                leave(len(compiled) == known)
 
         return product
 
-    def advance(self: Chain, state: Any) -> Any:
+    def advance(self: Chain, state: Any) -> None:
         begin, before = time.perf_counter(), spent.inside
         try:
-            return step(self, state)
+            step(self, state)
         finally:
             spent.stepping += time.perf_counter() - begin - (spent.inside - before)
 
     step = Chain.advance
     with contextlib.ExitStack() as stack:
+        if kernels.has_numba():
+            from demur.posteriors import compiled_products
+
+            for name in COMPILED:
+                function = getattr(compiled_products, name)
+                stack.enter_context(replaced(compiled_products, name, watched(function)))
         # Functions are replaced, and not all calls listened to: that would cost small networks a third more.
         for owner in (torch, torch.nn.functional, torch.autograd, torch.Tensor):
             for name in PRODUCTS & set(dir(owner)):
                 stack.enter_context(replaced(owner, name, watched(getattr(owner, name))))
         stack.enter_context(replaced(Chain, "advance", advance))
         stack.callback(module.register_module_forward_pre_hook(enter).remove)
-        stack.callback(module.register_module_forward_hook(leave, always_call=True).remove)
+        stack.callback(module.register_module_forward_hook(lambda *_: leave(), always_call=True).remove)
         start = time.perf_counter()
         try:
             yield spent

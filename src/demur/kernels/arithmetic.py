@@ -69,6 +69,14 @@ def from_bits(typing_context, bits):
 
 
 @intrinsic
+def trailing_zeros(typing_context, bits):
+    """Count the zeros below the lowest one of a uint64 that is not 0."""
+    return types.int64(types.uint64), lambda context, builder, signature, arguments: builder.cttz(
+        arguments[0], ir.Constant(ir.IntType(1), 1)
+    )
+
+
+@intrinsic
 def exponent_bits(typing_context, bits):
     """Shift the 52 bits of the fraction out, as unsigned: the signed shift does not vectorise everywhere."""
     return types.int64(types.int64), lambda context, builder, signature, arguments: builder.lshr(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,26 +10,41 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from demur import kernels
 from demur.posteriors import networks
+from demur.posteriors.compiled import flat
 from demur.posteriors.gradients import Likelihood, gradient_of
 from demur.posteriors.minibatches import Minibatches
 from demur.posteriors.schedule import Schedule
 
-Forces = list[tuple[Any, float]]
-"""Tensors and factors; summed up they are the gradient of the log posterior."""
+Forces = tuple[tuple[Any, Any, Any], tuple[float, float, float]]
+"""Three tensors and their factors; summed up they are the gradient of the log posterior."""
 
 SEEDS = 1024
 """Seeds of steps that are made at a time."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class State:
     """Where a chain is after so many steps; the momenta are empty where the method has none."""
 
     step: int
     parameters: dict[str, Any]
     momenta: dict[str, Any]
+
+    def copy(self) -> State:
+        """Return a state with memory of its own."""
+        own = (
+            {name: value.clone() for name, value in part.items()} for part in (self.parameters, self.momenta)
+        )
+        return State(self.step, *own)
+
+    @functools.cached_property
+    def flat(self) -> dict[str, tuple[Any, Any]]:
+        """Each parameter and its momentum, which is None where the method has none, in the form of `flat`."""
+        return {
+            name: (flat(value), flat(self.momenta[name]) if self.momenta else None)
+            for name, value in self.parameters.items()
+        }
 
 
 class Chain:
@@ -42,8 +58,8 @@ class Chain:
         What each step sees of the data, and how large it is.
     move
         One step of a parameter, in place: from its value, its momentum (None where the method has none), the
-        forces, the step size and the temperature. Log posterior and temperature are divided by the number
-        of inputs.
+        forces, all in the form of `flat`, the step size and the temperature. Log posterior and temperature
+        are divided by the number of inputs.
     log_likelihood
         None: of class labels, given logits.
     prior_scale, prior_mean
@@ -89,33 +105,26 @@ class Chain:
         self.prior_scale, self.prior_mean = prior_scale, means_of(prior_mean, start)
         zero = {name: torch.zeros_like(value) for name, value in start.items()} if momenta else {}
         self.start = State(0, start, zero)
-        self.gradient = gradient_of(model, start, log_likelihood, forward)
+        self._centre = None if self.prior_mean is None else {n: flat(v) for n, v in self.prior_mean.items()}
+        self.gradient = gradient_of(model, start, minibatches, log_likelihood, forward)
         self._seeds: tuple[int, Any] = (-1, None)
 
-    def advance(self, state: State) -> State:
-        """Do one step. The caller sees to modes and to random generators, which it leaves changed."""
-        import torch
-
+    def advance(self, state: State) -> None:
+        """Do one step, in place. The caller sees to modes and to random generators, which it changes."""
         step, size = state.step, self.minibatches.size
-        inputs, targets = self.minibatches.at(step)
-        batch = networks.placed(inputs, *self.place), networks.placed(targets, *self.place)
         networks.sow(self.seed_of(step), self.place[0])
         rate = self.schedule.rate(step)
         temperature = self.temperature / size if self.schedule.noisy(step) else 0.0
-        average, gradient = self.gradient(state.parameters, batch)
-        if not math.isfinite(likelihood := average.item()):
-            self.diverged(f"a finite log-likelihood. Got {likelihood}", step + 1)
-        with torch.no_grad():
-            parameters = {name: value.clone() for name, value in state.parameters.items()}
-            momenta = {name: value.clone() for name, value in state.momenta.items()}
-            weight = 1 / (self.prior_scale**2 * size)
-            for name, value in state.parameters.items():
-                # Not summed up first: memory for the sum takes longer to come by than to go over.
-                forces = [(gradient[name], 1.0), (value, -weight)]
-                if self.prior_mean is not None:
-                    forces.append((self.prior_mean[name], weight))
-                self.move(parameters[name], momenta.get(name), forces, rate, temperature)
-        return State(step + 1, parameters, momenta)
+        average, gradient = self.gradient(state)
+        if not math.isfinite(average):
+            self.diverged(f"a finite log-likelihood. Got {average}", step + 1)
+        weight = 1 / (self.prior_scale**2 * size)
+        factors = (1.0, -weight, 0.0 if self._centre is None else weight)
+        for name, (value, momentum) in state.flat.items():
+            # Not summed up first: that would be another pass over them.
+            forces = gradient[name], value, value if self._centre is None else self._centre[name]
+            self.move(value, momentum, (forces, factors), rate, temperature)
+        state.step += 1
 
     def seed_of(self, step: int) -> int:
         """Return the seed of a step; many are made at a time, since one takes as long as a small step."""
@@ -145,7 +154,9 @@ def push(values: Any, forces: Forces, step: float) -> None:
     import torch
 
     largest = torch.finfo(values.dtype).max
-    for force, factor in forces:
+    for force, factor in zip(*forces, strict=True):
+        if factor == 0:
+            continue
         along = step * factor
         # PyTorch refuses numbers that its type cannot hold; the chain itself says what diverges.
         values.add_(force, alpha=along if abs(along) <= largest else math.copysign(math.inf, along))
@@ -155,22 +166,8 @@ def shake(values: Any, deviation: float) -> None:
     """Add Gaussian noise, in place; where its standard deviation is 0, none is drawn."""
     import torch
 
-    if deviation == 0:
-        return
-    if compiles(values):
-        from demur.posteriors import compiled_noise
-
-        compiled_noise.shake(values.view(-1).numpy(), deviation, np.uint64(drawn_start()))
-    else:
+    if deviation > 0:
         values.add_(torch.randn_like(values), alpha=deviation)
-
-
-def compiles(values: Any) -> bool:
-    """Tell whether compiled loops take these numbers."""
-    import torch
-
-    kinds = (torch.float32, torch.float64)
-    return values.device.type == "cpu" and values.dtype in kinds and kernels.has_numba()
 
 
 def drawn_start() -> int:

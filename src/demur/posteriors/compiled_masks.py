@@ -7,12 +7,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from demur.kernels.arithmetic import COMPILED, INLINED, cached
+from demur.kernels.arithmetic import COMPILED, INLINED, cached, trailing_zeros
 from demur.posteriors import masks
 
 GOLDEN = masks.GOLDEN
-ONE, TOP = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+ONE, SEVEN = np.uint64(0x0101010101010101), np.uint64(0x7F7F7F7F7F7F7F7F)
 NOTHING, LEAST = np.uint64(0), np.uint64(1)
+
+WIDE = 32
+"""Features come in so many, the last ones filled up: the processor takes as many bytes at a time."""
 
 mixed = njit(**INLINED)(masks.mixed)
 
@@ -24,64 +27,77 @@ def start_of(seed, member, place):
     return mixed(of_input + (np.uint64(member) + LEAST) * GOLDEN)
 
 
+@njit(**INLINED)
+def filled_up(features):
+    """Return how many features there are with those that fill up the last ones."""
+    return -(-features // WIDE) * WIDE
+
+
 @njit(**COMPILED)
 def workspace(features):
-    """Allocate what ``draw_bytes`` needs."""
-    words = -(-features // 8)
-    return np.empty(words, np.uint64), np.empty(words, np.int64)
+    """Allocate what ``keep`` needs: eight features a number."""
+    words = filled_up(features) // 8
+    return np.empty(words, np.uint64), np.empty(words, np.uint64)
 
 
 @njit(**COMPILED)
 def draw_bytes(start, whole, room):
-    """Draw the bytes of the sequence that starts there; return how many words may have one at ``whole``."""
+    """Draw a byte a feature, of the sequence that starts there, and mark those at ``whole`` by a bit."""
     drawn, tied = room
     every = ONE * np.uint64(whole)
-    at, ties = start, 0
     for word in range(drawn.size):
-        at += GOLDEN
-        bits = mixed(at)
-        drawn[word] = bits
-        # A byte that was `whole` is 0 now; this may tell of words that have none, never of fewer.
-        apart = bits ^ every
-        tied[ties] = word
-        ties += (apart - ONE) & ~apart & TOP != NOTHING
-    return ties
+        drawn[word] = mixed(start + np.uint64(word + 1) * GOLDEN)
+    for word in range(drawn.size):
+        apart = drawn[word] ^ every
+        tied[word] = ~(((apart & SEVEN) + SEVEN) | apart | SEVEN)
 
 
 @njit(**COMPILED)
-def drop_further(start, whole, below, room, ties, out):
+def choose(drawn, whole, values, out):
+    """Write values whose byte is at least ``whole``, and 0 for the others."""
+    nothing = out.dtype.type(0)
+    for feature in range(out.size):
+        out[feature] = values[feature] if drawn[feature] >= whole else nothing
+
+
+@njit(**COMPILED)
+def drop_further(start, below, room, features, out):
     """Write 0 where a byte at ``whole`` takes a further number, which drops the feature."""
-    drawn, tied = room
-    single = drawn.view(np.uint8)
-    for tie in range(ties):
-        for feature in range(8 * tied[tie], min(out.size, 8 * tied[tie] + 8)):
-            if single[feature] == whole:
-                further = mixed(start + np.uint64(drawn.size + 1 + feature) * GOLDEN)
-                if further < below:
-                    out[feature] = 0
+    _, tied = room
+    first = -(-features // 8) + 1
+    for word in range(tied.size):
+        bits = tied[word]
+        while bits != NOTHING:
+            feature = 8 * word + trailing_zeros(bits) // 8
+            bits &= bits - LEAST
+            if feature < features:
+                further = mixed(start + np.uint64(first + feature) * GOLDEN)
+                out[feature] = out[feature] if further >= below else 0
+
+
+@njit(**COMPILED)
+def keep(start, whole, below, room, values, features, out):
+    """Write values of features with 0 for those that are dropped, by the sequence that starts there."""
+    draw_bytes(start, whole, room)
+    choose(room[0].view(np.uint8), whole, values, out)
+    drop_further(start, below, room, features, out)
 
 
 @cached
 def draw(starts, whole, below, kept):
     """Write 1 where a feature is kept and 0 where not; ``kept`` is (sequences, features)."""
-    own = workspace(kept.shape[1])
-    single = own[0].view(np.uint8)
+    features = kept.shape[1]
+    own, ones = workspace(features), np.ones(features, np.uint8)
     for row in range(kept.shape[0]):
-        ties = draw_bytes(starts[row], whole, own)
-        for feature in range(kept.shape[1]):
-            kept[row, feature] = single[feature] >= whole
-        drop_further(starts[row], whole, below, own, ties, kept[row])
+        keep(starts[row], whole, below, own, ones, features, kept[row])
 
 
 @cached
 def apply(seed, members, places, whole, below, values, out):
     """Write values where a feature is kept and 0 where not; ``out`` is (members, inputs, features)."""
-    own = workspace(values.shape[1])
-    single, nothing = own[0].view(np.uint8), values.dtype.type(0)
+    features = values.shape[1]
+    own = workspace(features)
     for m in range(members.size):
         for b in range(places.size):
             start = start_of(seed, members[m], places[b])
-            ties = draw_bytes(start, whole, own)
-            for feature in range(values.shape[1]):
-                out[m, b, feature] = values[b, feature] if single[feature] >= whole else nothing
-            drop_further(start, whole, below, own, ties, out[m, b])
+            keep(start, whole, below, own, values[b], features, out[m, b])

@@ -59,19 +59,24 @@ def draw(at, scale, room):
 
 
 @cached
-def shake(values, deviation, start):
-    """Add noise of a standard deviation to numbers in a row."""
-    own, at = workspace(), start
-    for begin in range(0, values.size, 2 * PAIRS):
-        at = draw(at, np.float32(deviation), own)
-        some = values[begin : begin + 2 * PAIRS]
-        for k in range(some.size):
-            some[k] += own[2][k]
+def langevin_step(value, forces, factors, step, deviation, start):
+    """Do as ``sgld.langevin_step``, in one pass over numbers in a row."""
+    own, at, kind = workspace(), start, value.dtype.type
+    own[2][:] = np.float32(0.0)
+    first, second, third = forces
+    by, then, last = kind(factors[0] * step), kind(factors[1] * step), kind(factors[2] * step)
+    for begin in range(0, value.size, 2 * PAIRS):
+        if deviation > 0.0:
+            at = draw(at, np.float32(deviation), own)
+        part = slice(begin, begin + 2 * PAIRS)
+        v, one, two, three = value[part], first[part], second[part], third[part]
+        for k in range(v.size):
+            v[k] += (by * one[k] + then * two[k] + last * three[k]) + kind(own[2][k])
 
 
 @cached
 def baoa_step(value, momentum, forces, factors, time, kept, deviation, start):
-    """Do as ``sghmc.baoa_step`` with three forces, in one pass over numbers in a row."""
+    """Do as ``sghmc.baoa_step``, in one pass over numbers in a row."""
     own, at, kind = workspace(), start, value.dtype.type
     own[2][:] = np.float32(0.0)
     first, second, third = forces

@@ -4,45 +4,78 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from demur.posteriors import networks
+from demur.posteriors.compiled import FEW, compiles, flat
+from demur.posteriors.minibatches import Minibatches, OfArrays
+
+if TYPE_CHECKING:
+    from demur.posteriors.chain import State
 
 Likelihood = Callable[[Any, Any], Any]
 """From what a model returns for a batch, and the targets, to the log-likelihood of each input."""
 
-Gradient = Callable[[dict[str, Any], tuple[Any, Any]], tuple[Any, dict[str, Any]]]
-"""From parameters and a batch to the average log-likelihood of its inputs, and its gradient by name."""
+
+class Gradient(Protocol):
+    """The average log-likelihood of a batch, and its gradient by name, in the form of `flat`."""
+
+    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
+        """Compute them for the batch of a chain's next step."""
+        ...
 
 
 def gradient_of(
     model: Any,
     sampled: Mapping[str, Any],
+    minibatches: Minibatches,
     likelihood: Likelihood | None,
     forward: networks.Forward | None,
 ) -> Gradient:
     """Return what computes the gradient with respect to the parameters that are sampled."""
     import torch
 
-    general = OfNetwork(model, likelihood, forward)
+    general = OfNetwork(model, minibatches, likelihood, forward)
     plain = type(model) is torch.nn.Linear and not (model._forward_hooks or model._forward_pre_hooks)
     whole = set(sampled) == {name for name, _ in model.named_parameters()}
-    if plain and whole and likelihood is None and forward is None:
-        return OfLinear(general)
-    return general
+    if not (plain and whole and likelihood is None and forward is None):
+        return general
+    few = len(sampled["weight"]) <= FEW and compiles(sampled["weight"])
+    if few and isinstance(minibatches, OfArrays) and labelled(minibatches.inputs, minibatches.targets):
+        return OfFewClasses(minibatches, sampled)
+    return OfLinear(general)
 
 
 class OfNetwork:
     """By automatic differentiation."""
 
     def __init__(
-        self, model: Any, log_likelihood: Likelihood | None, forward: networks.Forward | None
+        self,
+        model: Any,
+        minibatches: Minibatches,
+        log_likelihood: Likelihood | None,
+        forward: networks.Forward | None,
     ) -> None:
-        self.log_likelihood = log_likelihood
+        self.minibatches, self.log_likelihood, self.place = (
+            minibatches,
+            log_likelihood,
+            networks.place_of(model),
+        )
         # The default likelihood takes logits, which forward finds; another takes what the model returns.
         self.call = Call(model, forward if log_likelihood is None else None)
 
-    def __call__(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> tuple[Any, dict[str, Any]]:
+    def batch(self, step: int) -> tuple[Any, Any]:
+        """Return inputs and targets of a step, where the model is."""
+        inputs, targets = self.minibatches.at(step)
+        return networks.placed(inputs, *self.place), networks.placed(targets, *self.place)
+
+    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
+        return self.of(state.parameters, self.batch(state.step))
+
+    def of(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> tuple[float, dict[str, Any]]:
+        """Compute them for a batch."""
         import torch
 
         with torch.enable_grad():
@@ -51,7 +84,7 @@ class OfNetwork:
             if not average.requires_grad:
                 raise ValueError("log_likelihood must depend on the parameters. Got one without gradients.")
             found = torch.autograd.grad(average, list(leaves.values()), materialize_grads=True)
-        return average.detach(), dict(zip(leaves, found, strict=True))
+        return average.item(), {name: flat(value) for name, value in zip(leaves, found, strict=True)}
 
     def average(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> Any:
         """Return the average log-likelihood of the inputs of a batch."""
@@ -83,14 +116,14 @@ class OfLinear:
     def __init__(self, general: OfNetwork) -> None:
         self.general = general
 
-    def __call__(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> tuple[Any, dict[str, Any]]:
+    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
         import torch
 
-        inputs, labels = batch
+        inputs, labels = self.general.batch(state.step)
         if not labelled(inputs, labels):
-            return self.general(parameters, batch)
+            return self.general.of(state.parameters, (inputs, labels))
         with torch.no_grad():
-            weight, bias = parameters["weight"], parameters.get("bias")
+            weight, bias = state.parameters["weight"], state.parameters.get("bias")
             logits = torch.nn.functional.linear(inputs, weight, bias)
             logs = torch.log_softmax(logits, -1)
             labels = labels.long()[:, None]
@@ -102,6 +135,33 @@ class OfLinear:
             found = {"weight": missing.T @ inputs}
             if bias is not None:
                 found["bias"] = missing.sum(0)
+        return average.item(), {name: flat(value) for name, value in found.items()}
+
+
+class OfFewClasses:
+    """Of class labels given a linear layer alone, for arrays in memory: compiled, rows taken where they are.
+
+    The gradients are written to the same memory at each step.
+    """
+
+    def __init__(self, minibatches: OfArrays, sampled: Mapping[str, Any]) -> None:
+        weight = sampled["weight"]
+        self.minibatches = minibatches
+        self.inputs = minibatches.inputs.to(weight).contiguous().numpy()
+        check_labels(minibatches.targets, len(weight))
+        self.labels = minibatches.targets.long().cpu().contiguous().numpy()
+        self.found = {name: np.empty(value.numel(), self.inputs.dtype) for name, value in sampled.items()}
+        self.nothing = np.zeros(len(weight), self.inputs.dtype), np.empty(len(weight), self.inputs.dtype)
+
+    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
+        from demur.posteriors import compiled_products
+
+        own, found, (zero, unused) = state.flat, self.found, self.nothing
+        bias = own["bias"][0] if "bias" in own else zero
+        average = compiled_products.gradient(
+            self.inputs, self.labels, self.minibatches.rows_of(state.step), own["weight"][0], bias,
+            found["weight"], found.get("bias", unused),
+        )  # fmt: skip
         return average, found
 
 
@@ -111,9 +171,15 @@ def told(labels: Any, logits: Any) -> Iterator[None]:
     try:
         yield
     except (IndexError, RuntimeError):
-        low, high, classes = int(labels.min()), int(labels.max()), logits.shape[-1]
-        if labels.is_floating_point() or (low >= 0 and high < classes):
-            raise
+        if not labels.is_floating_point():
+            check_labels(labels, logits.shape[-1])
+        raise
+
+
+def check_labels(labels: Any, classes: int) -> None:
+    """Raise unless all labels are classes."""
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
         raise ValueError(
             f"targets must be classes from 0 to {classes - 1}, as the model has. Got {low} to {high}."
         ) from None

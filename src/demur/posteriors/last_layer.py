@@ -10,6 +10,7 @@ from typing import Any, Self
 import numpy as np
 
 from demur.posteriors import networks
+from demur.posteriors.compiled import FEW, compiles
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.masks import Masks
 from demur.posteriors.posterior import Ask, Posterior, chosen, chunks_of, count_of
@@ -25,10 +26,9 @@ FEWEST = 8
 DRAWN = 1 << 25
 """Numbers that heads drawn at a time may have."""
 
-MASKED, HEADED = 1 << 16, 1 << 18
+STACKED, SINGLE = 1 << 16, 1 << 18
 """Inputs times classes whose logits are computed and added up before the next ones: so few that their sums
-stay in the processor's cache, and for heads, whose products cannot be stacked, enough for a product's
-speed."""
+stay in the processor's cache, and for a product a head, enough for its speed."""
 
 TOGETHER = 64
 """Members of a pass over the data set in ``order="member"``, where they take no memory of their own."""
@@ -100,12 +100,13 @@ class LastLayer(Posterior):
         self.layer = last_linear(model, layer)
         self.heads = None if heads is None else heads_of(heads, self.layer)
         if self.heads is None:
-            self.members, numbers = count_of("samples", samples), MASKED
+            self.members = count_of("samples", samples)
             self._masks = Masks(dropout or 0.0, seed, self.layer.in_features)
         else:
-            numbers, drawn = HEADED, not isinstance(self.heads, tuple)
+            drawn = not isinstance(self.heads, tuple)
             self.members = count_of("heads.members", self.heads.members) if drawn else len(self.heads[0])
-        self.tile = max(1, numbers // self.layer.out_features)
+        stacks = self.heads is None or self.layer.out_features <= FEW
+        self.tile = max(1, (STACKED if stacks else SINGLE) // self.layer.out_features)
         self._drawn: tuple[range, list[tuple[Any, Any]]] | None = None
         self.weights = None if weights is None else np.asarray(weights, float)
         if self.weights is not None and (
@@ -235,7 +236,7 @@ class LastLayer(Posterior):
                 found = self._of_heads(features, run)
             else:
                 found = self._of_dropout(scaled, run, places)
-            yield found, None if self.weights is None else self.weights[run.start : run.stop]
+            yield found, None if self.weights is None else self.weights[list(run)]
 
     def deployed(self, batch: Any) -> Any:
         logits, self._last = self._seen(batch)[1], (None, None)
@@ -253,23 +254,46 @@ class LastLayer(Posterior):
         return found if found is not None and last is batch else self.features(batch)
 
     def _of_heads(self, features: Any, run: range) -> Any:
+        """Return logits of heads, (members, inputs, classes)."""
         import torch
 
-        found = features.new_empty((len(run), len(features), self.layer.out_features))
-        # One product a head: for few inputs a fifth faster than a single one as wide as all heads.
+        layers, shape = self._layers(run), (len(features), len(run), self.layer.out_features)
         with torch.no_grad():
-            for out, (weight, bias) in zip(found, self._parameters(run), strict=True):
+            if len(layers) == 1:
+                weight, bias = layers[0]
+                return (
+                    torch.addmm(bias.to(features), features, weight.to(features).T)
+                    .view(shape)
+                    .transpose(0, 1)
+                )
+            found = features.new_empty((shape[1], shape[0], shape[2]))
+            for out, (weight, bias) in zip(found, layers, strict=True):
                 torch.addmm(bias.to(features), features, weight.to(features).T, out=out)
         return found
 
-    def _parameters(self, run: range) -> list[tuple[Any, Any]]:
-        """Return weight and bias of each of a run of heads; those just drawn are kept for the next batch."""
+    def _layers(self, run: range) -> list[tuple[Any, Any]]:
+        """Return weight and bias of each of a run of heads, or of a single layer as wide as all of them.
+
+        Those just drawn are kept for the next batch.
+        """
+        import torch
+
+        stacks = self.layer.out_features <= FEW
         if isinstance(self.heads, tuple):
-            return [(self.heads[0][k], self.heads[1][k]) for k in run]
+            # A slice is no copy.
+            index = slice(run.start, run.stop, run.step) if run.step > 0 else list(run)
+            weight, bias = (each[index] for each in self.heads)
+            return (
+                [(weight.flatten(0, 1), bias.flatten())] if stacks else list(zip(weight, bias, strict=True))
+            )
         if self._drawn is None or self._drawn[0] != run:
             # One by one: many large heads put together would be a copy.
             self._drawn = None
-            self._drawn = run, [self._draw(k) for k in run]
+            drawn = [self._draw(k) for k in run]
+            if stacks:
+                weights, biases = zip(*drawn, strict=True)
+                drawn = [(torch.cat(weights), torch.cat(biases))]
+            self._drawn = run, drawn
         return self._drawn[1]
 
     def _draw(self, member: int) -> tuple[Any, Any]:
@@ -285,34 +309,40 @@ class LastLayer(Posterior):
         return weight[0], bias[0]
 
     def _of_dropout(self, scaled: Any, run: range, places: np.ndarray) -> Any:
-        """Return logits of masked features, (members, inputs, classes), by products of ``ROWS`` rows."""
+        """Return logits of masked features, (members, inputs, classes)."""
+        weight, bias = self.layer.weight.detach(), self.layer.bias
+        bias = weight.new_zeros(len(weight)) if bias is None else bias.detach()
+        weight, bias = weight.to(scaled), bias.to(scaled)
+        found = scaled.new_empty((len(run), len(scaled), len(weight)))
+        if len(weight) <= FEW and compiles(scaled):
+            self._masks.logits(run, places, *(each.numpy() for each in (scaled, weight, bias, found)))
+        else:
+            self._multiplied(scaled, run, places, weight.T, bias, found)
+        return found
+
+    def _multiplied(
+        self, scaled: Any, run: range, places: np.ndarray, weight: Any, bias: Any, found: Any
+    ) -> None:
+        """Write logits of masked features by products of ``ROWS`` rows."""
         import torch
 
         inputs, width = scaled.shape
         step = max(1, ROWS // inputs)
         parts = np.array_split(np.arange(inputs), -(-inputs // ROWS))
-        bias, weight = self.layer.bias, self.layer.weight.T
-        here = scaled.device.type == "cpu" and scaled.dtype in (torch.float32, torch.float64)
         rows = scaled.new_empty((step * len(parts[0]), width))
-        found = scaled.new_empty((len(run), inputs, self.layer.out_features))
-        with torch.no_grad():
-            for start in range(0, len(run), step):
-                own = run[start : start + step]
-                for part in parts:
-                    some = slice(part[0], part[-1] + 1)
-                    masked = rows[: len(own) * len(part)].view(len(own), len(part), width)
-                    if here:
-                        self._masks.apply(own, places[some], scaled[some].numpy(), masked.numpy())
-                    else:
-                        kept = torch.from_numpy(self._masks.kept(own, places[some]))
-                        masked.copy_(kept).mul_(scaled[some])
-                    # A view: inputs are in several parts only where members come one by one.
-                    out = found[start : start + len(own), some].flatten(0, 1)
-                    if bias is None:
-                        torch.mm(masked.flatten(0, 1), weight, out=out)
-                    else:
-                        torch.addmm(bias, masked.flatten(0, 1), weight, out=out)
-        return found
+        for start in range(0, len(run), step):
+            own = run[start : start + step]
+            for part in parts:
+                some = slice(part[0], part[-1] + 1)
+                masked = rows[: len(own) * len(part)].view(len(own), len(part), width)
+                if compiles(scaled):
+                    self._masks.apply(own, places[some], scaled[some].numpy(), masked.numpy())
+                else:
+                    kept = torch.from_numpy(self._masks.kept(own, places[some]))
+                    masked.copy_(kept).mul_(scaled[some])
+                # A view: inputs are in several parts only where members come one by one.
+                out = found[start : start + len(own), some].flatten(0, 1)
+                torch.addmm(bias, masked.flatten(0, 1), weight, out=out)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write heads and weights to a safetensors file; or dropout's rate, samples, seed and last layer."""

@@ -170,12 +170,14 @@ class MarkovChain(Posterior):
             show(target)
             return found
         state = max((held for held in self._held if held.step <= target), key=lambda held: held.step)
+        state = state.copy()
         with networks.quiet([self.model]), networks.random_state_kept():
             while state.step < target:
-                state = self.chain.advance(state)
+                self.chain.advance(state)
                 show(state.step)
                 if state.step % schedule.length == 0 and state.step < schedule.steps:
-                    self._held = [self.chain.start, state, state]
+                    first = state.copy()
+                    self._held = [self.chain.start, first, first]
                 if files is not None and files.due():
                     files.write_state(state)
         self.chain.check(state)

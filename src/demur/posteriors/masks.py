@@ -83,6 +83,26 @@ class Masks:
             np.copyto(out, self.kept(members, places))
             out *= values
 
+    def logits(
+        self,
+        members: range,
+        places: Sequence[int] | np.ndarray,
+        values: np.ndarray,
+        weight: np.ndarray,
+        bias: np.ndarray,
+        out: np.ndarray,
+    ) -> None:
+        """Write what a linear layer makes of values with 0 for those that are dropped, in compiled code.
+
+        ``values`` are (inputs, features), ``out`` is (members, inputs, classes).
+        """
+        from demur.posteriors import compiled_products
+
+        compiled_products.masked(
+            self._seed, np.asarray(members), np.asarray(places), self._whole, self._below, values, weight,
+            bias, out,
+        )  # fmt: skip
+
     def starts(self, members: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Return where the sequence of each member and input starts, (members, inputs)."""
         of_inputs = mixed(self._seed + (places.astype(np.uint64) + np.uint64(1)) * GOLDEN)

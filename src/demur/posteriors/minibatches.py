@@ -84,12 +84,20 @@ class OfArrays:
 
         if self.batch_size == self.size:
             return self.inputs, self.targets
+        index = torch.from_numpy(self.rows_of(step))
+        return rows(self.inputs, index), rows(self.targets, index)
+
+    def rows_of(self, step: int) -> np.ndarray:
+        """Return which inputs the batch of a step has."""
+        import torch
+
         epoch, place = divmod(step, self.each)
         if self._order[0] != epoch:
             source = torch.Generator().manual_seed(networks.seed_of(self.seed, 1, epoch))
-            self._order = (epoch, torch.randperm(self.size, generator=source))
-        index = self._order[1][place * self.batch_size : (place + 1) * self.batch_size]
-        return rows(self.inputs, index), rows(self.targets, index)
+            whole = self.batch_size == self.size
+            order = torch.arange(self.size) if whole else torch.randperm(self.size, generator=source)
+            self._order = (epoch, order.numpy())
+        return self._order[1][place * self.batch_size : (place + 1) * self.batch_size]
 
 
 class OfLoader:

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from demur.posteriors.chain import Forces, compiles, drawn_start, push, shake
+from demur.posteriors.chain import Forces, drawn_start, push, shake
 from demur.posteriors.markov_chain import MarkovChain, Options
 
 
@@ -105,14 +105,11 @@ def baoa_step(
     """
     time, kept = math.sqrt(rate), 1 - friction
     deviation = math.sqrt(temperature * (1 - kept**2))
-    if compiles(value) and len(forces) <= 3:
+    if isinstance(value, np.ndarray):
         from demur.posteriors import compiled_noise
 
-        three = (forces + [(forces[0][0], 0.0)] * 2)[:3]
-        arrays = tuple(each.reshape(-1).numpy() for each, _ in three)
-        factors = tuple(factor for _, factor in three)
-        own, start = (value.view(-1).numpy(), momentum.view(-1).numpy()), drawn_start() if deviation else 0
-        compiled_noise.baoa_step(*own, arrays, factors, time, kept, deviation, np.uint64(start))
+        start = np.uint64(drawn_start() if deviation else 0)
+        compiled_noise.baoa_step(value, momentum, *forces, time, kept, deviation, start)
         return
     push(momentum, forces, time)
     value.add_(momentum, alpha=time / 2)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, Unpack
 
-from demur.posteriors.chain import Forces, push, shake
+import numpy as np
+
+from demur.posteriors.chain import Forces, drawn_start, push, shake
 from demur.posteriors.markov_chain import MarkovChain, Options
 
 
@@ -71,5 +73,17 @@ class SGLD(MarkovChain):
         super().__init__(model, data, plan, epochs=epochs, steps=steps, batch_size=batch_size, **options)
 
     def _move(self, value: Any, momentum: Any, forces: Forces, rate: float, temperature: float) -> None:
-        push(value, forces, rate)
-        shake(value, math.sqrt(2 * rate * temperature))
+        langevin_step(value, forces, rate, temperature)
+
+
+def langevin_step(value: Any, forces: Forces, rate: float, temperature: float) -> None:
+    """Do one step of Langevin dynamics, by Euler and Maruyama."""
+    deviation = math.sqrt(2 * rate * temperature)
+    if isinstance(value, np.ndarray):
+        from demur.posteriors import compiled_noise
+
+        start = np.uint64(drawn_start() if deviation else 0)
+        compiled_noise.langevin_step(value, *forces, rate, deviation, start)
+        return
+    push(value, forces, rate)
+    shake(value, deviation)

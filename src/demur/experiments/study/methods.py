@@ -14,7 +14,8 @@ from demur.posteriors import CyclicalSGHMC, Features, HeadTraining, LastLayer, P
 from demur.posteriors.posterior import chosen, chunks_of
 
 Order = Literal["batch", "member"]
-ROWS = 1024
+ROWS, NUMBERS = 1024, 1 << 16
+"""Inputs that are scored together: so many at least, and where they have few classes, so many logits."""
 EVERY = 60.0
 """Seconds between two writes of what is done."""
 
@@ -126,7 +127,8 @@ class Methods:
             logits = [self.files("logits.npy", sets, k) for k in self.networks(name)]
             members = [np.concatenate(each) if len(each) > 1 else each[0] for each in logits]
             labels = np.concatenate(self.files("labels.npy", sets, self.networks(name)[0]))
-            parts = np.split(np.arange(len(labels)), range(ROWS, len(labels), ROWS))
+            step = rows_of(members[0].shape[1])
+            parts = np.split(np.arange(len(labels)), range(step, len(labels), step))
             return StoredLogits(members), [(rows, labels[rows]) for rows in parts], "batch"
         loader, seed = self.features(sets), self.config.seed
         if kind == "last-layers":
@@ -162,7 +164,7 @@ class Methods:
     def features(self, sets: list[str]) -> Features:
         """Return features and labels of sets, one after the other."""
         values, labels = (np.concatenate(self.files(file, sets)) for file in ("features.npy", "labels.npy"))
-        return Features(values, labels, rows=ROWS)
+        return Features(values, labels, rows=rows_of(self.last_layer().out_features))
 
     def last_layer(self) -> Any:
         """Return the last layer of the first network."""
@@ -174,3 +176,8 @@ class Methods:
         layer = torch.nn.Linear(state["weight"].shape[1], state["weight"].shape[0])
         layer.load_state_dict(state)
         return layer.eval()
+
+
+def rows_of(classes: int) -> int:
+    """Return how many inputs of so many classes are scored together."""
+    return max(ROWS, NUMBERS // classes)

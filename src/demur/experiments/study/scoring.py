@@ -62,7 +62,7 @@ class Scoring:
     ) -> None:
         """Score sets by a method and write a file for each."""
         few = None if rule == "log" else FEW
-        kernels.has_numba()  # imports it, which is not scoring
+        kernels.load()  # which is not scoring
         posterior, loader, order = self.methods.posterior(name, sets, folder, few)
         with arithmetic() as spent:
             scores = demur.score(

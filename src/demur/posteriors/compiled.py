@@ -1,0 +1,27 @@
+"""Which numbers compiled loops take, and in which form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from demur import kernels
+
+FEW = 32
+"""Classes up to which products are compiled, or several are made one: a product with ten columns has a third
+of the speed of one with a hundred."""
+
+
+def compiles(values: Any) -> bool:
+    """Tell whether compiled loops take the numbers of a tensor."""
+    import torch
+
+    kinds = (torch.float32, torch.float64)
+    return values.device.type == "cpu" and values.dtype in kinds and kernels.has_numba()
+
+
+def flat(values: Any) -> Any:
+    """Return the numbers of a tensor in a row, as compiled loops take them; the tensor where they do not.
+
+    A contiguous tensor shares its memory with them.
+    """
+    return values.detach().reshape(-1).numpy() if compiles(values) else values
