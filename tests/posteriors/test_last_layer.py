@@ -189,14 +189,17 @@ class Chain:
         return {"weight": torch.from_numpy(self.weight[own]), "bias": torch.from_numpy(self.bias[own])}
 
 
-def test_drawn_heads_are_asked_for_once_and_in_order(monkeypatch) -> None:
+@WAYS
+def test_drawn_heads_are_asked_for_once_and_in_order(monkeypatch, few) -> None:
     from demur.posteriors import last_layer
 
+    monkeypatch.setattr(last_layer, "FEW", few)
     monkeypatch.setattr(last_layer, "DRAWN", 3 * 8 * 3)  # three heads at a time
     x, chain = torch.rand(20, 4).double(), Chain()
     loader = [x[:7], x[7:14], x[14:]]
     found = demur.score(LastLayer(model_of(), chain), loader, order="member", progress=False)
-    assert chain.asked == [range(k, k + 1) for k in range(10)]
+    blocks = [range(k, min(k + 3, 10)) for k in range(0, 10, 3)]
+    assert chain.asked == (blocks if few else [range(k, k + 1) for k in range(10)])
     held = LastLayer(model_of(), (torch.from_numpy(chain.weight), torch.from_numpy(chain.bias)))
     for name, values in demur.score(held, loader, progress=False).columns.items():
         np.testing.assert_allclose(found.columns[name], values, rtol=1e-9, err_msg=name)
@@ -210,7 +213,7 @@ def test_what_drawn_heads_must_return() -> None:
     x, wrong = torch.rand(2, 4).double(), Wrong()
     cases = [
         ((1, 3, 7), "3 classes and 8 features"),
-        ((2, 3, 8), "heads as it is asked for, 1. Got 2"),
+        ((2, 3, 8), "heads as it is asked for, 10. Got 2"),
     ]
     for shape, message in cases:
         wrong.shape = shape

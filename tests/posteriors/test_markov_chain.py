@@ -75,6 +75,35 @@ def test_each_state_of_a_let_go_chain_is_stepped_to_once(monkeypatch) -> None:
     assert steps == list(range(12, 20))
 
 
+@pytest.mark.parametrize("keep", [True, False])
+def test_after_an_interrupt_within_a_step_samples_are_the_same(keep) -> None:
+    model, done = network(), 0
+    expected = CyclicalSGHMC(model, (X, Y), **SMALL).parameters()
+    chain = CyclicalSGHMC(model, (X, Y), keep=keep, **SMALL)
+    move = chain.chain.move
+
+    def interrupted(*given):
+        nonlocal done
+        done += 1
+        move(*given)
+        if done in (3, 21):  # all has moved, the step is not counted
+            raise KeyboardInterrupt
+
+    chain.chain.move = interrupted
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            chain.parameters()
+    assert equal(chain.parameters(), expected)
+
+
+def test_samples_stay_as_they_are_when_the_chain_moves_on() -> None:
+    passing = CyclicalSGHMC(network(), (X, Y), keep=False, **SMALL)
+    first = passing.parameters(range(1))
+    before = {name: value.clone() for name, value in first.items()}
+    passing.parameters(range(1, 6))
+    assert equal(first, before)
+
+
 def test_everything_else_is_as_it_was() -> None:
     model = network()
     model[0].bias.requires_grad_(False)

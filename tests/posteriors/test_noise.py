@@ -34,7 +34,7 @@ def noise(seed, size=SIZE, deviation=1.0, kind=torch.float32, shape=None):
 
 def shake(values, deviation):
     own = flat(values)
-    langevin_step(own, ((own, own, own), (0.0, 0.0, 0.0)), 0.5, deviation**2)
+    langevin_step([(own, None, (own, own, own))], (0.0, 0.0, 0.0), 0.5, deviation**2)
 
 
 def test_noise_is_gaussian(way) -> None:
@@ -105,8 +105,9 @@ def test_a_compiled_step_of_hamiltonian_dynamics(kind, third) -> None:
     value, momentum, *others = (torch.randn(31, 100, dtype=kind) for _ in range(5))
 
     def stepped(temperature, form=flat):
-        own, forces = (value.clone(), momentum.clone()), (tuple(map(form, others)), (1.0, -0.3, third))
-        baoa_step(*map(form, own), forces, 0.2, temperature, 0.1)
+        own = value.clone(), momentum.clone()
+        moving = [(*map(form, own), tuple(map(form, others)))]
+        baoa_step(moving, (1.0, -0.3, third), 0.2, temperature, 0.1)
         return own
 
     found, noisy = stepped(0.0), stepped(0.5)
@@ -126,8 +127,9 @@ def test_a_compiled_step_of_langevin_dynamics(kind, third) -> None:
     value, *others = (torch.randn(31, 100, dtype=kind) for _ in range(4))
 
     def stepped(temperature, form=flat):
-        own, forces = value.clone(), (tuple(map(form, others)), (1.0, -0.3, third))
-        langevin_step(form(own), forces, 0.2, temperature)
+        own = value.clone()
+        moving = [(form(own), None, tuple(map(form, others)))]
+        langevin_step(moving, (1.0, -0.3, third), 0.2, temperature)
         return own
 
     found, noisy = stepped(0.0), stepped(0.5)

@@ -148,15 +148,16 @@ def test_a_temperature_is_that_of_the_whole_posterior(temperature) -> None:
 class ExplicitEuler(SGHMC):
     """The same dynamics by explicit Euler steps."""
 
-    def _move(self, value, momentum, forces, rate, temperature):
-        value, momentum = map(torch.as_tensor, (value, momentum))
+    def _move(self, moving, factors, rate, temperature):
         time = math.sqrt(rate)
         alpha = -math.log(1 - self.friction) / time
-        before = momentum.clone()
-        push(momentum, (tuple(map(torch.as_tensor, forces[0])), forces[1]), time)
-        momentum.add_(before, alpha=-alpha * time)
-        shake(momentum, math.sqrt(2 * alpha * temperature * time))
-        value.add_(before, alpha=time)
+        for each, of, forces in moving:
+            value, momentum = torch.as_tensor(each), torch.as_tensor(of)
+            before = momentum.clone()
+            push(momentum, tuple(map(torch.as_tensor, forces)), factors, time)
+            momentum.add_(before, alpha=-alpha * time)
+            shake(momentum, math.sqrt(2 * alpha * temperature * time))
+            value.add_(before, alpha=time)
 
 
 def test_control_explicit_euler_steps_fail_along_the_eigen_directions() -> None:

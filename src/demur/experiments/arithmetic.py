@@ -84,26 +84,26 @@ def arithmetic() -> Iterator[Arithmetic]:
             begun = time.perf_counter()
         depth += 1
 
-    def leave(counts: bool = True) -> None:
+    def leave(*_: Any) -> None:
         nonlocal depth
         depth -= 1
-        # A call that compiled was no arithmetic, nearly all of it.
-        if depth == 0 and counts:
+        if depth == 0:
             spent.inside += time.perf_counter() - begun
             spent.calls += 1
 
     def watched(function: Any) -> Any:
-        compiled = getattr(function, "overloads", ())
+        compiled = getattr(function, "overloads", None)
 
         def product(*args: Any, **options: Any) -> Any:
             if depth or threading.get_ident() != mine:
                 return function(*args, **options)
-            known = len(compiled)
+            if compiled == {}:
+                prepare(function, args)
             enter()
             try:
                 return function(*args, **options)
             finally:
-                leave(len(compiled) == known)
+                leave()
 
         return product
 
@@ -128,7 +128,7 @@ def arithmetic() -> Iterator[Arithmetic]:
                 stack.enter_context(replaced(owner, name, watched(getattr(owner, name))))
         stack.enter_context(replaced(Chain, "advance", advance))
         stack.callback(module.register_module_forward_pre_hook(enter).remove)
-        stack.callback(module.register_module_forward_hook(lambda *_: leave(), always_call=True).remove)
+        stack.callback(module.register_module_forward_hook(leave, always_call=True).remove)
         start = time.perf_counter()
         try:
             yield spent
@@ -148,3 +148,10 @@ def replaced(owner: Any, name: str, function: Any) -> Iterator[None]:
             delattr(owner, name)
         else:
             setattr(owner, name, before)
+
+
+def prepare(function: Any, args: tuple[Any, ...]) -> None:
+    """Have numba compile a function, or read it from disk, for such arguments: that is no arithmetic."""
+    import numba
+
+    function.compile(tuple(map(numba.typeof, args)))

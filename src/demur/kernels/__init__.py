@@ -65,14 +65,6 @@ def has_numba() -> bool:
     return True
 
 
-def load() -> None:
-    """Import numba, where there is one, and let it set itself up, which takes longer than a small job."""
-    if has_numba():
-        import numba
-
-        numba.njit("void()")(lambda: None)
-
-
 def summarise(members: Members) -> np.ndarray | None:
     """Return mean entropy, K and I, shape (3, inputs), without ever holding the sums of all inputs.
 

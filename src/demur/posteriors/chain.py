@@ -16,8 +16,11 @@ from demur.posteriors.gradients import Likelihood, gradient_of
 from demur.posteriors.minibatches import Minibatches
 from demur.posteriors.schedule import Schedule
 
-Forces = tuple[tuple[Any, Any, Any], tuple[float, float, float]]
-"""Three tensors and their factors; summed up they are the gradient of the log posterior."""
+Moving = list[tuple[Any, Any, tuple[Any, Any, Any]]]
+"""Of each parameter its value, its momentum (None where the method has none), and three forces, in the form
+of `flat`. Summed up with their factors, the forces are the gradient of the log posterior."""
+
+Factors = tuple[float, float, float]
 
 SEEDS = 1024
 """Seeds of steps that are made at a time."""
@@ -57,9 +60,8 @@ class Chain:
     minibatches, schedule
         What each step sees of the data, and how large it is.
     move
-        One step of a parameter, in place: from its value, its momentum (None where the method has none), the
-        forces, all in the form of `flat`, the step size and the temperature. Log posterior and temperature
-        are divided by the number of inputs.
+        One step of all parameters, in place: from what moves, the factors of the forces, the step size and
+        the temperature. Log posterior and temperature are divided by the number of inputs.
     log_likelihood
         None: of class labels, given logits.
     prior_scale, prior_mean
@@ -73,7 +75,7 @@ class Chain:
         model: Any,
         minibatches: Minibatches,
         schedule: Schedule,
-        move: Callable[[Any, Any, Forces, float, float], None],
+        move: Callable[[Moving, Factors, float, float], None],
         *,
         log_likelihood: Likelihood | None,
         prior_scale: float,
@@ -120,10 +122,10 @@ class Chain:
             self.diverged(f"a finite log-likelihood. Got {average}", step + 1)
         weight = 1 / (self.prior_scale**2 * size)
         factors = (1.0, -weight, 0.0 if self._centre is None else weight)
-        for name, (value, momentum) in state.flat.items():
-            # Not summed up first: that would be another pass over them.
-            forces = gradient[name], value, value if self._centre is None else self._centre[name]
-            self.move(value, momentum, (forces, factors), rate, temperature)
+        centre = self._centre or gradient
+        # Forces are not summed up first: that would be another pass over them.
+        moving = [(v, m, (gradient[name], v, centre[name])) for name, (v, m) in state.flat.items()]
+        self.move(moving, factors, rate, temperature)
         state.step += 1
 
     def seed_of(self, step: int) -> int:
@@ -138,7 +140,7 @@ class Chain:
         """Raise unless all parameters of a sample are finite."""
         for name, value in state.parameters.items():
             # A finite sum, which is quick, has finite terms.
-            if not value.sum().isfinite() and not value.isfinite().all():
+            if not math.isfinite(float(value.sum())) and not value.isfinite().all():
                 self.diverged(f"finite parameters. Got others in {name!r}", state.step)
 
     def diverged(self, expected: str, step: int) -> NoReturn:
@@ -149,12 +151,12 @@ class Chain:
         )
 
 
-def push(values: Any, forces: Forces, step: float) -> None:
+def push(values: Any, forces: tuple[Any, ...], factors: Factors, step: float) -> None:
     """Add a step along the forces, in place."""
     import torch
 
     largest = torch.finfo(values.dtype).max
-    for force, factor in zip(*forces, strict=True):
+    for force, factor in zip(forces, factors, strict=True):
         if factor == 0:
             continue
         along = step * factor
@@ -170,11 +172,13 @@ def shake(values: Any, deviation: float) -> None:
         values.add_(torch.randn_like(values), alpha=deviation)
 
 
-def drawn_start() -> int:
-    """Draw where the noise of a parameter starts."""
+def starts_of(moving: Moving, deviation: float) -> Any:
+    """Draw where the noise of each parameter starts; where its standard deviation is 0, nothing is drawn."""
     import torch
 
-    return int(torch.empty((), dtype=torch.int64).random_().item())
+    if deviation == 0:
+        return np.zeros(len(moving), np.uint64)
+    return torch.empty(len(moving), dtype=torch.int64).random_().numpy().view(np.uint64)
 
 
 def means_of(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:

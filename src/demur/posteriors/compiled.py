@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from demur import kernels
@@ -25,3 +26,11 @@ def flat(values: Any) -> Any:
     A contiguous tensor shares its memory with them.
     """
     return values.detach().reshape(-1).numpy() if compiles(values) else values
+
+
+@functools.cache
+def loops() -> Any:
+    """Import the compiled loops of chains, at their first use and not at each of their many steps."""
+    from demur.posteriors import compiled_noise
+
+    return compiled_noise

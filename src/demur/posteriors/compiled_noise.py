@@ -32,19 +32,22 @@ def workspace():
 
 
 @njit(**COMPILED)
-def draw(at, scale, room):
+def draw(at, scale, room, numbers):
     """Draw noise of a standard deviation, by the method of Box and Muller (1958); return where it ends.
+
+    Where fewer numbers are wanted than ``PAIRS``, they are the first ones of as many pairs.
 
     A pair takes one number of SplitMix64: 31 bits for how far it is from 0, which reaches 6.6 standard
     deviations, and 31 for the direction.
     """
     upper, lower, noise = room
-    for k in range(PAIRS):
+    pairs = min(PAIRS, numbers)
+    for k in range(pairs):
         at += GOLDEN
         bits = mixed(at)
         upper[k] = np.int32(bits >> HIGH)
         lower[k] = np.int32(bits & LOW)
-    for k in range(PAIRS):
+    for k in range(pairs):
         far = scale * np.sqrt(MINUS_TWO * log_single((np.float32(upper[k]) + HALF) * UNIT))
         angle = (np.float32(lower[k] >> 2) + HALF) * ARC - EIGHTH
         square = angle * angle
@@ -67,7 +70,7 @@ def langevin_step(value, forces, factors, step, deviation, start):
     by, then, last = kind(factors[0] * step), kind(factors[1] * step), kind(factors[2] * step)
     for begin in range(0, value.size, 2 * PAIRS):
         if deviation > 0.0:
-            at = draw(at, np.float32(deviation), own)
+            at = draw(at, np.float32(deviation), own, value.size - begin)
         part = slice(begin, begin + 2 * PAIRS)
         v, one, two, three = value[part], first[part], second[part], third[part]
         for k in range(v.size):
@@ -85,7 +88,7 @@ def baoa_step(value, momentum, forces, factors, time, kept, deviation, start):
     pushed = np.empty(2 * PAIRS, value.dtype)
     for begin in range(0, value.size, 2 * PAIRS):
         if deviation > 0.0:
-            at = draw(at, np.float32(deviation), own)
+            at = draw(at, np.float32(deviation), own, value.size - begin)
         part = slice(begin, begin + 2 * PAIRS)
         v, m, one, two, three = value[part], momentum[part], first[part], second[part], third[part]
         # Two loops: for one, the compiler would have to tell too many arrays apart.

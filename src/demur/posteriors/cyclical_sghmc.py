@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from demur.posteriors.chain import Forces
+from demur.posteriors.chain import Factors, Moving
 from demur.posteriors.markov_chain import MarkovChain, Options
 from demur.posteriors.sghmc import baoa_step, friction_of
 
@@ -81,5 +81,5 @@ class CyclicalSGHMC(MarkovChain):
         }  # fmt: skip
         super().__init__(model, data, plan, epochs=epochs, steps=steps, batch_size=batch_size, **options)
 
-    def _move(self, value: Any, momentum: Any, forces: Forces, rate: float, temperature: float) -> None:
-        baoa_step(value, momentum, forces, rate, temperature, self.friction)
+    def _move(self, moving: Moving, factors: Factors, rate: float, temperature: float) -> None:
+        baoa_step(moving, factors, rate, temperature, self.friction)

@@ -107,7 +107,7 @@ class LastLayer(Posterior):
             self.members = count_of("heads.members", self.heads.members) if drawn else len(self.heads[0])
         stacks = self.heads is None or self.layer.out_features <= FEW
         self.tile = max(1, (STACKED if stacks else SINGLE) // self.layer.out_features)
-        self._drawn: tuple[range, list[tuple[Any, Any]]] | None = None
+        self._drawn: tuple[range, tuple[Any, Any]] | None = None
         self.weights = None if weights is None else np.asarray(weights, float)
         if self.weights is not None and (
             self.heads is None or self.weights.shape != (self.members,) or not (self.weights > 0).all()
@@ -226,17 +226,23 @@ class LastLayer(Posterior):
 
     def _predicted(self, features: Any, members: range | None, places: np.ndarray) -> Iterator[Any]:
         """Yield logits of members for features of inputs at these places, in chunks."""
-        wanted = chosen(members, self.members or 0)
-        scaled = None if self.dropout is None else features / (1 - self.dropout)
-        runs = chunks_of(wanted, len(features) * self.layer.out_features, fewest=FEWEST)
-        if not (self.heads is None or isinstance(self.heads, tuple)):
-            runs = (wanted[i : i + self.together] for i in range(0, len(wanted), self.together))
-        for run in runs:
-            if scaled is None:
-                found = self._of_heads(features, run)
-            else:
-                found = self._of_dropout(scaled, run, places)
-            yield found, None if self.weights is None else self.weights[list(run)]
+        wanted, numbers = chosen(members, self.members or 0), len(features) * self.layer.out_features
+        if self.dropout is not None:
+            scaled = features / (1 - self.dropout)
+            for run in chunks_of(wanted, numbers, fewest=FEWEST):
+                yield self._of_dropout(scaled, run, places), None
+            return
+        held = len(wanted) if isinstance(self.heads, tuple) else self.together
+        for start in range(0, len(wanted), held):
+            block = wanted[start : start + held]
+            weight, bias = self._held(block)
+            # Large heads that were drawn are no tensor, and few enough.
+            runs = [block] if isinstance(weight, list) else chunks_of(block, numbers, fewest=FEWEST)
+            done = 0
+            for run in runs:
+                some, done = slice(done, done + len(run)), done + len(run)
+                found = self._of_heads(features, weight[some], bias[some])
+                yield found, None if self.weights is None else self.weights[list(run)]
 
     def deployed(self, batch: Any) -> Any:
         logits, self._last = self._seen(batch)[1], (None, None)
@@ -253,60 +259,48 @@ class LastLayer(Posterior):
         last, found = self._last
         return found if found is not None and last is batch else self.features(batch)
 
-    def _of_heads(self, features: Any, run: range) -> Any:
-        """Return logits of heads, (members, inputs, classes)."""
+    def _of_heads(self, features: Any, weight: Any, bias: Any) -> Any:
+        """Return logits of heads, (members, inputs, classes), by one product if they have few classes."""
         import torch
 
-        layers, shape = self._layers(run), (len(features), len(run), self.layer.out_features)
+        inputs, heads, classes = len(features), len(weight), self.layer.out_features
         with torch.no_grad():
-            if len(layers) == 1:
-                weight, bias = layers[0]
-                return (
-                    torch.addmm(bias.to(features), features, weight.to(features).T)
-                    .view(shape)
-                    .transpose(0, 1)
-                )
-            found = features.new_empty((shape[1], shape[0], shape[2]))
-            for out, (weight, bias) in zip(found, layers, strict=True):
-                torch.addmm(bias.to(features), features, weight.to(features).T, out=out)
+            if classes <= FEW:
+                wide, offset = weight.flatten(0, 1).to(features), bias.flatten().to(features)
+                return torch.addmm(offset, features, wide.T).view(inputs, heads, classes).transpose(0, 1)
+            found = features.new_empty((heads, inputs, classes))
+            for out, own, offset in zip(found, weight, bias, strict=True):
+                torch.addmm(offset.to(features), features, own.to(features).T, out=out)
         return found
 
-    def _layers(self, run: range) -> list[tuple[Any, Any]]:
-        """Return weight and bias of each of a run of heads, or of a single layer as wide as all of them.
-
-        Those just drawn are kept for the next batch.
-        """
-        import torch
-
-        stacks = self.layer.out_features <= FEW
+    def _held(self, block: range) -> tuple[Any, Any]:
+        """Return weights and biases of heads; those that were drawn are kept for the next batch."""
         if isinstance(self.heads, tuple):
             # A slice is no copy.
-            index = slice(run.start, run.stop, run.step) if run.step > 0 else list(run)
-            weight, bias = (each[index] for each in self.heads)
-            return (
-                [(weight.flatten(0, 1), bias.flatten())] if stacks else list(zip(weight, bias, strict=True))
-            )
-        if self._drawn is None or self._drawn[0] != run:
-            # One by one: many large heads put together would be a copy.
+            index = slice(block.start, block.stop, block.step) if block.step > 0 else list(block)
+            return self.heads[0][index], self.heads[1][index]
+        if self._drawn is None or self._drawn[0] != block:
             self._drawn = None
-            drawn = [self._draw(k) for k in run]
-            if stacks:
-                weights, biases = zip(*drawn, strict=True)
-                drawn = [(torch.cat(weights), torch.cat(biases))]
-            self._drawn = run, drawn
+            if self.layer.out_features <= FEW:
+                self._drawn = block, self._draw(block)
+            else:
+                # One by one: put together, large ones would be a copy.
+                drawn = [self._draw(range(k, k + 1)) for k in block]
+                self._drawn = block, ([weight[0] for weight, _ in drawn], [bias[0] for _, bias in drawn])
         return self._drawn[1]
 
-    def _draw(self, member: int) -> tuple[Any, Any]:
+    def _draw(self, block: range) -> tuple[Any, Any]:
         assert self.heads is not None
-        found = self.heads.parameters(range(member, member + 1))
+        found = self.heads.parameters(block)
         weight = found["weight"]
         bias = found["bias"] if "bias" in found else weight.new_zeros(weight.shape[:2])
         weight, bias = checked_heads(weight, bias, self.layer)
-        if len(weight) != 1:
+        if len(weight) != len(block):
             raise ValueError(
-                f"heads.parameters must return as many heads as it is asked for, 1. Got {len(weight)}."
+                f"heads.parameters must return as many heads as it is asked for, {len(block)}. "
+                f"Got {len(weight)}."
             )
-        return weight[0], bias[0]
+        return weight, bias
 
     def _of_dropout(self, scaled: Any, run: range, places: np.ndarray) -> Any:
         """Return logits of masked features, (members, inputs, classes)."""

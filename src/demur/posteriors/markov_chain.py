@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self, TypedDict
 
 from demur.posteriors import networks
-from demur.posteriors.chain import Chain, Forces
+from demur.posteriors.chain import Chain, Factors, Moving
 from demur.posteriors.chain_files import ChainFiles
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.gradients import Call, Likelihood
@@ -109,7 +109,7 @@ class MarkovChain(Posterior):
             prior_mean=prior_mean, temperature=temperature, seed=seed, forward=forward,
             momenta=self.has_momenta,
         )  # fmt: skip
-        self._held = [self.chain.start]
+        self._kept, self._now = [self.chain.start], None
         self._place = (checkpoint, every)
 
     def _open(self, model: Any, forward: networks.Forward | None, members: int) -> None:
@@ -121,67 +121,73 @@ class MarkovChain(Posterior):
         return f"{type(self).__name__}({self.members} samples)"
 
     @abstractmethod
-    def _move(self, value: Any, momentum: Any, forces: Forces, rate: float, temperature: float) -> None:
-        """Do one step of a parameter, in place; see `Chain`."""
+    def _move(self, moving: Moving, factors: Factors, rate: float, temperature: float) -> None:
+        """Do one step of all parameters, in place; see `Chain`."""
 
     # --- drawing ---------------------------------------------------------------------------------
 
     def fit(self, *, progress: bool = True) -> Self:
         """Draw all samples and keep them. `predict` and `demur.score` do so by themselves."""
-        import torch
-
         if not self.keep:
             raise ValueError("fit keeps samples. Got keep=False, which draws them when they are asked for.")
         if self._samples is not None:
             return self
-        samples = {
-            name: torch.empty((self.members or 0, *value.shape), dtype=value.dtype, device=value.device)
-            for name, value in self.chain.start.parameters.items()
-        }
+        samples = self._room_for(self.members or 0)
         steps = self.chain.schedule.steps
         with progress_bar(steps, "steps", hidden=not progress) as show:
-            for k in range(self.members or 0):
-                found = self._draw(k, show)
-                for name, value in found.items():
-                    samples[name][k] = value
-        self._samples, self._held = samples, [self.chain.start]
+            self._draw_all(range(self.members or 0), samples, show)
+        self._samples, self._kept, self._now = samples, [self.chain.start], None
         return self
 
     def parameters(self, members: range | None = None) -> dict[str, Any]:
         """Return parameters of samples by name, each with the samples along its first axis."""
-        import torch
-
         wanted = chosen(members, self.members or 0)
         if self.keep:
             samples = self.fit()._samples or {}
             # A slice is no copy.
             index = slice(wanted.start, wanted.stop, wanted.step) if wanted.step > 0 else list(wanted)
             return {name: value[index] for name, value in samples.items()}
-        if len(wanted) == 1:
-            return {name: value[None] for name, value in self._draw(wanted[0]).items()}
-        drawn = [self._draw(k) for k in wanted]
-        return {name: torch.stack([each[name] for each in drawn]) for name in self.chain.start.parameters}
+        found = self._room_for(len(wanted))
+        self._draw_all(wanted, found)
+        return found
 
-    def _draw(self, sample: int, show: Callable[[int], object] = lambda done: None) -> dict[str, Any]:
-        """Return one sample's parameters, from its file or by steps from the nearest state at hand."""
+    def _room_for(self, samples: int) -> dict[str, Any]:
+        """Return memory for samples, by name of the parameter."""
+        start = self.chain.start.parameters
+        return {name: value.new_empty((samples, *value.shape)) for name, value in start.items()}
+
+    def _draw_all(
+        self, wanted: range, found: dict[str, Any], show: Callable[[int], object] = lambda done: None
+    ) -> None:
+        """Write the parameters of samples."""
+        with networks.quiet([self.model]), networks.random_state_kept():
+            for place, sample in enumerate(wanted):
+                for name, value in self._draw(sample, show).items():
+                    found[name][place] = value
+
+    def _draw(self, sample: int, show: Callable[[int], object]) -> dict[str, Any]:
+        """Return one sample's parameters, from its file or by steps from the nearest state at hand.
+
+        The next steps overwrite them.
+        """
         schedule, target = self.chain.schedule, self.chain.schedule.taken(sample)
         files = self._opened()
         if files is not None and self.keep and (found := files.read_sample(sample)) is not None:
             show(target)
             return found
-        state = max((held for held in self._held if held.step <= target), key=lambda held: held.step)
-        state = state.copy()
-        with networks.quiet([self.model]), networks.random_state_kept():
-            while state.step < target:
-                self.chain.advance(state)
-                show(state.step)
-                if state.step % schedule.length == 0 and state.step < schedule.steps:
-                    first = state.copy()
-                    self._held = [self.chain.start, first, first]
-                if files is not None and files.due():
-                    files.write_state(state)
+        known = self._kept if self._now is None else [self._now, *self._kept]
+        nearest = max((each for each in known if each.step <= target), key=lambda each: each.step)
+        state = nearest if nearest is self._now else nearest.copy()
+        self._now = None  # after an interrupt, none that is halfway through a step
+        while state.step < target:
+            self.chain.advance(state)
+            show(state.step)
+            if state.step % schedule.length == 0 and state.step < schedule.steps:
+                self._kept = [self.chain.start, state.copy()]
+            if files is not None and files.due():
+                files.write_state(state)
         self.chain.check(state)
-        self._held = [*self._held[:2], state]
+        self._now = state
         if files is not None and self.keep:
             files.write_sample(sample, state.parameters)
         return state.parameters
@@ -191,7 +197,7 @@ class MarkovChain(Posterior):
         path, every = self._place
         if path is not None and self._files is None:
             self._files = ChainFiles(path, f"{type(self).__name__} chain", self._facts(), every)
-            self._held = [self.chain.start, *self._files.states(self.chain.start)]
+            self._kept = [self.chain.start, *self._files.states(self.chain.start)]
         return self._files
 
     def _facts(self) -> dict[str, Any]:

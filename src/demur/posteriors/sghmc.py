@@ -7,7 +7,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from demur.posteriors.chain import Forces, drawn_start, push, shake
+from demur.posteriors.chain import Factors, Moving, push, shake, starts_of
+from demur.posteriors.compiled import loops
 from demur.posteriors.markov_chain import MarkovChain, Options
 
 
@@ -84,8 +85,8 @@ class SGHMC(MarkovChain):
         plan = {"samples": samples, "step_size": step_size, "discard": burn_in}
         super().__init__(model, data, plan, epochs=epochs, steps=steps, batch_size=batch_size, **options)
 
-    def _move(self, value: Any, momentum: Any, forces: Forces, rate: float, temperature: float) -> None:
-        baoa_step(value, momentum, forces, rate, temperature, self.friction)
+    def _move(self, moving: Moving, factors: Factors, rate: float, temperature: float) -> None:
+        baoa_step(moving, factors, rate, temperature, self.friction)
 
 
 def friction_of(value: float) -> float:
@@ -95,9 +96,7 @@ def friction_of(value: float) -> float:
     return float(value)
 
 
-def baoa_step(
-    value: Any, momentum: Any, forces: Forces, rate: float, temperature: float, friction: float
-) -> None:
+def baoa_step(moving: Moving, factors: Factors, rate: float, temperature: float, friction: float) -> None:
     """Do one BAOA step: a step of sqrt(rate) in time, of which friction takes its part of the momentum.
 
     Leimkuhler and Matthews (2015), "Molecular dynamics": the gradient, half of the way, friction with noise,
@@ -105,13 +104,11 @@ def baoa_step(
     """
     time, kept = math.sqrt(rate), 1 - friction
     deviation = math.sqrt(temperature * (1 - kept**2))
-    if isinstance(value, np.ndarray):
-        from demur.posteriors import compiled_noise
-
-        start = np.uint64(drawn_start() if deviation else 0)
-        compiled_noise.baoa_step(value, momentum, *forces, time, kept, deviation, start)
-        return
-    push(momentum, forces, time)
-    value.add_(momentum, alpha=time / 2)
-    shake(momentum.mul_(kept), deviation)
-    value.add_(momentum, alpha=time / 2)
+    for (value, momentum, forces), start in zip(moving, starts_of(moving, deviation), strict=True):
+        if isinstance(value, np.ndarray):
+            loops().baoa_step(value, momentum, forces, factors, time, kept, deviation, start)
+        else:
+            push(momentum, forces, factors, time)
+            value.add_(momentum, alpha=time / 2)
+            shake(momentum.mul_(kept), deviation)
+            value.add_(momentum, alpha=time / 2)

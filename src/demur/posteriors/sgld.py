@@ -7,7 +7,8 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from demur.posteriors.chain import Forces, drawn_start, push, shake
+from demur.posteriors.chain import Factors, Moving, push, shake, starts_of
+from demur.posteriors.compiled import loops
 from demur.posteriors.markov_chain import MarkovChain, Options
 
 
@@ -72,18 +73,16 @@ class SGLD(MarkovChain):
         plan = {"samples": samples, "step_size": step_size, "discard": burn_in}
         super().__init__(model, data, plan, epochs=epochs, steps=steps, batch_size=batch_size, **options)
 
-    def _move(self, value: Any, momentum: Any, forces: Forces, rate: float, temperature: float) -> None:
-        langevin_step(value, forces, rate, temperature)
+    def _move(self, moving: Moving, factors: Factors, rate: float, temperature: float) -> None:
+        langevin_step(moving, factors, rate, temperature)
 
 
-def langevin_step(value: Any, forces: Forces, rate: float, temperature: float) -> None:
+def langevin_step(moving: Moving, factors: Factors, rate: float, temperature: float) -> None:
     """Do one step of Langevin dynamics, by Euler and Maruyama."""
     deviation = math.sqrt(2 * rate * temperature)
-    if isinstance(value, np.ndarray):
-        from demur.posteriors import compiled_noise
-
-        start = np.uint64(drawn_start() if deviation else 0)
-        compiled_noise.langevin_step(value, *forces, rate, deviation, start)
-        return
-    push(value, forces, rate)
-    shake(value, deviation)
+    for (value, _, forces), start in zip(moving, starts_of(moving, deviation), strict=True):
+        if isinstance(value, np.ndarray):
+            loops().langevin_step(value, forces, factors, rate, deviation, start)
+        else:
+            push(value, forces, factors, rate)
+            shake(value, deviation)

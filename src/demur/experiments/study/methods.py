@@ -161,6 +161,12 @@ class Methods:
         places = [self.stages.made(self.encoding.stage(which, each)) for each in sets]
         return [np.load(place / file, mmap_mode="r") for place in places]
 
+    def classes(self, name: str) -> int:
+        """Return how many classes a method tells apart."""
+        if self.config.methods[name]["kind"] == "ensemble":
+            return self.files("logits.npy", self.config.scored[:1], self.networks(name)[0])[0].shape[1]
+        return self.last_layer().out_features
+
     def features(self, sets: list[str]) -> Features:
         """Return features and labels of sets, one after the other."""
         values, labels = (np.concatenate(self.files(file, sets)) for file in ("features.npy", "labels.npy"))

@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import demur
-from demur import kernels
 from demur.experiments.arithmetic import arithmetic
 from demur.experiments.stages import Stage
-from demur.experiments.study.methods import EVERY, Methods
+from demur.experiments.study.methods import EVERY, NUMBERS, Methods, StoredLogits
 from demur.stores import write_columns
 
 MEASURES = ("pairwise", "average", "reverse", "bma")
@@ -62,8 +61,8 @@ class Scoring:
     ) -> None:
         """Score sets by a method and write a file for each."""
         few = None if rule == "log" else FEW
-        kernels.load()  # which is not scoring
         posterior, loader, order = self.methods.posterior(name, sets, folder, few)
+        load_loops(self.methods.classes(name))
         with arithmetic() as spent:
             scores = demur.score(
                 posterior, loader, measures=measures, rule=rule, order=order,
@@ -97,6 +96,14 @@ class Scoring:
         seconds = inputs * members * 1000 * PER_LOGIT
         facts = {"kind": self.config.methods[name]["kind"], **given, "seed": self.config.seed, **facts}
         return Stage(stage, make, facts, self.methods.before(name), seconds, inputs * 3e-4)
+
+
+def load_loops(classes: int) -> None:
+    """Have numba imported and its loops compiled, or read from disk: that takes time, and is not scoring."""
+    inputs = NUMBERS // classes
+    logits = np.random.default_rng(0).normal(size=(8, inputs, classes)).astype(np.float32)
+    posterior = StoredLogits(list(0.1 * logits))
+    demur.score(posterior, [np.arange(inputs)], measures=(*MEASURES, *CELLS), progress=False)
 
 
 class Share(NamedTuple):
