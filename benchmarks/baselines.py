@@ -50,6 +50,16 @@ def pairs_torch(logits: torch.Tensor) -> torch.Tensor:
     return total / len(logits) ** 2
 
 
+def pairs_of_kl_div(logits: torch.Tensor) -> torch.Tensor:
+    """K by ``torch.nn.functional.kl_div`` of each pair of members."""
+    log_p = torch.log_softmax(logits, -1)
+    total = torch.zeros(logits.shape[1])
+    for i in range(len(logits)):
+        for j in range(len(logits)):
+            total += torch.nn.functional.kl_div(log_p[j], log_p[i], log_target=True, reduction="none").sum(-1)
+    return total / len(logits) ** 2
+
+
 def pairs_of_distributions(logits: torch.Tensor) -> torch.Tensor:
     """K by ``torch.distributions.kl_divergence`` of each pair of members."""
     members = [torch.distributions.Categorical(logits=each) for each in logits]

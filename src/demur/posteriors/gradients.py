@@ -58,11 +58,8 @@ class OfNetwork:
         log_likelihood: Likelihood | None,
         forward: networks.Forward | None,
     ) -> None:
-        self.minibatches, self.log_likelihood, self.place = (
-            minibatches,
-            log_likelihood,
-            networks.place_of(model),
-        )
+        self.minibatches, self.log_likelihood = minibatches, log_likelihood
+        self.place = networks.place_of(model)
         # The default likelihood takes logits, which forward finds; another takes what the model returns.
         self.call = Call(model, forward if log_likelihood is None else None)
 

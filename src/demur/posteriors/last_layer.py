@@ -232,17 +232,16 @@ class LastLayer(Posterior):
             for run in chunks_of(wanted, numbers, fewest=FEWEST):
                 yield self._of_dropout(scaled, run, places), None
             return
-        held = len(wanted) if isinstance(self.heads, tuple) else self.together
+        held = max(1, len(wanted)) if isinstance(self.heads, tuple) else self.together
         for start in range(0, len(wanted), held):
             block = wanted[start : start + held]
             weight, bias = self._held(block)
             # Large heads that were drawn are no tensor, and few enough.
-            runs = [block] if isinstance(weight, list) else chunks_of(block, numbers, fewest=FEWEST)
-            done = 0
-            for run in runs:
-                some, done = slice(done, done + len(run)), done + len(run)
+            large, all_of_it = isinstance(weight, list), range(len(block))
+            for run in [all_of_it] if large else chunks_of(all_of_it, numbers, fewest=FEWEST):
+                some = slice(run.start, run.stop)
                 found = self._of_heads(features, weight[some], bias[some])
-                yield found, None if self.weights is None else self.weights[list(run)]
+                yield found, None if self.weights is None else self.weights[list(block[some])]
 
     def deployed(self, batch: Any) -> Any:
         logits, self._last = self._seen(batch)[1], (None, None)
