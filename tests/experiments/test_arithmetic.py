@@ -136,6 +136,11 @@ def test_compiled_products_are_inside_and_compiling_them_is_not(monkeypatch):
         compiled_products.masked(np.ones((50, 50)))
     first = time.perf_counter() - begun
     assert spent.calls == 1 and 0 < spent.inside < first / 2
+    with arithmetic() as again:
+        compiled_products.masked(np.ones((50, 50), np.float32))  # compiles for another type
+        assert again.inside == 0
+        compiled_products.masked(np.ones((50, 50), np.float32))
+    assert again.calls == 1 and again.inside > 0
     assert compiled_products.masked is own
 
 

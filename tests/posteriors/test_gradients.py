@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from demur import kernels
-from demur.posteriors import CyclicalSGHMC
+from demur.posteriors import SGLD, CyclicalSGHMC
 from demur.posteriors.chain import State
 from demur.posteriors.gradients import OfFewClasses, OfLinear, OfNetwork, gradient_of
 from demur.posteriors.minibatches import minibatches_of
@@ -71,6 +71,47 @@ def test_without_numba_gradients_by_hand_are_those_of_autograd(monkeypatch):
     model = nn.Linear(7, 5).double()
     gradient = assert_that_of_autograd(model, (torch.randn(40, 7).double(), torch.randint(5, (40,))), 16, 2)
     assert isinstance(gradient, OfLinear)
+
+
+def test_a_batch_of_many_inputs_in_single_precision():
+    model = nn.Linear(4, 3)
+    with torch.no_grad():
+        model.weight.zero_()
+        model.bias.copy_(torch.tensor([3.0, 0.0, 0.0]))
+    data = torch.randn(300_000, 4), torch.zeros(300_000, dtype=int)
+    gradient = found(model, data, len(data[0]))[2]["bias"]
+    exact = -torch.softmax(model.bias.detach().double(), 0) + torch.tensor([1.0, 0.0, 0.0])
+    np.testing.assert_allclose(gradient, exact.numpy(), rtol=1e-6)
+
+
+def test_what_the_compiled_gradient_takes_and_what_it_leaves_to_others():
+    model, x, y = nn.Linear(7, 3), torch.randn(40, 7), torch.randint(3, (40,))
+    compiled = OfFewClasses if kernels.has_numba() else OfLinear
+    for data in ((x.clone().requires_grad_(), y), (x.T.contiguous().T, y), (x, y.to(torch.uint16))):
+        if compiled is OfFewClasses or data[1].dtype == torch.int64:
+            assert isinstance(found(model, data)[0], compiled)
+    assert isinstance(found(model, (x.relu().to_sparse(), y))[0], OfLinear)
+    for data in ((x[:, :5], y), (x.double(), y)):
+        with pytest.raises(RuntimeError, match="mat1 and mat2"):
+            found(model, data)
+
+
+def test_labels_are_those_that_were_checked():
+    model, x, y = nn.Linear(7, 3), torch.randn(40, 7), torch.randint(3, (40,))
+    batches, own = minibatches_of((x, y), 16, 0), sampled(model)
+    gradient = gradient_of(model, own, batches, None, None)
+    expected = gradient(State(0, own, {}))[0]
+    if isinstance(gradient, OfFewClasses):
+        y.fill_(5_000_000)
+        assert gradient(State(0, own, {}))[0] == expected
+
+
+def test_sparse_gradients_are_made_dense():
+    model = nn.Sequential(nn.Embedding(20, 3, sparse=True))
+    chain = SGLD(
+        model, (torch.randint(20, (40,)), torch.randint(3, (40,))), samples=2, steps=6, batch_size=16
+    )
+    assert torch.isfinite(chain.parameters()["0.weight"]).all()
 
 
 def test_numbers_that_are_not_finite_come_through():

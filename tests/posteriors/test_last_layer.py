@@ -140,6 +140,16 @@ def test_dropout_in_single_precision_is_masks_and_a_product(
     np.testing.assert_allclose(whole(posterior, x), expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
+@WAYS
+def test_features_that_require_gradients_and_none_at_all(monkeypatch, few) -> None:
+    from demur.posteriors import last_layer
+
+    monkeypatch.setattr(last_layer, "FEW", few)
+    posterior, x = LastLayer(nn.Linear(6, 3), dropout=0.3, samples=5), torch.rand(4, 6)
+    np.testing.assert_array_equal(whole(posterior, x.clone().requires_grad_()), whole(posterior, x))
+    assert whole(posterior, x[:0]).shape == (5, 0, 3)
+
+
 def test_dropout_of_an_input_is_the_same_to_the_last_bit_in_any_batch() -> None:
     model = nn.Sequential(nn.Identity(), nn.Linear(77, 10))
     posterior, x = LastLayer(model, dropout=0.2, samples=23), torch.rand(9, 77)

@@ -1,5 +1,6 @@
 """Chains over networks: the same samples by any way, what is left as it was, what is refused."""
 
+import copy
 import math
 import os
 import signal
@@ -94,6 +95,22 @@ def test_after_an_interrupt_within_a_step_samples_are_the_same(keep) -> None:
         with pytest.raises(KeyboardInterrupt):
             chain.parameters()
     assert equal(chain.parameters(), expected)
+
+
+@pytest.mark.parametrize("model", [nn.Linear(X.shape[1], 3), nn.Sequential(nn.Linear(X.shape[1], 3))])
+def test_a_copy_of_a_chain_goes_on_as_the_chain_does(model) -> None:
+    chain = CyclicalSGHMC(model, (X, Y), keep=False, **SMALL)
+    chain.parameters(range(1))
+    other = copy.deepcopy(chain)
+    assert equal(other.parameters(range(1, 5)), chain.parameters(range(1, 5)))
+
+
+def test_a_chain_that_was_begun_in_inference_mode_goes_on() -> None:
+    model = nn.Linear(X.shape[1], 3).bfloat16()
+    chain, other = (CyclicalSGHMC(model, (X.bfloat16(), Y), keep=False, **SMALL) for _ in range(2))
+    with torch.inference_mode():
+        chain.parameters(range(1))
+    assert equal(chain.parameters(range(1, 3)), other.parameters(range(1, 3)))
 
 
 def test_samples_stay_as_they_are_when_the_chain_moves_on() -> None:

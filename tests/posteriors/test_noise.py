@@ -136,3 +136,21 @@ def test_a_compiled_step_of_langevin_dynamics(kind, third) -> None:
     torch.testing.assert_close(found, stepped(0.0, lambda values: values), rtol=1e-5, atol=1e-6)
     noise = (noisy - found) / math.sqrt(2 * 0.2 * 0.5)
     assert stats.kstest(noise.numpy().ravel(), "norm").pvalue > 1e-4
+
+
+@pytest.mark.parametrize("form", [flat, lambda values: values], ids=["compiled", "torch"])
+def test_forces_are_taken_where_the_value_was(form) -> None:
+    """The value is one of the forces, and moves."""
+    gradient, value, centre, momentum = torch.randn(4, 50, dtype=torch.float64)
+    factors = 1.0, -0.3, 0.2
+    force = sum(f * each for f, each in zip(factors, (gradient, value, centre), strict=True))
+    expected = value + 0.2 * force
+    own = value.clone()
+    langevin_step([(form(own), None, (form(gradient), form(own), form(centre)))], factors, 0.2, 0.0)
+    torch.testing.assert_close(own, expected, rtol=1e-13, atol=1e-15)
+    own, moved = value.clone(), momentum.clone()
+    moving = [(form(own), form(moved), (form(gradient), form(own), form(centre)))]
+    baoa_step(moving, factors, 0.04, 0.0, 0.1)
+    pushed = momentum + 0.2 * force
+    torch.testing.assert_close(moved, 0.9 * pushed, rtol=1e-13, atol=1e-15)
+    torch.testing.assert_close(own, value + 0.1 * 1.9 * pushed, rtol=1e-13, atol=1e-15)

@@ -84,10 +84,10 @@ def arithmetic() -> Iterator[Arithmetic]:
             begun = time.perf_counter()
         depth += 1
 
-    def leave(*_: Any) -> None:
+    def leave(*_: Any, counts: bool = True) -> None:
         nonlocal depth
         depth -= 1
-        if depth == 0:
+        if depth == 0 and counts:
             spent.inside += time.perf_counter() - begun
             spent.calls += 1
 
@@ -99,11 +99,13 @@ def arithmetic() -> Iterator[Arithmetic]:
                 return function(*args, **options)
             if compiled == {}:
                 prepare(function, args)
+            known = compiled and len(compiled)
             enter()
             try:
                 return function(*args, **options)
             finally:
-                leave()
+                # Compiling for other types is no arithmetic either.
+                leave(counts=not compiled or len(compiled) == known)
 
         return product
 

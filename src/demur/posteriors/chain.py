@@ -36,10 +36,15 @@ class State:
 
     def copy(self) -> State:
         """Return a state with memory of its own."""
-        own = (
-            {name: value.clone() for name, value in part.items()} for part in (self.parameters, self.momenta)
-        )
-        return State(self.step, *own)
+        import torch
+
+        kept = {"memory_format": torch.contiguous_format}  # as `flat` needs it
+        parts = ({n: v.clone(**kept) for n, v in part.items()} for part in (self.parameters, self.momenta))
+        return State(self.step, *parts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the views out: of a copy, they would be memory apart."""
+        return {name: value for name, value in self.__dict__.items() if name != "flat"}
 
     @functools.cached_property
     def flat(self) -> dict[str, tuple[Any, Any]]:
@@ -173,12 +178,12 @@ def shake(values: Any, deviation: float) -> None:
 
 
 def starts_of(moving: Moving, deviation: float) -> Any:
-    """Draw where the noise of each parameter starts; where its standard deviation is 0, nothing is drawn."""
+    """Draw where the compiled noise of each parameter starts; where none is needed, nothing is drawn."""
     import torch
 
-    if deviation == 0:
+    if deviation == 0 or not any(isinstance(value, np.ndarray) for value, _, _ in moving):
         return np.zeros(len(moving), np.uint64)
-    return torch.empty(len(moving), dtype=torch.int64).random_().numpy().view(np.uint64)
+    return torch.empty(len(moving), dtype=torch.int64, device="cpu").random_().numpy().view(np.uint64)
 
 
 def means_of(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:

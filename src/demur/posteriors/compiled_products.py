@@ -89,7 +89,8 @@ def gradient(inputs, labels, batch, weight, bias, by_weight, by_bias):
     classes, features, kind = bias.size, inputs.shape[1], weight.dtype.type
     layer, by_layer = weight.reshape((classes, features)), by_weight.reshape((classes, features))
     missing, share, total = np.empty((ROWS, classes), weight.dtype), kind(1 / batch.size), 0.0
-    by_weight[:], by_bias[:] = kind(0), kind(0)
+    by_weight[:] = kind(0)
+    sums = np.zeros(classes)  # one row after the other: too many for float32
     last = batch.size - 1
     for first in range(0, batch.size, ROWS):
         rows = (
@@ -116,6 +117,8 @@ def gradient(inputs, labels, batch, weight, bias, by_weight, by_bias):
                 own[k] *= scale
             own[label] += share
             for k in range(classes):
-                by_bias[k] += own[k]
+                sums[k] += own[k]
         add_outer(missing, rows, by_layer)
+    for k in range(classes):
+        by_bias[k] = kind(sums[k])
     return total / batch.size

@@ -42,8 +42,7 @@ def gradient_of(
     whole = set(sampled) == {name for name, _ in model.named_parameters()}
     if not (plain and whole and likelihood is None and forward is None):
         return general
-    few = len(sampled["weight"]) <= FEW and compiles(sampled["weight"])
-    if few and isinstance(minibatches, OfArrays) and labelled(minibatches.inputs, minibatches.targets):
+    if isinstance(minibatches, OfArrays) and OfFewClasses.takes(minibatches, sampled):
         return OfFewClasses(minibatches, sampled)
     return OfLinear(general)
 
@@ -81,7 +80,8 @@ class OfNetwork:
             if not average.requires_grad:
                 raise ValueError("log_likelihood must depend on the parameters. Got one without gradients.")
             found = torch.autograd.grad(average, list(leaves.values()), materialize_grads=True)
-        return average.item(), {name: flat(value) for name, value in zip(leaves, found, strict=True)}
+        dense = [value.to_dense() if value.is_sparse else value for value in found]
+        return average.item(), {name: flat(value) for name, value in zip(leaves, dense, strict=True)}
 
     def average(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> Any:
         """Return the average log-likelihood of the inputs of a batch."""
@@ -141,12 +141,26 @@ class OfFewClasses:
     The gradients are written to the same memory at each step.
     """
 
+    @staticmethod
+    def takes(minibatches: OfArrays, sampled: Mapping[str, Any]) -> bool:
+        """Tell whether it can be used; what it does not take, others complain of or can do."""
+        import torch
+
+        inputs, weight = minibatches.inputs, sampled["weight"]
+        if len(weight) > FEW or not compiles(weight) or not labelled(inputs, minibatches.targets):
+            return False
+        plain = inputs.layout is torch.strided and inputs.device.type == "cpu"
+        alike = all(each.dtype == inputs.dtype for each in sampled.values())
+        return plain and alike and inputs.shape[1] == weight.shape[1]
+
     def __init__(self, minibatches: OfArrays, sampled: Mapping[str, Any]) -> None:
         weight = sampled["weight"]
         self.minibatches = minibatches
-        self.inputs = minibatches.inputs.to(weight).contiguous().numpy()
-        check_labels(minibatches.targets, len(weight))
-        self.labels = minibatches.targets.long().cpu().contiguous().numpy()
+        self.inputs = minibatches.inputs.detach().contiguous().numpy()
+        # Memory of its own: compiled loops do not check labels again.
+        labels = minibatches.targets.detach().long().cpu().clone()
+        check_labels(labels, len(weight))
+        self.labels = labels.numpy()
         self.found = {name: np.empty(value.numel(), self.inputs.dtype) for name, value in sampled.items()}
         self.nothing = np.zeros(len(weight), self.inputs.dtype), np.empty(len(weight), self.inputs.dtype)
 

@@ -226,6 +226,7 @@ class LastLayer(Posterior):
 
     def _predicted(self, features: Any, members: range | None, places: np.ndarray) -> Iterator[Any]:
         """Yield logits of members for features of inputs at these places, in chunks."""
+        features = features.detach()
         wanted, numbers = chosen(members, self.members or 0), len(features) * self.layer.out_features
         if self.dropout is not None:
             scaled = features / (1 - self.dropout)
@@ -307,6 +308,8 @@ class LastLayer(Posterior):
         bias = weight.new_zeros(len(weight)) if bias is None else bias.detach()
         weight, bias = weight.to(scaled), bias.to(scaled)
         found = scaled.new_empty((len(run), len(scaled), len(weight)))
+        if len(scaled) == 0:
+            return found
         if len(weight) <= FEW and compiles(scaled):
             self._masks.logits(run, places, *(each.numpy() for each in (scaled, weight, bias, found)))
         else:

@@ -132,10 +132,9 @@ class MarkovChain(Posterior):
             raise ValueError("fit keeps samples. Got keep=False, which draws them when they are asked for.")
         if self._samples is not None:
             return self
-        samples = self._room_for(self.members or 0)
         steps = self.chain.schedule.steps
         with progress_bar(steps, "steps", hidden=not progress) as show:
-            self._draw_all(range(self.members or 0), samples, show)
+            samples = self._draw_all(range(self.members or 0), show)
         self._samples, self._kept, self._now = samples, [self.chain.start], None
         return self
 
@@ -147,23 +146,20 @@ class MarkovChain(Posterior):
             # A slice is no copy.
             index = slice(wanted.start, wanted.stop, wanted.step) if wanted.step > 0 else list(wanted)
             return {name: value[index] for name, value in samples.items()}
-        found = self._room_for(len(wanted))
-        self._draw_all(wanted, found)
-        return found
+        return self._draw_all(wanted)
 
-    def _room_for(self, samples: int) -> dict[str, Any]:
-        """Return memory for samples, by name of the parameter."""
+    def _draw_all(self, wanted: range, show: Callable[[int], object] = lambda done: None) -> dict[str, Any]:
+        """Return the parameters of samples, by name."""
+        import torch
+
         start = self.chain.start.parameters
-        return {name: value.new_empty((samples, *value.shape)) for name, value in start.items()}
-
-    def _draw_all(
-        self, wanted: range, found: dict[str, Any], show: Callable[[int], object] = lambda done: None
-    ) -> None:
-        """Write the parameters of samples."""
-        with networks.quiet([self.model]), networks.random_state_kept():
+        # A state that was begun in inference mode could not move outside of it.
+        with torch.inference_mode(False), networks.quiet([self.model]), networks.random_state_kept():
+            found = {name: value.new_empty((len(wanted), *value.shape)) for name, value in start.items()}
             for place, sample in enumerate(wanted):
                 for name, value in self._draw(sample, show).items():
                     found[name][place] = value
+        return found
 
     def _draw(self, sample: int, show: Callable[[int], object]) -> dict[str, Any]:
         """Return one sample's parameters, from its file or by steps from the nearest state at hand.

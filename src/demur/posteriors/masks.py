@@ -68,20 +68,15 @@ class Masks:
     def apply(
         self, members: range, places: Sequence[int] | np.ndarray, values: np.ndarray, out: np.ndarray
     ) -> None:
-        """Write values of features with 0 for those that are dropped.
+        """Write values of features with 0 for those that are dropped, in compiled code.
 
         ``values`` are (inputs, features), ``out`` is (members, inputs, features).
         """
-        if kernels.has_numba():
-            from demur.posteriors import compiled_masks
+        from demur.posteriors import compiled_masks
 
-            compiled_masks.apply(
-                self._seed, np.asarray(members), np.asarray(places), self._whole, self._below, values, out
-            )
-        else:
-            # Converting first and multiplying then is several times as fast as a product of two types.
-            np.copyto(out, self.kept(members, places))
-            out *= values
+        compiled_masks.apply(
+            self._seed, np.asarray(members), np.asarray(places), self._whole, self._below, values, out
+        )
 
     def logits(
         self,

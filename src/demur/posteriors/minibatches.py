@@ -91,10 +91,10 @@ class OfArrays:
         """Return which inputs the batch of a step has."""
         import torch
 
-        epoch, place = divmod(step, self.each)
+        whole = self.batch_size == self.size
+        epoch, place = (0, 0) if whole else divmod(step, self.each)
         if self._order[0] != epoch:
             source = torch.Generator().manual_seed(networks.seed_of(self.seed, 1, epoch))
-            whole = self.batch_size == self.size
             order = torch.arange(self.size) if whole else torch.randperm(self.size, generator=source)
             self._order = (epoch, order.numpy())
         return self._order[1][place * self.batch_size : (place + 1) * self.batch_size]

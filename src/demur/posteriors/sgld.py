@@ -84,5 +84,7 @@ def langevin_step(moving: Moving, factors: Factors, rate: float, temperature: fl
         if isinstance(value, np.ndarray):
             loops().langevin_step(value, forces, factors, rate, deviation, start)
         else:
-            push(value, forces, factors, rate)
+            gradient, own, centre = forces
+            # The value itself first, as long as it has not moved.
+            push(value, (own, gradient, centre), (factors[1], factors[0], factors[2]), rate)
             shake(value, deviation)

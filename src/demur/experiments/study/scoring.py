@@ -99,8 +99,8 @@ class Scoring:
 
 
 def load_loops(classes: int) -> None:
-    """Have numba imported and its loops compiled, or read from disk: that takes time, and is not scoring."""
-    inputs = NUMBERS // classes
+    """Have numba imported and the measures' loops compiled, or read from disk, which is not scoring."""
+    inputs = max(1, NUMBERS // classes)
     logits = np.random.default_rng(0).normal(size=(8, inputs, classes)).astype(np.float32)
     posterior = StoredLogits(list(0.1 * logits))
     demur.score(posterior, [np.arange(inputs)], measures=(*MEASURES, *CELLS), progress=False)
