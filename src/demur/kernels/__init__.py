@@ -227,10 +227,8 @@ def added_in_single(before: State | None, members: Members, rule: Rule) -> State
         return in_lanes_of(entry, arguments[0].dtype).accumulate(*arguments, begin, end, *own)
 
     run(members, 1, work)
-    weights = spread_weights(members)
     sums = dict(zip(SUMS, new[:, None], strict=True))
-    weight, squared = weights.sum(axis=0)[None], (weights * weights).sum(axis=0)[None]
-    count = (weights > 0).sum(axis=0)
+    weight, squared, count = weight_sums(members)
     if before is not None:
         weight, squared, count = weight + before.weight, squared + before.squared_weight, count + before.count
     state = State(
@@ -243,6 +241,16 @@ def added_in_single(before: State | None, members: Members, rule: Rule) -> State
     part = members.only(places)
     exact = state_of(part, rule, 1) if before is None else add_to(before.only(places), part)
     return state.replaced(places, exact)
+
+
+def weight_sums(members: Members) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the sums of weights and of their squares, (1, inputs), and how many are positive, (inputs,)."""
+    if members.weights is None:
+        alike = np.full((1, members.inputs), float(members.count))
+        return alike, alike.copy(), np.full(members.inputs, members.count)
+    weights = spread_weights(members)
+    sums = weights.sum(axis=0)[None], (weights * weights).sum(axis=0)[None]
+    return *sums, (weights > 0).sum(axis=0)
 
 
 def spread_weights(members: Members) -> np.ndarray:
