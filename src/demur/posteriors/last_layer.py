@@ -26,7 +26,7 @@ FEWEST = 8
 DRAWN = 1 << 25
 """Numbers that heads drawn at a time may have."""
 
-STACKED, SINGLE = 1 << 16, 1 << 18
+STACKED, SINGLE = 1 << 15, 1 << 18
 """Inputs times classes whose logits are computed and added up before the next ones: so few that their sums
 stay in the processor's cache, and for a product a head, enough for its speed."""
 

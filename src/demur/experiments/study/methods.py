@@ -14,7 +14,7 @@ from demur.posteriors import CyclicalSGHMC, Features, HeadTraining, LastLayer, P
 from demur.posteriors.posterior import chosen, chunks_of
 
 Order = Literal["batch", "member"]
-ROWS, NUMBERS = 1024, 1 << 16
+ROWS, NUMBERS = 1024, 1 << 15
 """Inputs that are scored together: so many at least, and where they have few classes, so many logits."""
 EVERY = 60.0
 """Seconds between two writes of what is done."""
