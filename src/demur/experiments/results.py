@@ -27,6 +27,11 @@ other networks: `demur reproduce table1 --config imagenet` makes them from these
 sections below are from the same code on smaller data. Their images to be found are textures and flowers for
 ImageNet-O, and validation images that a ResNet-50 gets wrong as a stand-in for ImageNet-A.
 """
+TALLIED = """
+Comparisons of the new measure with the current one, by paired tests: ahead, even, behind. Tests and
+intervals are for other inputs of the same kinds, given the networks and the draws of a run; another
+training, or another chain, would move the figures as well.
+"""
 
 
 def add_section(page: Path, name: str, text: str, figures: Mapping[str, Path] | None = None) -> None:
@@ -66,7 +71,9 @@ def summary(found: Mapping[str, str]) -> str:
     Examples
     --------
     >>> print(summary({"a": "## Coins\n" + tally(total=(1, 2, 3), epistemic=(0, 1, 5))}))
-    Comparisons of the new measure with the current one, by paired tests: ahead, even, behind.
+    Comparisons of the new measure with the current one, by paired tests: ahead, even, behind. Tests and
+    intervals are for other inputs of the same kinds, given the networks and the draws of a run; another
+    training, or another chain, would move the figures as well.
     <BLANKLINE>
     | Study | total | epistemic |
     |---|---|---|
@@ -85,8 +92,7 @@ def summary(found: Mapping[str, str]) -> str:
         return ""
     lines = [f"| {' | '.join(each)} |" for each in (["Study", *parts], *rows)]
     lines.insert(1, "|---" * (len(parts) + 1) + "|")
-    said = "Comparisons of the new measure with the current one, by paired tests: ahead, even, behind."
-    return "\n".join([said, "", *lines, ""])
+    return "\n".join([TALLIED.strip(), "", *lines, ""])
 
 
 def sections(text: str) -> dict[str, str]:
