@@ -8,7 +8,7 @@ from reference import members
 
 import demur
 from demur import kernels
-from demur.kernels import arithmetic, plain_single, small
+from demur.kernels import arithmetic, lanes, plain_single, small
 from demur.predictions import gather
 
 
@@ -24,16 +24,27 @@ def logarithms(x, out):
         out[i] = arithmetic.log1p(x[i])
 
 
-@njit
-def single_exponentials(x, out):
-    for i in range(x.size):
-        out[i] = arithmetic.expm1_single(x[i])
+def on_lanes(function):
+    """Return a function that applies one of ``lanes`` to an array of numbers, sixteen at a time."""
+
+    @njit
+    def each(x, out):
+        for i in range(0, x.size, lanes.LANES):
+            lanes.store(out, i, function(lanes.load(x, i)))
+
+    def apply(x):
+        padded = np.zeros(-(-x.size // lanes.LANES) * lanes.LANES, x.dtype)
+        padded[: x.size] = x
+        out = np.empty_like(padded)
+        each(padded, out)
+        return out[: x.size]
+
+    return apply
 
 
-@njit
-def single_logarithms(x, out):
-    for i in range(x.size):
-        out[i] = arithmetic.log1p_single(x[i], arithmetic.ONE / (arithmetic.ONE + x[i]))
+growths, exponentials_of, logarithms_of, logarithms_of_one_and = map(
+    on_lanes, (lanes.expm1, lanes.exp, lanes.log, lanes.log1p)
+)
 
 
 def relative_errors(found, function, x):
@@ -74,22 +85,65 @@ def test_logarithm_of_nothing_is_finite() -> None:
 @pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e-2, 0.3, 3.0, 30.0])
 def test_single_exponential(scale) -> None:
     x = np.clip(np.random.default_rng(0).normal(size=500) * scale, -80.0, 80.0).astype(np.float32)
-    out = np.empty_like(x)
-    single_exponentials(x, out)
-    assert relative_errors(out.astype(np.float64), mpmath.expm1, x).max() < 3e-7 * max(
-        1.0, np.abs(x).max() / 8
-    )
-    single_exponentials(np.zeros(16, np.float32), out[:16])
-    np.testing.assert_array_equal(out[:16], 0.0)
+    tolerance = 3e-7 * max(1.0, np.abs(x).max() / 8)
+    assert relative_errors(growths(x).astype(np.float64), mpmath.expm1, x).max() < tolerance
+    assert relative_errors(exponentials_of(x).astype(np.float64), mpmath.exp, x).max() < tolerance
+    nothing = np.zeros(1, np.float32)
+    assert growths(nothing) == 0.0 and exponentials_of(nothing) == 1.0
+
+
+def test_single_exponential_is_bounded() -> None:
+    """Beyond +-87 there is no exponential in float32 that products with other numbers leave finite."""
+    far = np.array([-1e30, -np.inf, np.nan, 1e30, np.inf], np.float32)
+    bounds = np.array([-87, -87, -87, 87, 87], np.float32)
+    np.testing.assert_array_equal(exponentials_of(far), exponentials_of(bounds))
+    np.testing.assert_array_equal(growths(far), growths(bounds))
 
 
 @pytest.mark.parametrize("scale", [1e-12, 1e-4, 0.3, 3.0, 1e6, 1e20])
 def test_single_logarithm(scale) -> None:
     x = (np.random.default_rng(1).normal(size=500) * scale).astype(np.float32)
     x = np.where(x > -0.99, x, -x)
-    out = np.empty_like(x)
-    single_logarithms(x, out)
-    assert relative_errors(out.astype(np.float64), mpmath.log1p, x).max() < 3e-7
+    found = logarithms_of_one_and(x).astype(np.float64)
+    assert relative_errors(found, mpmath.log1p, x).max() < 3e-7
+    positive = np.abs(x) + np.float32(1e-30)
+    exact = np.log(positive.astype(np.float64))
+    np.testing.assert_allclose(logarithms_of(positive), exact, rtol=2e-7, atol=2e-7)
+
+
+@pytest.mark.parametrize("scale", [1e-14, 1e-3, 0.3, 1e6, 1e200])
+def test_logarithm_on_lanes(scale) -> None:
+    x = np.random.default_rng(1).normal(size=500) * scale
+    x = np.where(x > -0.999, x, -x)
+    assert relative_errors(logarithms_of_one_and(x), mpmath.log1p, x).max() < 1e-15
+    positive = np.abs(x) + 1e-200
+    np.testing.assert_allclose(logarithms_of(positive), np.log(positive), rtol=1e-15, atol=1e-15)
+
+
+def test_arithmetic_on_lanes() -> None:
+    rng = np.random.default_rng(2)
+    x, y = rng.normal(size=(2, 16)).astype(np.float32)
+    pairs = rng.normal(size=40).astype(np.float32)
+
+    @njit
+    def everything(x, y, pairs, out):
+        a, b = lanes.load(x, 0), lanes.load(y, 0)
+        lanes.store(out, 0, lanes.larger(a, b))
+        lanes.store(out, 16, lanes.size(a))
+        lanes.store(out, 32, lanes.where_less(a, b, lanes.spread(x[0]), b))
+        lanes.store(out, 48, a / b - a * b + b)
+        first, second = lanes.load_pairs(pairs, 3)
+        lanes.store(out, 64, first)
+        lanes.store(out, 80, second)
+        lanes.store(out, 96, lanes.rounded(lanes.doubled(a)))
+        return lanes.add_up(lanes.doubled(a)), lanes.highest(a)
+
+    out = np.empty(112, np.float32)
+    total, highest = everything(x, y, pairs, out)
+    expected = [np.maximum(x, y), np.abs(x), np.where(x < y, x[0], y), x / y - x * y + y, pairs[3:35:2]]
+    np.testing.assert_allclose(out.reshape(7, 16), [*expected, pairs[4:35:2], x], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(total, x.astype(np.float64).sum(), rtol=1e-14)
+    assert highest == x.max()
 
 
 def agreeing(rng, shape, spread, scale, moved) -> np.ndarray:
@@ -242,7 +296,7 @@ def test_the_order_of_inputs_does_not_change_their_bytes(classes) -> None:
 def test_eight_rows_are_turned_into_eight_planes() -> None:
     @njit
     def turn(flat, starts, box):
-        arithmetic.turn_eight(flat, starts, 1, 3, 10**6, box, 2, 9)
+        arithmetic.turn_eight(flat, starts, 1, 3, box, 2, 9)
 
     flat, starts = np.arange(200, dtype=np.float32), np.array([99, 0, 10, 20, 30, 47, 50, 60, 150])
     box = np.full(2 + 9 * 8, -1, np.float32)

@@ -25,20 +25,18 @@ EXPONENT_BITS = 0x4330000000000000  # the bits of 2**52: an integer below 2**52 
 EXPONENT_BIAS = 2.0**52 + 1023.0
 MANTISSA_MASK = 0x000FFFFFFFFFFFFF
 HALF_SQRT_OFFSET = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2)
-
-# The same in float32, with the minimax coefficients of (exp(r) - 1 - r) / r**2 for |r| <= ln(2) / 2.
-SINGLE_LOG2_E = np.float32(LOG2_E)
-SINGLE_LN_2 = np.float32(LN_2)
-SINGLE_ROUND = np.float32(1.5 * 2.0**23 + 127.0)
-ONE = np.float32(1.0)
-SECOND, THIRD, FOURTH, FIFTH, SIXTH = map(
-    np.float32, (0.5, 0.16666577, 0.041666555, 0.008363173, 0.0013926176)
-)
-
-SINGLE_HALF_SQRT = 0x3F3504F3  # the bits of sqrt(1/2)
-TWO = np.float32(2.0)
 # Minimax coefficients of (log((1 + s) / (1 - s)) / s - 2) / s**2 in s**2.
-LOG_THIRD, LOG_FIFTH, LOG_SEVENTH = map(np.float32, (0.66666685, 0.3998878, 0.2957995))
+LOG_TAIL = (
+    0.666666666666667, 0.3999999999989931, 0.2857142862606338, 0.22222211120449298, 0.1818289017031397,
+    0.15331686868638428, 0.14616878919029822,
+)  # fmt: skip
+
+# The same in float32.
+SINGLE_LN_2 = np.float32(LN_2)
+SINGLE_HALF_SQRT = 0x3F3504F3
+ONE = np.float32(1.0)
+TWO = np.float32(2.0)
+SINGLE_LOG_TAIL = tuple(map(np.float32, (0.66666685, 0.3998878, 0.2957995)))
 
 COMPILED: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
 INLINED: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "fastmath": {"contract"}}
@@ -95,37 +93,6 @@ def add_in_any_order(typing_context, left, right):
     ), lambda context, builder, signature, arguments: builder.fadd(*arguments, flags=IN_ANY_ORDER)
 
 
-@intrinsic
-def add_single_in_any_order(typing_context, left, right):
-    """Do as ``add_in_any_order`` in float32."""
-    return types.float32(
-        types.float32, types.float32
-    ), lambda context, builder, signature, arguments: builder.fadd(*arguments, flags=IN_ANY_ORDER)
-
-
-@intrinsic
-def larger_size(typing_context, bits, number):
-    """Return the larger of ``bits`` and the bits of a float32's magnitude; infinity and NaN are largest."""
-
-    def generate(context, builder, signature, arguments):
-        magnitude = ir.Constant(ir.IntType(32), 0x7FFFFFFF)
-        size = builder.and_(builder.bitcast(arguments[1], ir.IntType(32)), magnitude)
-        return builder.select(builder.icmp_signed(">", size, arguments[0]), size, arguments[0])
-
-    return types.int32(types.int32, types.float32), generate
-
-
-@intrinsic
-def power_of_two(typing_context, rounded):
-    """Return 2 to the integer that stands in the low bits of a float32, bias included."""
-
-    def generate(context, builder, signature, arguments):
-        whole = builder.bitcast(arguments[0], ir.IntType(32))
-        return builder.bitcast(builder.shl(whole, ir.Constant(ir.IntType(32), 23)), ir.FloatType())
-
-    return types.float32(types.float32), generate
-
-
 def expm1_fraction(remainder, like):
     """Return ``2**r - 1`` for ``|r| <= 1/2``, as exactly as the type of ``like`` asks."""
     raise AssertionError("compiled code only")
@@ -178,16 +145,6 @@ def expm1(exponent, like):
     """Return ``exp(exponent) - 1``, exact relative to itself and 0 at 0, for exponents within +-708."""
     power, remainder = split(exponent)
     return power * expm1_fraction(remainder, like) + (power - 1.0)
-
-
-@njit(**INLINED)
-def expm1_single(exponent):
-    """Return ``exp(exponent) - 1`` in float32, exact relative to itself, for exponents within +-87."""
-    rounded = exponent * SINGLE_LOG2_E + SINGLE_ROUND
-    power = power_of_two(rounded)
-    r = exponent - (rounded - SINGLE_ROUND) * SINGLE_LN_2
-    tail = (((SIXTH * r + FIFTH) * r + FOURTH) * r + THIRD) * r + SECOND
-    return power * (tail * (r * r) + r) + (power - ONE)
 
 
 @intrinsic
@@ -246,31 +203,16 @@ def log1p(number):
     f = mantissa - 1.0
     s = f / (2.0 + f)
     t = s * s
-    p = 0.14616878919029822
-    p = p * t + 0.15331686868638428
-    p = p * t + 0.1818289017031397
-    p = p * t + 0.22222211120449298
-    p = p * t + 0.2857142862606338
-    p = p * t + 0.3999999999989931
-    p = p * t + 0.666666666666667
+    p = LOG_TAIL[6]
+    p = p * t + LOG_TAIL[5]
+    p = p * t + LOG_TAIL[4]
+    p = p * t + LOG_TAIL[3]
+    p = p * t + LOG_TAIL[2]
+    p = p * t + LOG_TAIL[1]
+    p = p * t + LOG_TAIL[0]
     # What rounding 1 + number threw away, to first order.
     lost = (number - (plus_one - 1.0)) / positive
     return exponent * LN_2 + (2.0 * s + (s * t) * p + lost)
-
-
-@njit(**INLINED)
-def log1p_single(number, inverse):
-    """Return ``log(1 + number)`` in float32, exact relative to itself, for numbers above -1.
-
-    ``inverse`` is ``1 / (1 + number)``, which callers need too: divisions are slow.
-    """
-    plus_one = ONE + number
-    f = mantissa_minus_one(plus_one)
-    s = f / (f + TWO)
-    t = s * s
-    tail = (LOG_SEVENTH * t + LOG_FIFTH) * t + LOG_THIRD
-    lost = (number - (plus_one - ONE)) * inverse
-    return exponent_single(plus_one) * SINGLE_LN_2 + ((s + s) + ((s * t) * tail + lost))
 
 
 @njit(**INLINED)
@@ -279,7 +221,7 @@ def log_single(number):
     f = mantissa_minus_one(number)
     s = f / (f + TWO)
     t = s * s
-    tail = (LOG_SEVENTH * t + LOG_FIFTH) * t + LOG_THIRD
+    tail = (SINGLE_LOG_TAIL[2] * t + SINGLE_LOG_TAIL[1]) * t + SINGLE_LOG_TAIL[0]
     return exponent_single(number) * SINGLE_LN_2 + ((s + s) + (s * t) * tail)
 
 
@@ -308,16 +250,15 @@ EIGHT = 8
 
 
 @intrinsic
-def turn_eight(typing_context, flat, starts, first, shift, ahead, box, at, plane):
+def turn_eight(typing_context, flat, starts, first, shift, box, at, plane):
     """Copy eight numbers from each of eight places of ``flat`` into eight planes of ``box``, in registers.
 
-    Place k is ``starts[first + k] + shift``; its number j goes to ``box[at + j * plane + k]``. What stands
-    ``ahead`` of each place is fetched into the cache.
+    Place k is ``starts[first + k] + shift``; its number j goes to ``box[at + j * plane + k]``.
     """
 
     def generate(context, builder, signature, arguments):
         vector, single = ir.VectorType(ir.FloatType(), EIGHT), signature.args[0].dtype
-        flat, starts, first, shift, ahead, box, at, plane = (
+        flat, starts, first, shift, box, at, plane = (
             context.make_array(kind)(context, builder, value).data if isinstance(kind, types.Array) else value
             for kind, value in zip(signature.args, arguments, strict=True)
         )
@@ -336,7 +277,6 @@ def turn_eight(typing_context, flat, starts, first, shift, ahead, box, at, plane
             start = builder.load(builder.gep(starts, [builder.add(first, ir.Constant(index, k))]))
             place = builder.add(start, shift)
             rows.append(builder.load(moved(flat, place), align=size))
-            call_prefetch(builder, builder.gep(flat, [builder.add(place, ahead)]))
         # Pairs, then pairs of pairs, within the halves of a register; then the halves.
         for apart, low in ((1, [0, 8, 1, 9, 4, 12, 5, 13]), (2, [0, 1, 8, 9, 4, 5, 12, 13])):
             high = [place + 4 // (2 * apart) * apart for place in low]
@@ -353,4 +293,4 @@ def turn_eight(typing_context, flat, starts, first, shift, ahead, box, at, plane
         return context.get_dummy_value()
 
     index = types.intp
-    return types.void(flat, starts, index, index, index, box, index, index), generate
+    return types.void(flat, starts, index, index, box, index, index), generate

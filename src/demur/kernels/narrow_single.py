@@ -1,14 +1,8 @@
-"""The fused loop for few classes in float32: lanes of inputs, with the arithmetic of ``wide_single``.
+"""The fused loop for few classes in float32: sixteen inputs at a time, with a slot of the box for each class.
 
-What belongs to a class stands in planes of LANES numbers, ``box[(class * PLANES + plane) * LANES + lane]``;
-what belongs to an input alone in planes of ``alone``. Two arrays at fixed distances: the compiler then sees
-that nothing overlaps.
-
-Two classes have one exponential between them, as the reference's top class has ``d = 0``.
-
-With eight classes or more, inputs are first taken without care for what only matters where members agree;
-those that need it are collected and taken again, with care, and what float32 cannot hold at all goes to
-``narrow``. Each lane is judged by itself, so that no input's result hangs on its neighbours.
+Inputs are first taken by the arithmetic of ``quick``; those for which it is not enough are collected and
+taken again by that of ``careful``, and what float32 cannot hold at all goes to ``narrow``. Each lane is
+judged by itself, so that no input's result hangs on its neighbours.
 """
 
 from __future__ import annotations
@@ -18,457 +12,291 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from demur.kernels import narrow
-from demur.kernels.arithmetic import (
-    COMPILED,
-    EIGHT,
-    INLINED,
-    ONE,
-    cached,
-    exp,
-    expm1_single,
-    larger_size,
-    log1p,
-    log1p_single,
-    prefetch,
-    turn_eight,
-)  # fmt: skip
-from demur.kernels.wide import TILE
-from demur.kernels.wide_single import (
-    CHUNK,
-    FARTHEST,
-    LINE,
-    LOWEST,
-    ROUGH,
-    class_terms,
-    is_enough,
-    keep,
-    relative,
-    room_to_keep,
-    third_order,
-)
+from demur.kernels import careful, lanes, narrow, quick, tile, wide
+from demur.kernels.arithmetic import COMPILED, EIGHT, INLINED, cached, prefetch, turn_eight
+from demur.kernels.kept import keep, room_to_keep
+from demur.kernels.lanes import LANES
+from demur.kernels.tile import CHUNK, INFINITE, LOWEST, NOTHING, REFERENCE, TILE, Q
 
-LANES = 64
-PLANES = 9
-LOGIT, REFERENCE, Q, E, D, A, U, AU, G = (LANES * plane for plane in range(PLANES))
-OFFSET, SHIFT, LOG_SCALE, SCALE, SCALED_SHIFT, WEIGHT, TOP = (LANES * plane for plane in range(7))
-UNFIT = np.int32(0x7FFFFFFF)  # as bits of |d|: larger than any
-MOVED = np.float32(16.0).view(np.int32)  # bits of how far all logits may move without care
-UNSURE = 0.08  # of K or of E phi: an entropy below that is taken with care, where few classes make it up
-NOTHING = np.float32(0.0)
-FEW = 4  # members that tell whether all agree
+FEW = 8  # classes below which most inputs need the care
 
 
 @njit(**INLINED)
-def load(flat, starts, shift, steps, evenly, lanes, classes, box):
-    """Copy one member's logits for some inputs; ``evenly``: these lie one after the other.
-
-    Lanes without input get some of another input, or keep what they had: they have no weight.
-    """
-    member_step, input_step, class_step = steps
-    if class_step == 1 and classes >= EIGHT:
+def load(flat, starts, shift, steps, evenly, classes, step, box, plane):
+    """Copy one member's logits for sixteen inputs, which may lie ``evenly``, into a plane of each class."""
+    if steps[2] == 1 and classes >= EIGHT:
         for lane in range(0, LANES, EIGHT):
             for y in range(0, classes, EIGHT):
                 first = min(y, classes - EIGHT)  # the last eight classes may overlap those before
-                at = first * PLANES * LANES + LOGIT + lane
-                turn_eight(flat, starts, lane, shift + first, member_step, box, at, PLANES * LANES)
-        return
-    begin = np.uintp(starts[0] + shift)
-    whole = lanes == LANES or begin + np.uintp(2 * LANES) <= np.uintp(flat.size)
-    if evenly and classes == 2 and class_step == 1 and input_step == 2 and whole:
-        second = np.uintp(PLANES * LANES + LOGIT)
-        for ahead in range(0, 2 * LANES, LINE):
-            prefetch(flat, starts[0] + shift + member_step + ahead)
-        for lane in range(LANES):  # a known step: whole registers are loaded and taken apart
-            i = begin + np.uintp(2) * np.uintp(lane)
-            box[np.uintp(LOGIT) + np.uintp(lane)] = flat[i]
-            box[second + np.uintp(lane)] = flat[i + np.uintp(1)]
-        return
-    for y in range(classes):
-        at = np.uintp(y * PLANES * LANES + LOGIT)  # unsigned: no test for negative indices
-        if evenly:
-            here = starts[0] + shift + y * class_step
-            for lane in range(lanes):
-                box[at + np.uintp(lane)] = flat[np.uintp(here + lane * input_step)]
-        else:
-            for lane in range(lanes):
-                box[at + np.uintp(lane)] = flat[np.uintp(starts[lane] + shift + y * class_step)]
-
-
-@njit(**COMPILED)
-def load_reference(flat, starts, steps, heaviest, alike, evenly, lanes, members, classes, box):
-    """Write the mean of a few members' logits, or where weights differ the heaviest member's."""
-    if not alike:
-        for y in range(classes):
-            at = y * PLANES * LANES + REFERENCE
-            for lane in range(LANES):
-                box[at + lane] = flat[starts[lane] + y * steps[2] + heaviest[lane] * steps[0]]
-        return
-    few = min(TILE, members)
-    for member in range(few):
-        load(flat, starts, member * steps[0], steps, evenly, lanes, classes, box)
-        for y in range(classes):
-            at = np.uintp(y * PLANES * LANES)
-            for lane in range(LANES):
-                i = at + np.uintp(lane)
-                box[i + REFERENCE] = box[i + LOGIT] + (box[i + REFERENCE] if member else NOTHING)
-    for y in range(classes):
-        at = np.uintp(y * PLANES * LANES + REFERENCE)
-        for lane in range(LANES):
-            box[at + np.uintp(lane)] /= np.float32(few)
-
-
-@njit(**COMPILED)
-def set_reference(box, log_q, alone, classes, sizes):
-    """Normalise the references and write which their top classes are; mark lanes not for float32."""
-    highest, rest, best = np.empty(LANES, np.float32), np.zeros(LANES), np.zeros(LANES, np.int64)
-    for lane in range(LANES):
-        highest[lane] = box[REFERENCE + lane]
-        sizes[lane] = 0
-    for y in range(1, classes):
-        at = y * PLANES * LANES + REFERENCE
-        for lane in range(LANES):
-            better = box[at + lane] > highest[lane]
-            highest[lane] = box[at + lane] if better else highest[lane]
-            best[lane] = y if better else best[lane]
-    for y in range(classes):
-        at = y * PLANES * LANES
-        for lane in range(LANES):
-            below = np.float64(box[at + REFERENCE + lane]) - np.float64(highest[lane])
-            sizes[lane] = sizes[lane] if LOWEST < below <= 0.0 else UNFIT
-            log_q[y, lane] = below
-    for y in range(classes):
-        at = y * PLANES * LANES
-        for lane in range(LANES):
-            odds = exp(log_q[y, lane])
-            rest[lane] += 0.0 if y == best[lane] else odds
-            box[at + Q + lane] = np.float32(odds)
-    for lane in range(LANES):
-        alone[TOP + lane] = np.float32(best[lane])
-        highest[lane] = np.float32(1.0 / (1.0 + rest[lane]))
-        rest[lane] = log1p(rest[lane])
-    for y in range(classes):
-        at = y * PLANES * LANES
-        for lane in range(LANES):
-            log_q[y, lane] -= rest[lane]
-            box[at + Q + lane] *= highest[lane]
-
-
-@njit(**INLINED)
-def align(box, alone, classes, sizes, careful):
-    """Write how far the logits of the references' top classes moved."""
-    if classes < EIGHT:  # so few that looking at all of them is faster than at one in memory
-        for y in range(classes):
-            at, number = np.uintp(y * PLANES * LANES), np.float32(y)
-            for lane in range(LANES):
-                i = at + np.uintp(lane)
-                moved = box[i + LOGIT] - box[i + REFERENCE]
-                alone[OFFSET + lane] = moved if alone[TOP + lane] == number else alone[OFFSET + lane]
+                turn_eight(flat, starts, lane, shift + first, box, first * step + plane + lane, step)
+    elif steps[2] == 1 and classes == 2 and steps[1] == 2 and evenly:
+        pair = lanes.load_pairs(flat, starts[0] + shift)
+        lanes.store(box, plane, pair[0])
+        lanes.store(box, step + plane, pair[1])
     else:
-        for lane in range(LANES):
-            at = np.uintp(int(alone[TOP + lane]) * PLANES * LANES + lane)
-            alone[OFFSET + lane] = box[at + np.uintp(LOGIT)] - box[at + np.uintp(REFERENCE)]
-    if not careful:
-        for lane in range(LANES):
-            far = larger_size(np.int32(0), alone[OFFSET + lane]) >= MOVED
-            sizes[lane] = UNFIT if far else sizes[lane]
-
-
-def comparison(careful):
-    """Return the loop over classes of one member, with or without care."""
-
-    @njit(**COMPILED)
-    def compare(box, alone, classes, sizes):
-        """Fill the planes of ``d`` and ``e`` and the shifts, and the bits of the largest ``|d|``."""
-        for lane in range(LANES):
-            alone[SHIFT + lane] = np.float32(0.0)
         for y in range(classes):
-            at = np.uintp(y * PLANES * LANES)
+            at, here = y * step + plane, shift + y * steps[2]
             for lane in range(LANES):
-                i = at + np.uintp(lane)
-                difference = relative(box[i + LOGIT], box[i + REFERENCE], alone[OFFSET + lane], careful)
-                growth = expm1_single(difference)
-                box[i + D] = difference
-                box[i + E] = growth
-                sizes[lane] = larger_size(sizes[lane], difference)
-                alone[SHIFT + lane] += box[i + Q] * growth
-
-    return compare
+                box[np.uintp(at + lane)] = flat[np.uintp(starts[lane] + here)]
 
 
 @njit(**COMPILED)
-def turn_two(box, log_q, alone):
-    """Bring the top one of two classes first, and write how far the other is below it, in two parts."""
-    second = PLANES * LANES
+def spread_inputs(origin, input_step, inputs, starts):
+    """Write where inputs begin, for lanes without one the last; tell whether they fill all lanes evenly."""
+    count = inputs.shape[0]
     for lane in range(LANES):
-        if alone[TOP + lane] > 0.0:
-            for at in (REFERENCE + lane, Q + lane):
-                box[at], box[second + at] = box[second + at], box[at]
-            log_q[0, lane], log_q[1, lane] = log_q[1, lane], log_q[0, lane]
-        apart = np.float64(box[second + REFERENCE + lane]) - np.float64(box[REFERENCE + lane])
-        box[REFERENCE + lane] = np.float32(apart)
-        box[second + REFERENCE + lane] = np.float32(apart - np.float64(np.float32(apart)))
-        alone[OFFSET + lane], alone[TOP + lane] = alone[TOP + lane], np.float32(0.0)
+        starts[lane] = origin + inputs[min(lane, count - 1)] * input_step
+    return count == LANES and inputs[count - 1] - inputs[0] == count - 1
 
 
 @njit(**COMPILED)
-def compare_two(box, alone, sizes):
-    """Do with two classes, carefully, what ``align`` and ``compare`` do with more; the first one has no d."""
-    second, none = np.uintp(PLANES * LANES), np.float32(0.0)
-    for lane in range(LANES):
-        i = np.uintp(lane)
-        j = second + i
-        # Read first, then chosen: a choice of what to read would not vectorise.
-        z_i, z_j = box[i + LOGIT], box[j + LOGIT]
-        turned = alone[OFFSET + lane] > none
-        top, other = z_j if turned else z_i, z_i if turned else z_j
-        # Their difference, and what rounding takes from it.
-        apart = other - top
-        back = apart - other
-        lost = (other - (apart - back)) - (top + back)
-        difference = (apart - box[i + REFERENCE]) + (lost - box[j + REFERENCE])
-        growth = expm1_single(difference)
-        box[j + D] = difference
-        box[j + E] = growth
-        sizes[lane] = larger_size(sizes[lane], difference)
-        alone[SHIFT + lane] = box[j + Q] * growth
-
-
-@njit(**INLINED)
-def set_terms(alone):
-    """Write ``log(1 + shift)``, the weight over ``1 + shift``, and that times ``shift``."""
-    for lane in range(LANES):
-        shift = alone[SHIFT + lane]
-        inverse = ONE / (ONE + shift)
-        scale = alone[WEIGHT + lane] * inverse
-        alone[LOG_SCALE + lane] = log1p_single(shift, inverse)
-        alone[SCALE + lane] = scale
-        alone[SCALED_SHIFT + lane] = scale * shift
-
-
-def addition(careful):
-    """Return the loop that adds one member, with or without care."""
-
-    @njit(**COMPILED)
-    def add_member(box, alone, classes):
-        """Add one member to the sums of ``w a / q``, ``w u``, ``w a u / q`` and, with care, ``w g``."""
-        for y in range(classes):
-            at = np.uintp(y * PLANES * LANES)
-            for lane in range(LANES):
-                i = at + np.uintp(lane)
-                weight = alone[WEIGHT + lane]
-                u = box[i + D] - alone[LOG_SCALE + lane]
-                a = box[i + E] * alone[SCALE + lane] - alone[SCALED_SHIFT + lane]
-                box[i + A] += a
-                box[i + U] += weight * u
-                box[i + AU] += a * u
-                if careful:
-                    box[i + G] += third_order(a, u, weight)
-
-    return add_member
+def members_of(weights):
+    """List the members to add: all, but for those that no input has any weight for."""
+    found = np.arange(weights.shape[0])
+    return wide.chosen(weights[:, 0], 0, 1, found)[0] if weights.strides[1] == 0 else found
 
 
 @njit(**COMPILED)
-def widest(box, alone, classes, square, spread):
-    """Keep the largest mean of ``u**2`` under the reference of each lane: of the order of K."""
-    square[:] = np.float32(0.0)
-    for y in range(classes):
-        at = np.uintp(y * PLANES * LANES)
+def weigh(weights, inputs, total, rounded, heaviest):
+    """Write each lane's sum of weights, that of shares as float32 has them, and its heaviest member."""
+    for lane in range(LANES):
+        own = weights[:, inputs[min(lane, inputs.shape[0] - 1)]]
+        total[lane], rounded[lane], heaviest[lane] = np.sum(own), 0.0, np.argmax(own)
+        for member in range(own.shape[0]):
+            rounded[lane] += np.float64(np.float32(own[member] / total[lane]))
+
+
+@njit(**COMPILED)
+def set_weights(weights, inputs, members, first, total, shares):
+    """Write the shares that four members have of the weight; 0 for a member that is not there."""
+    for k in range(TILE):
         for lane in range(LANES):
-            i = at + np.uintp(lane)
-            u = box[i + D] - alone[LOG_SCALE + lane]
-            square[lane] += box[i + Q] * (u * u)
-    for lane in range(LANES):
-        spread[lane] = square[lane] if square[lane] > spread[lane] else spread[lane]
+            share = 0.0
+            if first + k < members.shape[0]:
+                share = weights[members[first + k], inputs[min(lane, inputs.shape[0] - 1)]] / total[lane]
+            shares[k * LANES + lane] = np.float32(share)
 
 
 @njit(**COMPILED)
-def flush(box, means, classes):
-    """Move the sums of a chunk of members to float64."""
-    for y in range(classes):
-        at = y * PLANES * LANES + A
-        for i in range(4 * LANES):
-            means[y * 4 * LANES + i] += np.float64(box[at + i])
-            box[at + i] = np.float32(0.0)
+def set_reference(box, step, plane, few, normaliser, moved):
+    """Write the mean of a few members' logits as the reference, and its probabilities.
+
+    ``normaliser`` is that of its logits, in two parts; ``moved`` is infinite where they are not for float32.
+    """
+    top, bottom = lanes.spread(-INFINITE), lanes.spread(-INFINITE)
+    for at in range(0, box.shape[0], step):
+        reference = tile.mean(tile.four(box, at + plane), few)
+        lanes.store(box, at + REFERENCE, reference)
+        top = lanes.larger(reference, top)
+        bottom = lanes.larger(lanes.spread(NOTHING) - reference, bottom)
+    tops, others, one = lanes.spread(0.0), lanes.spread(0.0), lanes.spread(1.0)
+    for at in range(0, box.shape[0], step):
+        lanes.store(box, at + Q, lanes.full_exp(lanes.load(box, at + REFERENCE) - top))
+        more = tile.odds_of(box, at, top)
+        tops, others = tops + more[0], others + more[1]
+    scale = lanes.rounded(one / (tops + others))
+    for at in range(0, box.shape[0], step):
+        lanes.store(box, at + Q, lanes.load(box, at + Q) * scale)
+    lanes.store(normaliser, 0, lanes.doubled(top))
+    lanes.store(normaliser, LANES, lanes.log1p((tops - one) + others))
+    far = lanes.where_less(top + bottom, lanes.spread(LOWEST), lanes.spread(NOTHING), lanes.spread(INFINITE))
+    lanes.store(moved, 0, far)
 
 
 @njit(**COMPILED)
-def weigh(weights, inputs, heaviest, total):
-    """Write the heaviest member of some inputs and their sum of weights."""
-    heaviest[:] = 0
-    total[:] = 1.0
-    alike = weights.strides[1] == 0
-    for lane in range(1 if alike else inputs.shape[0]):
-        total[lane] = 0.0
-        for member in range(weights.shape[0]):
-            total[lane] += weights[member, inputs[lane]]
-            if weights[member, inputs[lane]] > weights[heaviest[lane], inputs[lane]]:
-                heaviest[lane] = member
-    if alike:
-        heaviest[: inputs.shape[0]] = heaviest[0]
-        total[: inputs.shape[0]] = total[0]
-
-
-@njit(**INLINED)
-def set_weights(weights, inputs, total, alone):
-    """Write one member's shares of the weight; tell whether it has any."""
-    heavy = False
-    if weights.strides[0] == 0:
-        share = np.float32(weights[0] / total[0])
-        alone[WEIGHT : WEIGHT + inputs.shape[0]] = share
-        return share > 0.0
-    for lane in range(inputs.shape[0]):
-        alone[WEIGHT + lane] = np.float32(weights[inputs[lane]] / total[lane])
-        heavy = heavy or alone[WEIGHT + lane] > 0.0
-    return heavy
+def mark_top(box, step):
+    """Write 1 for the reference's top class, the first of equals, and 0 for others."""
+    top, found, one = lanes.spread(-INFINITE), lanes.spread(NOTHING), lanes.spread(careful.ONE)
+    for at in range(0, box.shape[0], step):
+        top = lanes.larger(lanes.load(box, at + REFERENCE), top)
+    for at in range(0, box.shape[0], step):
+        reference = lanes.load(box, at + REFERENCE)
+        is_top = lanes.where_less(reference, top, lanes.spread(NOTHING), one - found)
+        lanes.store(box, at + careful.TOP, is_top)
+        found = found + is_top
 
 
 @njit(**COMPILED)
-def check_sums(box, alone, log_q, lanes, tolerance, sizes, turned):
-    """Mark lanes whose probabilities do not sum to 1; ``turned``: see ``turn_two``."""
-    for lane in range(lanes):
-        if alone[WEIGHT + lane] > 0.0:
-            y = int(alone[TOP + lane])
-            at = (int(alone[OFFSET + lane]) if turned else y) * PLANES * LANES
-            log_total = np.float64(box[at + LOGIT + lane]) - log_q[y, lane]
-            log_total += np.float64(alone[LOG_SCALE + lane])
+def check_sums(log_totals, normaliser, tolerance, moved):
+    """Mark lanes in which the probabilities of one of four members do not sum to 1."""
+    for k in range(TILE):
+        for lane in range(LANES):
+            log_total = normaliser[lane] + normaliser[LANES + lane]
+            log_total += np.float64(log_totals[k * LANES + lane])
             if not abs(np.expm1(log_total)) <= tolerance:
-                sizes[lane] = UNFIT
+                moved[lane] = INFINITE
 
 
-def adding(careful):
-    """Return the loop over members, with or without care for what only matters where they agree."""
-    compare, add_member = comparison(careful), addition(careful)
+def adding(arithmetic):
+    """Return the loop over classes that adds four members."""
+    step, logit, aligned = arithmetic.NARROW_STEP, arithmetic.LOGIT, arithmetic.ALIGNED
+    grow, terms_of, add_slot = arithmetic.grow, arithmetic.terms, arithmetic.add
 
-    @njit(inline="always", **COMPILED)
-    def add_members(flat, starts, steps, evenly, weights, inputs, total, tolerance, classes, work):
-        """Write means over members for some inputs, and mark the lanes that this loop cannot hold."""
-        box, alone, log_q, means, sizes, square, spread = work
-        lanes = inputs.shape[0]
-        means[:] = 0.0
-        spread[:] = np.float32(0.0)
-        alone[WEIGHT : WEIGHT + LANES] = np.float32(0.0)
-        for y in range(classes):
-            at = y * PLANES * LANES + A
-            box[at : at + 4 * LANES] = np.float32(0.0)
-        waiting, seen = 0, 0
-        alike = weights.strides[0] == 0 and weights.strides[1] == 0
-        for member in range(weights.shape[0]):
-            if (member == 0 or not alike) and not set_weights(weights[member], inputs, total, alone):
-                continue
-            load(flat, starts, member * steps[0], steps, evenly, lanes, classes, box)
-            two = careful and classes == 2
-            if two:
-                compare_two(box, alone, sizes)
-            else:
-                align(box, alone, classes, sizes, careful)
-                compare(box, alone, classes, sizes)
-            set_terms(alone)
+    @njit(**COMPILED)
+    def add_tile(box, weights, flat, ahead, member_step, moved, log_totals):
+        """Add four members to the sums; ``moved`` and ``log_totals`` say how far their logits were off.
+
+        Meanwhile fetch into the cache what comes next: for a class a line of each member, as many as it has.
+        """
+        offset = tile.zeros()
+        if aligned:
+            for at in range(0, box.shape[0], step):
+                offset = tile.sums(offset, careful.apart(tile.four(box, at + logit), box, at))
+        totals = tile.zeros()
+        for at in range(0, box.shape[0], step):
+            for k in range(TILE):
+                prefetch(flat, ahead + k * member_step)
+            ahead += LANES
+            totals = tile.sums(totals, grow(tile.four(box, at + logit), offset, box, at))
+        w = tile.four(weights, 0)
+        terms = (
+            terms_of(totals[0], w[0]),
+            terms_of(totals[1], w[1]),
+            terms_of(totals[2], w[2]),
+            terms_of(totals[3], w[3]),
+        )
+        logs = terms[0][0], terms[1][0], terms[2][0], terms[3][0]
+        far = lanes.larger(lanes.size(logs[0]), lanes.larger(lanes.size(logs[1]), lanes.load(moved, 0)))
+        lanes.store(moved, 0, lanes.larger(lanes.size(logs[2]), lanes.larger(lanes.size(logs[3]), far)))
+        tile.store_four(log_totals, 0, tile.sums(logs, offset))
+        for at in range(0, box.shape[0], step):
+            add_slot(tile.four(box, at + logit), terms, w, box, at)
+
+    return add_tile
+
+
+@njit(**COMPILED)
+def mark_agreeing(box, step, weights, moved):
+    """Mark lanes in which the first four members agree."""
+    w = tile.four(weights, 0)
+    share = lanes.spread(np.float32(1.0)) / ((w[0] + w[1]) + (w[2] + w[3]))
+    k = lanes.spread(NOTHING)
+    for at in range(0, box.shape[0], step):
+        k = k + quick.disagreement(box, at, share)
+    rough = lanes.spread(np.float32(quick.ROUGH))
+    lanes.store(moved, 0, lanes.where_less(rough, k, lanes.load(moved, 0), lanes.spread(INFINITE)))
+
+
+def finishing(arithmetic):
+    """Return what makes figures of sums."""
+    step, parts, figures = arithmetic.NARROW_STEP, arithmetic.PARTS, arithmetic.figures
+
+    @njit(**COMPILED)
+    def finish(box, sums, total, normaliser, found):
+        """Write entropy, K, I and E phi of each lane."""
+        share = lanes.spread(1.0) / lanes.load(total, 0)
+        top, log_total = lanes.load(normaliser, 0), lanes.load(normaliser, LANES)
+        entropy, k, i, apart = lanes.spread(0.0), lanes.spread(0.0), lanes.spread(0.0), lanes.spread(0.0)
+        place = 0
+        for at in range(0, box.shape[0], step):
+            log_q = (lanes.doubled(lanes.load(box, at + REFERENCE)) - top) - log_total
+            more = figures(box, at, sums, place, share, log_q)
+            entropy, k, i, apart = entropy + more[0], k + more[1], i + more[2], apart + more[3]
+            place += parts * LANES
+        tile.store_four(found, 0, (entropy, k, i, apart))
+
+    return finish
+
+
+def taking(arithmetic, kept):
+    """Return the loop over inputs; ``kept``: their sums are kept too."""
+    step, logit, parts = arithmetic.NARROW_STEP, arithmetic.LOGIT, arithmetic.PARTS
+    means_of, is_enough, farthest = arithmetic.means, arithmetic.is_enough, arithmetic.MOVED
+    add_tile, finish, is_careful = adding(arithmetic), finishing(arithmetic), arithmetic is careful
+
+    @njit(**COMPILED)
+    def add_members(flat, starts, steps, evenly, classes, members, weights, alike, inputs, tolerance, work):
+        """Write sums over members for sixteen inputs; False if this arithmetic is for none of them."""
+        box, shares, moved, log_totals, sums, total, rounded, heaviest, normaliser = work
+        count = members.shape[0]
+        sums[:] = 0.0
+        tile.clear(box, step, parts)
+        if alike:
+            total[:] = rounded[:] = count
+            shares[:] = np.float32(1.0)
+        else:
+            weigh(weights, inputs, total, rounded, heaviest)
+            load(flat, starts + heaviest * steps[0], 0, steps, False, classes, step, box, logit)
+            set_reference(box, step, logit, 1, normaliser, moved)
+            if is_careful:
+                mark_top(box, step)
+        for first in range(0, count, TILE):
+            for k in range(TILE):  # the last member stands for those that are not there
+                shift = members[min(first + k, count - 1)] * steps[0]
+                load(flat, starts, shift, steps, evenly, classes, step, box, logit + k * LANES)
+            if alike and first == 0:
+                set_reference(box, step, logit, min(TILE, count), normaliser, moved)
+                if is_careful:
+                    mark_top(box, step)
+            if alike and first + TILE > count:
+                shares[(count - first) * LANES :] = NOTHING
+            elif not alike:
+                set_weights(weights, inputs, members, first, total, shares)
+            # After the last members of these inputs come the first of the next ones.
+            ahead = LANES * steps[1] if first + TILE >= count else members[first + TILE] * steps[0]
+            add_tile(box, shares, flat, starts[0] + ahead, steps[0], moved, log_totals)
             if tolerance < np.inf:
-                check_sums(box, alone, log_q, lanes, tolerance, sizes, two)
-            if not careful and seen < FEW:
-                widest(box, alone, classes, square, spread)
-                seen += 1
-                if seen == FEW:
-                    for lane in range(lanes):
-                        sizes[lane] = UNFIT if spread[lane] < 3.0 * ROUGH else sizes[lane]
-                    if np.min(sizes[:lanes]) == UNFIT:
-                        return
-            add_member(box, alone, classes)
-            waiting += 1
-            if waiting == CHUNK:
-                flush(box, means, classes)
-                waiting = 0
-        flush(box, means, classes)
+                check_sums(log_totals, normaliser, tolerance, moved)
+            if not is_careful and alike and first == 0 and count > 2 * TILE:
+                mark_agreeing(box, step, shares, moved)
+                if np.min(moved) == np.inf:
+                    return False
+            if (first + TILE) % CHUNK == 0:
+                tile.flush(box, step, parts, sums)
+        tile.flush(box, step, parts, sums)
+        return True
 
-    return add_members
-
-
-@njit(**COMPILED)
-def finish(work, classes, inputs, careful, parts, out, rejected, count):
-    """Write entropy, K and I; mark the lanes that this was not enough for, and add them to the rejected."""
-    box, _, log_q, means, sizes, _, _ = work
-    parts[:] = 0.0
-    for y in range(classes):
-        for lane in range(LANES):
-            q = np.float64(box[y * PLANES * LANES + Q + lane])
-            at = y * 4 * LANES + lane
-            a, u, au, g = means[at], means[at + LANES], means[at + 2 * LANES], means[at + 3 * LANES]
-            entropy, k, i, apart = class_terms(q, a, u, au, g, log_q[y, lane], careful)
-            parts[0, lane] += entropy
-            parts[1, lane] += k
-            parts[2, lane] += i
-            parts[3, lane] += apart
-    for lane in range(inputs.shape[0]):
-        entropy, k, i, apart = parts[0, lane], parts[1, lane], parts[2, lane], parts[3, lane]
-        b = inputs[lane]
-        out[0, b], out[1, b], out[2, b] = entropy, k, i
-        sure = careful or entropy > UNSURE * max(k, apart)
-        if not (sizes[lane] < FARTHEST and sure and is_enough(entropy, k, i, apart, careful)):
-            rejected[count] = b
-            count += 1
-            sizes[lane] = UNFIT
-    return count
-
-
-@njit(**COMPILED)
-def keep_all(work, classes, inputs, total, careful, entropy, state):
-    """Write the sums of all inputs that are not marked."""
-    room = room_to_keep(classes)
-    _, alone, log_q, means, sizes, _, _ = work
-    own, own_log_q = np.empty((4, classes)), np.empty(classes)
-    two = careful and classes == 2
-    for lane in range(inputs.shape[0]):
-        if sizes[lane] == UNFIT:
-            continue
-        turned = two and alone[OFFSET + lane] > 0.0  # see ``turn_two``
+    @njit(**COMPILED)
+    def keep_one(b, lane, classes, entropy, weight, work, state, room):
+        """Write the sums of one input to a state."""
+        box, _, _, _, sums, _, rounded, _, _ = work
+        own, reference, share = room[0], room[1], 1.0 / rounded[lane]
         for y in range(classes):
-            to = 1 - y if turned else y
-            own_log_q[to] = log_q[y, lane]
-            for part in range(4):
-                own[part, to] = means[(y * 4 + part) * LANES + lane]
-        keep(inputs[lane], own, own_log_q, total[lane], entropy[lane], careful, state, room)
+            reference[y] = np.float64(box[y * step + REFERENCE + lane])
+            place = y * parts * LANES + lane
+            last = sums[place + 3 * LANES] * share if is_careful else 0.0
+            own[0, y], own[1, y], own[2, y], own[3, y] = means_of(
+                sums[place] * share, sums[place + LANES] * share, sums[place + 2 * LANES] * share, last
+            )
+        keep(b, weight, entropy, is_careful, state, room)
 
-
-def taking(careful, kept):
-    """Return the loop over inputs, with or without care; ``kept``: their sums are kept too."""
-    add_all = adding(careful)
-
-    @njit(inline="always", **COMPILED)
+    @njit(**COMPILED)
     def take(flat, origin, steps, shape, weights, tolerance, chosen, out, state):
         """Write entropy, K and I of chosen inputs to ``out``; return those that this is not enough for."""
-        members, classes = shape
-        box, alone = np.zeros(classes * PLANES * LANES, np.float32), np.zeros(7 * LANES, np.float32)
-        log_q, means, parts = np.empty((classes, LANES)), np.empty(classes * 4 * LANES), np.empty((4, LANES))
-        sizes, heaviest, total = np.zeros(LANES, np.int32), np.zeros(LANES, np.int64), np.ones(LANES)
-        starts = np.zeros(LANES, np.int64)
-        square, spread = np.zeros(LANES, np.float32), np.zeros(LANES, np.float32)
-        work = (box, alone, log_q, means, sizes, square, spread)
+        classes = shape[1]
+        box, shares = lanes.aligned_zeros(classes * step), lanes.aligned_zeros(TILE * LANES)
+        moved, log_totals = lanes.aligned_zeros(LANES), lanes.aligned_zeros(TILE * LANES)
+        sums, total, rounded = np.empty(classes * parts * LANES), np.empty(LANES), np.empty(LANES)
+        heaviest, starts = np.empty(LANES, np.int64), np.empty(LANES, np.int64)
+        normaliser, found = np.empty(2 * LANES), np.zeros(4 * LANES)
+        work = (box, shares, moved, log_totals, sums, total, rounded, heaviest, normaliser)
+        room = room_to_keep(classes if kept else 0)
         rejected, count = np.empty(chosen.shape[0], np.int64), 0
-        alike = weights.strides[0] == 0 and weights.strides[1] == 0
+        members, alike = members_of(weights), weights.strides[0] == 0 and weights.strides[1] == 0
         for first in range(0, chosen.shape[0], LANES):
             inputs = chosen[first : first + LANES]
-            lanes = inputs.shape[0]
-            narrow.locate(origin, steps[1], inputs, starts)
-            starts[lanes:] = starts[0]
-            weigh(weights, inputs, heaviest, total)
-            evenly = inputs[lanes - 1] - inputs[0] == lanes - 1
-            load_reference(flat, starts, steps, heaviest, alike, evenly, lanes, members, classes, box)
-            set_reference(box, log_q, alone, classes, sizes)
-            if careful and classes == 2:
-                turn_two(box, log_q, alone)
-            if np.min(sizes[:lanes]) < UNFIT:
-                add_all(flat, starts, steps, evenly, weights, inputs, total, tolerance, classes, work)
-            count = finish(work, classes, inputs, careful, parts, out, rejected, count)
-            if kept:
-                keep_all(work, classes, inputs, total, careful, parts[0], state)
+            evenly = spread_inputs(origin, steps[1], inputs, starts)
+            if add_members(
+                flat, starts, steps, evenly, classes, members, weights, alike, inputs, tolerance, work
+            ):
+                finish(box, sums, rounded, normaliser, found)
+            for lane in range(inputs.shape[0]):
+                b, entropy, k = inputs[lane], found[lane], found[LANES + lane]
+                i, apart = found[2 * LANES + lane], found[3 * LANES + lane]
+                if moved[lane] < farthest and is_enough(entropy, k, i, apart):
+                    out[0, b], out[1, b], out[2, b] = entropy, k, i
+                    if kept:
+                        keep_one(b, lane, classes, entropy, total[lane], work, state, room)
+                else:
+                    rejected[count] = b
+                    count += 1
         return rejected[:count]
 
     return take
 
 
-take, take_carefully = taking(careful=False, kept=False), taking(careful=True, kept=False)
-add, add_carefully = taking(careful=False, kept=True), taking(careful=True, kept=True)
+take, take_carefully = taking(quick, kept=False), taking(careful, kept=False)
+add, add_carefully = taking(quick, kept=True), taking(careful, kept=True)
 
 
 # One entry each, compiled when it is first needed: all at once, a first call would wait far longer.
@@ -499,7 +327,7 @@ def accumulate_carefully(flat, origin, steps, shape, weights, tolerance, chosen,
 def in_turn(quickly, carefully, given, begin, end, *to):
     """Take inputs ``begin`` to ``end``, without care and then with it; return those left over."""
     chosen = np.arange(begin, end)
-    if given[3][1] >= EIGHT:  # with fewer classes most inputs need the care
+    if given[3][1] >= FEW:
         chosen = quickly(*given, chosen, *to)
     return carefully(*given, chosen, *to) if chosen.size else chosen
 

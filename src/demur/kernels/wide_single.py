@@ -1,9 +1,8 @@
-"""The fused loop for many classes in float32: twice as many numbers in a register as ``wide`` has.
+"""The fused loop for many classes in float32: one input at a time, a slot of the box for sixteen classes.
 
-The same sums relative to a reference, ``d`` from differences of logits, ``e = expm1(d)``, so that float32
-rounds each term relative to itself. Only ``phi = (1 + a) u - a`` would lose digits where members agree: there
-``phi = a u / 2 + g(u)`` with ``g`` of third order, ``u**3 / 12 + u**4 / 24 + ...``, takes its place. What
-float32 cannot hold to about 1e-6 of K, I, M and the entropy goes to ``wide``, input by input.
+The last slot may overlap the one before; a class that stands there again has ``q = 0`` and counts for
+nothing. Inputs are taken by the arithmetic of ``quick`` first, then by that of ``careful``; what float32
+cannot hold at all goes to ``wide``.
 """
 
 from __future__ import annotations
@@ -15,360 +14,336 @@ import math
 import numpy as np
 from numba import njit
 
-from demur.kernels import wide
-from demur.kernels.arithmetic import (
-    COMPILED,
-    INLINED,
-    add_in_any_order,
-    add_single_in_any_order,
-    cached,
-    exp,
-    expm1,
-    expm1_single,
-    larger_size,
-    log1p,
-    prefetch,
-)  # fmt: skip
-from demur.kernels.wide import TILE, chosen, row_of
+from demur.kernels import careful, lanes, quick, tile, wide
+from demur.kernels.arithmetic import COMPILED, INLINED, cached, prefetch
+from demur.kernels.kept import keep, room_to_keep
+from demur.kernels.lanes import LANES
+from demur.kernels.tile import CHUNK, INFINITE, LOWEST, NOTHING, REFERENCE, TILE, Q
 
-LOWEST = -60.0  # of the reference's log-probability below its top class
-FARTHEST = np.float32(80.0).view(np.int32)  # bits of the largest |d| whose exponential is a float32
-MOVED = np.float32(4.0).view(np.int32)  # bits of how far all logits may move without taking digits from d
-ROUGH = 0.03  # of K, from which phi needs no third order
-CANCELLED = 0.1  # of K or of E phi: I and M below that are differences of larger numbers
-CERTAIN = 0.05  # and so is an entropy below that
-LINE = 16  # numbers in a line of the cache
-CHUNK = 32  # members added up in float32 before their sums go to float64
-
-HALF = np.float32(1 / 2)
-TWELFTH = np.float32(1 / 12)
-FIFTH_ORDER = np.float32(-1 / 720)
-NEAR = np.float32(0.06)  # of u**2
-
-
-def comparison(exactly):
-    """Return the loop over classes; ``exactly`` puts back what rounding takes from a difference of logits."""
-
-    @njit(**INLINED)
-    def compare(row, reference, q, offset, e, d):
-        """Fill ``d`` and ``e = expm1(d)``; return ``sum(q e)`` and the bits of the largest ``|d|``."""
-        shift = np.float32(0.0)
-        farthest = np.int32(0)
-        for y in range(q.shape[0]):
-            difference = relative(row[y], reference[y], offset, exactly)
-            growth = expm1_single(difference)
-            d[y] = difference
-            e[y] = growth
-            farthest = larger_size(farthest, difference)
-            shift = add_single_in_any_order(shift, q[y] * growth)
-        return shift, farthest
-
-    return compare
+PART = 64  # slots whose numbers are added up in float32
 
 
 @njit(**INLINED)
-def relative(logit, reference, offset, exactly):
-    """Return ``(logit - reference) - offset``; ``exactly``: the first difference as if never rounded."""
-    apart = logit - reference
-    if exactly:
-        back = apart - logit
-        lost = (logit - (apart - back)) - (reference + back)
-        return (apart - offset) + lost
-    return apart - offset
-
-
-compare, compare_exactly = comparison(exactly=False), comparison(exactly=True)
+def load(rows, places, first):
+    """Return sixteen logits of each of four members."""
+    return (
+        lanes.load(rows, places[0] + first),
+        lanes.load(rows, places[1] + first),
+        lanes.load(rows, places[2] + first),
+        lanes.load(rows, places[3] + first),
+    )
 
 
 @njit(**INLINED)
-def third_order(a, u, weight):
-    """Return the weight times ``g(u) = phi - a u / 2``; ``a`` carries the weight already."""
-    square = u * u
-    near = (a * square) * (square * FIFTH_ORDER + TWELFTH)
-    direct = (weight * u - a) + (a * u) * HALF
-    return near if square < NEAR else direct
-
-
-@njit(**INLINED)
-def add_tile(e, d, terms, sums, classes):
-    """Add four members to the sums of ``w a / q``, ``w u`` and ``w a u / q``."""
-    s0, s1, s2, s3 = terms[0, 0], terms[0, 1], terms[0, 2], terms[0, 3]
-    c0, c1, c2, c3 = terms[1, 0], terms[1, 1], terms[1, 2], terms[1, 3]
-    l0, l1, l2, l3 = terms[2, 0], terms[2, 1], terms[2, 2], terms[2, 3]
-    w0, w1, w2, w3 = terms[3, 0], terms[3, 1], terms[3, 2], terms[3, 3]
-    for y in range(classes):
-        u0 = d[0, y] - l0
-        u1 = d[1, y] - l1
-        u2 = d[2, y] - l2
-        u3 = d[3, y] - l3
-        a0 = e[0, y] * s0 - c0
-        a1 = e[1, y] * s1 - c1
-        a2 = e[2, y] * s2 - c2
-        a3 = e[3, y] * s3 - c3
-        sums[0, y] += (a0 + a1) + (a2 + a3)
-        sums[1, y] += (w0 * u0 + w1 * u1) + (w2 * u2 + w3 * u3)
-        sums[2, y] += (a0 * u0 + a1 * u1) + (a2 * u2 + a3 * u3)
-
-
-@njit(**INLINED)
-def add_third_order(e, d, terms, sums, classes):
-    """Add four members to the sum of ``w g``."""
-    s0, s1, s2, s3 = terms[0, 0], terms[0, 1], terms[0, 2], terms[0, 3]
-    c0, c1, c2, c3 = terms[1, 0], terms[1, 1], terms[1, 2], terms[1, 3]
-    l0, l1, l2, l3 = terms[2, 0], terms[2, 1], terms[2, 2], terms[2, 3]
-    w0, w1, w2, w3 = terms[3, 0], terms[3, 1], terms[3, 2], terms[3, 3]
-    for y in range(classes):
-        g0 = third_order(e[0, y] * s0 - c0, d[0, y] - l0, w0)
-        g1 = third_order(e[1, y] * s1 - c1, d[1, y] - l1, w1)
-        g2 = third_order(e[2, y] * s2 - c2, d[2, y] - l2, w2)
-        g3 = third_order(e[3, y] * s3 - c3, d[3, y] - l3, w3)
-        sums[3, y] += (g0 + g1) + (g2 + g3)
-
-
-@njit(**INLINED)
-def flush(sums, means):
-    """Move the sums of a chunk of members to float64."""
-    for i in range(means.shape[0]):
-        means[i] += np.float64(sums[i])
-        sums[i] = np.float32(0.0)
-
-
-@njit(**INLINED)
-def fetch_row(source, start):
-    """Bring a row into the cache before it is read: rows lie apart, and each would be waited for."""
-    flat, _, class_step, row, _ = source
-    if class_step == 1:
-        for y in range(0, row.shape[0], LINE):
-            prefetch(flat, start + y)
+def first_class(slot, classes):
+    """Return the first class of a slot."""
+    return min(slot * LANES, classes - LANES)
 
 
 @njit(**COMPILED)
-def load_reference(source, start, member_step, heaviest, alike, members, reference):
-    """Write the mean of a few members' logits, or where weights differ the heaviest member's.
+def copy_rows(flat, places, class_step, copied):
+    """Copy four members' logits, whose classes lie apart, one after the other; write where they are now."""
+    classes = copied.shape[0] // TILE
+    for k in range(TILE):
+        for y in range(classes):
+            copied[k * classes + y] = flat[places[k] + y * class_step]
+        places[k] = k * classes
 
-    A reference in their midst keeps the terms small that sums are made of.
+
+@njit(**COMPILED)
+def set_reference(rows, places, classes, few, step, box):
+    """Write the mean of a few members' logits as the reference, and its probabilities.
+
+    Return the normaliser of its logits, in two parts, and whether it is for float32.
     """
-    row, _ = row_of(source, start + (0 if alike else heaviest) * member_step)
-    for y in range(reference.shape[0]):
-        reference[y] = row[y]
-    if not alike:
-        return
-    few = min(TILE, members)
-    for member in range(1, few):
-        row, _ = row_of(source, start + member * member_step)
-        for y in range(reference.shape[0]):
-            reference[y] += row[y]
-    share = np.float32(few)
-    for y in range(reference.shape[0]):
-        reference[y] /= share
+    slots = box.shape[0] // step
+    top, bottom = lanes.spread(-INFINITE), lanes.spread(-INFINITE)
+    for slot in range(slots):
+        reference = tile.mean(load(rows, places, first_class(slot, classes)), few)
+        lanes.store(box, slot * step + REFERENCE, reference)
+        top = lanes.larger(reference, top)
+        bottom = lanes.larger(lanes.spread(NOTHING) - reference, bottom)
+    highest = lanes.highest(top)
+    if not highest + lanes.highest(bottom) < LOWEST:
+        return 0.0, 0.0, False
+    top = lanes.spread(highest)
+    for at in range(0, box.shape[0], step):
+        lanes.store(box, at + Q, lanes.full_exp(lanes.load(box, at + REFERENCE) - top))
+    again = slots * LANES - classes
+    box[(slots - 1) * step + Q : (slots - 1) * step + Q + again] = NOTHING
+    tops, others = lanes.spread(0.0), lanes.spread(0.0)
+    for at in range(0, box.shape[0], step):
+        more = tile.odds_of(box, at, top)
+        tops, others = tops + more[0], others + more[1]
+    odds = (lanes.add_up(tops) - 1.0) + lanes.add_up(others)
+    scale = lanes.spread(np.float32(1.0 / (1.0 + odds)))
+    for at in range(0, box.shape[0], step):
+        lanes.store(box, at + Q, lanes.load(box, at + Q) * scale)
+    return np.float64(highest), math.log1p(odds), True
 
 
 @njit(**COMPILED)
-def set_reference(reference, log_q, q):
-    """Normalise the reference; return its top class, or -1 if it is not for float32."""
-    top = np.argmax(reference)
-    highest = np.float64(reference[top])
-    rest = 0.0
-    lowest = 0.0
-    for y in range(q.shape[0]):
-        below = np.float64(reference[y]) - highest
-        lowest = below if not below >= lowest else lowest
-        log_q[y] = below
-    if not lowest > LOWEST:
-        return -1
-    for y in range(q.shape[0]):
-        q[y] = np.float32(exp(log_q[y]))
-    q[top] = np.float32(0.0)
-    for y in range(q.shape[0]):
-        rest = add_in_any_order(rest, np.float64(q[y]))
-    q[top] = np.float32(1.0)
-    normaliser = math.log1p(rest)
-    scale = np.float32(1.0 / (1.0 + rest))
-    for y in range(q.shape[0]):
-        log_q[y] -= normaliser
-        q[y] *= scale
-    return top
-
-
-@njit(**COMPILED)
-def mean_square(d, log_scale, q):
-    """Return the mean of ``u**2`` under the reference: of the order of K, for one of its members."""
-    square = 0.0
-    for y in range(q.shape[0]):
-        u = np.float64(d[y] - log_scale)
-        square = add_in_any_order(square, np.float64(q[y]) * (u * u))
-    return square
-
-
-@njit(**COMPILED)
-def add_members(source, start, member_step, members, weights, total, tolerance, prepared, work, careful):
-    """Write means over the members of one input.
-
-    Return whether float32 can hold them all, and whether ``g`` was needed: ``careful`` asks for it, and the
-    first few members do where they agree.
-    """
-    reference, log_q, q, top = prepared
-    e, d, terms, sums, means = work
-    in_a_row, in_double = sums.reshape(-1), means.reshape(-1)
-    in_a_row[:] = np.float32(0.0)
-    in_double[:] = 0.0
-    for begin in range(0, members.shape[0], TILE):
-        spread = 0.0
-        for k in range(TILE):
-            if begin + k >= members.shape[0]:
-                terms[:, k] = np.float32(0.0)
-                continue
-            member = members[begin + k]
-            fetch_row(source, start + (member + 1) * member_step)
-            row, _ = row_of(source, start + member * member_step)
-            offset = row[top] - reference[top]
-            if careful or begin == 0 or larger_size(np.int32(0), offset) >= MOVED:
-                single_shift, farthest = compare_exactly(row, reference, q, offset, e[k], d[k])
-            else:
-                single_shift, farthest = compare(row, reference, q, offset, e[k], d[k])
-            if not farthest < FARTHEST:
-                return False, careful
-            shift = np.float64(single_shift)
-            log_scale = log1p(shift)
-            log_total = np.float64(row[top]) - log_q[top] + log_scale
-            if tolerance < np.inf and not abs(math.expm1(log_total)) <= tolerance:
-                return False, careful
-            weight = weights[member] / total
-            scale = weight / (1.0 + shift)
-            terms[0, k] = np.float32(scale)
-            terms[1, k] = np.float32(scale * shift)
-            terms[2, k] = np.float32(log_scale)
-            terms[3, k] = np.float32(weight)
-            if begin == 0:
-                spread = max(spread, mean_square(d[k], terms[2, k], q))
-        if begin == 0:
-            careful = careful or spread < 3.0 * ROUGH
-        add_tile(e, d, terms, sums, q.shape[0])
-        if careful:
-            add_third_order(e, d, terms, sums, q.shape[0])
-        if (begin + TILE) % CHUNK == 0:
-            flush(in_a_row, in_double)
-    flush(in_a_row, in_double)
-    return True, careful
+def top_class(box, step, classes, highest):
+    """Return the first class whose logit is the reference's highest."""
+    for slot in range(box.shape[0] // step):
+        at = slot * step + REFERENCE
+        if lanes.highest(lanes.load(box, at)) == highest:
+            for lane in range(LANES):
+                if box[at + lane] == highest:
+                    return first_class(slot, classes) + lane
+    return 0
 
 
 @njit(**INLINED)
-def class_terms(q, a, u, au, g, log_q, careful):
-    """Return one class's terms of the entropy, K, I and E phi; as ``formulas.class_terms``, with ``g``."""
-    k = q * (au - a * u)
-    of_average = log1p(a)
-    phi = au * 0.5 + g if careful else au + u - a
-    i = q * (phi - ((1.0 + a) * of_average - a))
-    if careful:
-        i = 0.5 * (k - q * a * (of_average - u)) + q * (g - (of_average - a + 0.5 * a * of_average))
-    return -q * (phi + (1.0 + a) * log_q), k, i, q * phi
+def total_of(numbers):
+    """Return the sum over classes of each of four members."""
+    return (
+        np.float64(lanes.add_up(numbers[0])),
+        np.float64(lanes.add_up(numbers[1])),
+        np.float64(lanes.add_up(numbers[2])),
+        np.float64(lanes.add_up(numbers[3])),
+    )
 
 
 @njit(**INLINED)
-def is_enough(entropy, k, i, apart, careful):
-    """Tell whether float32 sums made these figures without cancelling; ``apart`` is ``E phi``."""
-    smallest = 1e-20 if careful else ROUGH
-    largest = max(k, apart)
-    return k > smallest and min(i, k - i) > CANCELLED * largest and entropy > CERTAIN * largest
+def in_all_lanes(numbers):
+    """Return one number for each of four members in all lanes."""
+    return (
+        lanes.spread(np.float32(numbers[0])),
+        lanes.spread(np.float32(numbers[1])),
+        lanes.spread(np.float32(numbers[2])),
+        lanes.spread(np.float32(numbers[3])),
+    )
+
+
+def adding(arithmetic):
+    """Return the loop over classes that adds four members."""
+    step, aligned = arithmetic.WIDE_STEP, arithmetic.ALIGNED
+    grow, terms_of, add_slot, farthest = arithmetic.grow, arithmetic.terms, arithmetic.add, arithmetic.MOVED
+
+    @njit(**COMPILED)
+    def add_tile(rows, places, classes, box, weights, flat, ahead, top, highest, log_odds, tolerance):
+        """Add four members to the sums; False if float32 is not for them, or if they do not sum to 1.
+
+        Meanwhile fetch the next four members into the cache.
+        """
+        slots = box.shape[0] // step
+        offset, normaliser = tile.zeros(), highest + log_odds
+        if aligned:
+            high = np.float32(highest)
+            offset = in_all_lanes(
+                (
+                    rows[places[0] + top] - high,
+                    rows[places[1] + top] - high,
+                    rows[places[2] + top] - high,
+                    rows[places[3] + top] - high,
+                )
+            )
+        totals = (0.0, 0.0, 0.0, 0.0)
+        for begin in range(0, slots, PART):
+            part = tile.zeros()
+            for slot in range(begin, min(begin + PART, slots)):
+                first = first_class(slot, classes)
+                for k in range(TILE):
+                    prefetch(flat, ahead[k] + first)
+                part = tile.sums(part, grow(load(rows, places, first), offset, box, slot * step))
+            totals = tile.sums(totals, total_of(part))
+        s, w = in_all_lanes(totals), in_all_lanes(weights)
+        terms = terms_of(s[0], w[0]), terms_of(s[1], w[1]), terms_of(s[2], w[2]), terms_of(s[3], w[3])
+        logs = terms[0][0], terms[1][0], terms[2][0], terms[3][0]
+        far = lanes.larger(lanes.size(logs[0]), lanes.size(logs[1]))
+        far = lanes.larger(lanes.size(logs[2]), lanes.larger(lanes.size(logs[3]), far))
+        if not lanes.highest(far) < farthest:
+            return False
+        if tolerance < np.inf:
+            off = tile.sums(logs, offset)
+            high = lanes.highest(lanes.larger(lanes.larger(off[0], off[1]), lanes.larger(off[2], off[3])))
+            none = lanes.spread(NOTHING)
+            off = none - off[0], none - off[1], none - off[2], none - off[3]
+            low = -lanes.highest(lanes.larger(lanes.larger(off[0], off[1]), lanes.larger(off[2], off[3])))
+            for log_total in (np.float64(low) + normaliser, np.float64(high) + normaliser):
+                if not abs(math.expm1(log_total)) <= tolerance:
+                    return False
+        for slot in range(slots):
+            z = load(rows, places, first_class(slot, classes))
+            add_slot(z, terms, w, box, slot * step)
+        return True
+
+    return add_tile
 
 
 @njit(**COMPILED)
-def finish(q, log_q, means, careful):
-    """Return entropy, K and I from means over members, and whether float32 was enough for them."""
-    k, i, entropy, apart = 0.0, 0.0, 0.0, 0.0
-    for y in range(q.shape[0]):
-        entropy_y, k_y, i_y, apart_y = class_terms(
-            np.float64(q[y]), means[0, y], means[1, y], means[2, y], means[3, y], log_q[y], careful
-        )
-        k = add_in_any_order(k, k_y)
-        i = add_in_any_order(i, i_y)
-        entropy = add_in_any_order(entropy, entropy_y)
-        apart = add_in_any_order(apart, apart_y)
-    return entropy, k, i, is_enough(entropy, k, i, apart, careful)
+def agree(box, step):
+    """Tell whether the first four members, of equal weight, agree."""
+    share, k = lanes.spread(np.float32(1.0 / TILE)), lanes.spread(NOTHING)
+    for at in range(0, box.shape[0], step):
+        k = k + quick.disagreement(box, at, share)
+    return not lanes.add_up(k) > quick.ROUGH
 
 
-@njit(**COMPILED)
-def mean_over_members(source, start, member_step, weights, alike, tolerance, scratch, work):
-    """Write the means over one input's members of positive weight, relative to a reference in their midst.
+def finishing(arithmetic):
+    """Return what makes figures of sums."""
+    step, parts, figures = arithmetic.WIDE_STEP, arithmetic.PARTS, arithmetic.figures
 
-    Return their total weight, entropy, K and I, whether float32 was enough for these, and whether ``g`` was
-    needed.
-    """
-    reference, q, log_q, found = scratch
-    members, heaviest = chosen(weights, 0, 1, found)
-    total = 0.0
-    for member in members:
-        total += weights[member]
-    entropy, k, i, enough, careful = 0.0, 0.0, 0.0, False, False
-    if total == 0.0:
-        return total, entropy, k, i, enough, careful
-    load_reference(source, start, member_step, heaviest, alike, weights.shape[0], reference)
-    top = set_reference(reference, log_q, q)
-    prepared = (reference, log_q, q, top)
-    while top >= 0 and not enough:
-        held, carefully = add_members(
-            source, start, member_step, members, weights, total, tolerance, prepared, work, careful
-        )
-        if held:
-            entropy, k, i, enough = finish(q, log_q, work[4], carefully)
-        if carefully or not held:
-            return total, entropy, k, i, enough, carefully
-        careful = True
-    return total, entropy, k, i, enough, False
+    @njit(**COMPILED)
+    def finish(box, sums, total, highest, log_odds):
+        """Return entropy, K, I and E phi."""
+        share, top, log_total = lanes.spread(1.0 / total), lanes.spread(highest), lanes.spread(log_odds)
+        entropy, k, i, apart = lanes.spread(0.0), lanes.spread(0.0), lanes.spread(0.0), lanes.spread(0.0)
+        place = 0
+        for at in range(0, box.shape[0], step):
+            log_q = (lanes.doubled(lanes.load(box, at + REFERENCE)) - top) - log_total
+            more = figures(box, at, sums, place, share, log_q)
+            entropy, k, i, apart = entropy + more[0], k + more[1], i + more[2], apart + more[3]
+            place += parts * LANES
+        return lanes.add_up(entropy), lanes.add_up(k), lanes.add_up(i), lanes.add_up(apart)
+
+    return finish
 
 
-@njit(**COMPILED)
-def workspace(count, classes):
-    """Allocate what one thread needs; rows are kept off multiples of 4096 bytes, which share cache sets."""
-    padded = (classes + 15) // 16 * 16 + 16
-    e, d = np.zeros((TILE, padded), np.float32), np.zeros((TILE, padded), np.float32)
-    sums, means = np.zeros((4, padded), np.float32), np.zeros((4, padded))
-    reference, q, log_q = np.empty(classes, np.float32), np.empty(classes, np.float32), np.empty(classes)
-    work = (e, d, np.zeros((4, TILE), np.float32), sums, means)
-    return (reference, q, log_q, np.empty(count, np.int64)), work
+def taking(arithmetic, kept):
+    """Return the loop over inputs; ``kept``: their sums are kept too."""
+    step, parts, is_careful = arithmetic.WIDE_STEP, arithmetic.PARTS, arithmetic is careful
+    means_of, is_enough = arithmetic.means, arithmetic.is_enough
+    add_tile, finish = adding(arithmetic), finishing(arithmetic)
+
+    @njit(**COMPILED)
+    def add_members(flat, start, steps, classes, members, heaviest, weights, weight, alike, tolerance, work):
+        """Write sums over members of positive weight.
+
+        Return the sum of their shares as float32 has them, the normaliser of the reference in two parts, and
+        whether this arithmetic is for them.
+        """
+        box, sums, copied, places, ahead, shares = work
+        in_a_line = steps[2] == 1
+        rows = flat if in_a_line else copied
+        count, total, highest, log_odds, fits, top = members.shape[0], 0.0, 0.0, 0.0, True, 0
+        sums[:] = 0.0
+        tile.clear(box, step, parts)
+        if not alike:
+            places[:] = start + heaviest * steps[0]
+            if not in_a_line:
+                copy_rows(flat, places, steps[2], copied)
+            highest, log_odds, fits = set_reference(rows, places, classes, 1, step, box)
+        for first in range(0, count, TILE):
+            if not fits:
+                return total, highest, log_odds, False
+            for k in range(TILE):  # the last member stands for those that are not there
+                places[k] = start + members[min(first + k, count - 1)] * steps[0]
+                # After the last members of this input come the first of the next one.
+                later = first + TILE + k
+                ahead[k] = start + (members[later] * steps[0] if later < count else steps[1] + k * steps[0])
+            if not in_a_line:
+                copy_rows(flat, places, steps[2], copied)
+            if alike and first == 0:
+                few = min(TILE, count)
+                highest, log_odds, fits = set_reference(rows, places, classes, few, step, box)
+            for k in range(TILE):
+                there = first + k < count
+                share = weights[members[first + k]] / weight if there else 0.0
+                shares[k] = np.float32((1.0 if there else 0.0) if alike else share)
+                total += np.float64(shares[k])
+            if is_careful and first == 0:
+                top = top_class(box, step, classes, highest)
+            fits = fits and add_tile(
+                rows, places, classes, box, shares, flat, ahead, top, highest, log_odds, tolerance
+            )
+            if not is_careful and alike and first == 0 and count > 2 * TILE:
+                fits = fits and not agree(box, step)
+            if (first + TILE) % CHUNK == 0:
+                tile.flush(box, step, parts, sums)
+        tile.flush(box, step, parts, sums)
+        return total, highest, log_odds, fits
+
+    @njit(**COMPILED)
+    def keep_one(b, classes, entropy, weight, total, work, state, room):
+        """Write the sums of one input to a state."""
+        box, sums = work[0], work[1]
+        own, reference, share = room[0], room[1], 1.0 / total
+        for y in range(classes):
+            slot = y // LANES
+            lane = y - first_class(slot, classes)
+            reference[y] = np.float64(box[slot * step + REFERENCE + lane])
+            place = slot * parts * LANES + lane
+            last = sums[place + 3 * LANES] * share if is_careful else 0.0
+            own[0, y], own[1, y], own[2, y], own[3, y] = means_of(
+                sums[place] * share, sums[place + LANES] * share, sums[place + 2 * LANES] * share, last
+            )
+        keep(b, weight, entropy, is_careful, state, room)
+
+    @njit(**COMPILED)
+    def take(flat, origin, steps, shape, weights, tolerance, chosen, out, state):
+        """Write entropy, K and I of chosen inputs to ``out``; return those that this is not enough for."""
+        count, classes = shape
+        slots = -(-classes // LANES)
+        box, sums = lanes.aligned_zeros(slots * step), np.empty(slots * parts * LANES)
+        copied = np.empty(0 if steps[2] == 1 else TILE * classes, flat.dtype)
+        places, ahead, shares = np.empty(TILE, np.int64), np.empty(TILE, np.int64), np.empty(TILE, np.float32)
+        work = (box, sums, copied, places, ahead, shares)
+        room = room_to_keep(classes if kept else 0)
+        found, rejected, left = np.empty(count, np.int64), np.empty(chosen.shape[0], np.int64), 0
+        alike = weights.strides[0] == 0 and weights.strides[1] == 0
+        for b in chosen:
+            start, own = origin + b * steps[1], weights[:, b]
+            members, heaviest = wide.chosen(own, 0, 1, found)
+            weight = np.sum(own)
+            total, highest, log_odds, fits = add_members(
+                flat, start, steps, classes, members, heaviest, own, weight, alike, tolerance, work
+            )
+            enough = False
+            if fits and total > 0.0:
+                entropy, k, i, apart = finish(box, sums, total, highest, log_odds)
+                enough = is_enough(entropy, k, i, apart)
+                out[0, b], out[1, b], out[2, b] = entropy, k, i
+            if not enough:
+                rejected[left] = b
+                left += 1
+            elif kept:
+                keep_one(b, classes, out[0, b], weight, total, work, state, room)
+        return rejected[:left]
+
+    return take
 
 
-@njit(**COMPILED)
-def moved(means, total, log_q, log_to, careful, sums):
-    """Write the sums of members, whose means are relative to one reference, relative to another one."""
-    for y in range(log_q.shape[0]):
-        m = log_q[y] - log_to[y]
-        target = exp(log_to[y])
-        growth = expm1(m, m)
-        apart = target * growth
-        q = target + apart
-        a, u, au = q * means[0, y], means[1, y], q * means[2, y]
-        phi = 0.5 * au + q * means[3, y] if careful else au + q * u - a
-        sums[0, y] = total * (a + apart)
-        sums[1, y] = total * (u + m)
-        sums[2, y] = total * (au + m * a + apart * u + apart * m)
-        sums[3, y] = total * (phi + m * a + target * (m * growth - (growth - m)))
+take, take_carefully = taking(quick, kept=False), taking(careful, kept=False)
+add, add_carefully = taking(quick, kept=True), taking(careful, kept=True)
 
 
-@njit(**COMPILED)
-def room_to_keep(classes):
-    """Allocate what ``keep`` needs."""
-    return np.empty((4, classes)), np.empty(classes), np.empty(classes), np.empty(classes)
-
-
-@njit(**COMPILED)
-def keep(b, means, log_q, total, entropy, careful, state, room):
-    """Write the sums of one input, with members added whose means are relative to ``log_q``."""
-    fresh, references, old, new, entropies = state
-    added, log_to, aligned, to = room
-    if fresh:
-        top = np.argmax(log_q)
-        for y in range(log_q.shape[0]):
-            references[b, y] = log_q[y] - log_q[top]
-    wide.set_reference(references[b], aligned, log_to, to)
-    moved(means, total, log_q, log_to, careful, added)
-    entropies[b] += total * entropy
-    for part in range(4):
-        for y in range(log_q.shape[0]):
-            new[part, b, y] = added[part, y] + (0.0 if fresh else old[part][b, y])
+# One entry each, compiled when it is first needed: all at once, a first call would wait far longer.
+@cached
+def summarise_quickly(flat, origin, steps, shape, weights, tolerance, chosen, out):
+    """Call ``take`` without care."""
+    return take(flat, origin, steps, shape, weights, tolerance, chosen, out, None)
 
 
 @cached
+def summarise_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out):
+    """Call ``take`` with care."""
+    return take_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out, None)
+
+
+@cached
+def accumulate_quickly(flat, origin, steps, shape, weights, tolerance, chosen, out, state):
+    """Call ``add`` without care."""
+    return add(flat, origin, steps, shape, weights, tolerance, chosen, out, state)
+
+
+@cached
+def accumulate_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out, state):
+    """Call ``add`` with care."""
+    return add_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out, state)
+
+
+def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
+    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
+    given, left = (flat, origin, steps, shape, weights, tolerance), np.arange(begin, end)
+    left = summarise_quickly(*given, left, out)
+    left = summarise_carefully(*given, left, out) if left.size else left
+    # Compiled only when it is needed: that takes seconds.
+    given = (flat, bits, origin, steps, shape, weights, limits, tolerance)
+    return wide.summarise_inputs(*given, left, out) if left.size else -1
+
+
 def accumulate(
     flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, fresh, references, old, new,
     entropies, rejected,
@@ -377,46 +352,8 @@ def accumulate(
 
     ``fresh``: there are no sums yet, and each input's reference is set.
     """
-    member_step, input_step, class_step = steps
-    count, classes = shape
-    source, _, _ = wide.workspace(flat, bits, class_step, classes)
-    scratch, work = workspace(count, classes)
-    state, room = (fresh, references, old, new, entropies), room_to_keep(classes)
-    alike = weights.strides[0] == 0 and weights.strides[1] == 0
-    for b in range(begin, end):
-        start = origin + b * input_step
-        total, entropy, _, _, enough, careful = mean_over_members(
-            source, start, member_step, weights[:, b], alike, tolerance, scratch, work
-        )
-        rejected[b] = not enough
-        if enough:
-            keep(b, work[4], scratch[2], total, entropy, careful, state, room)
+    given, left = (flat, origin, steps, shape, weights, tolerance), np.arange(begin, end)
+    to = np.empty((3, references.shape[0])), (fresh, references, old, new, entropies)
+    left = accumulate_quickly(*given, left, *to)
+    rejected[accumulate_carefully(*given, left, *to) if left.size else left] = True
     return -1
-
-
-@cached
-def summarise_inputs(flat, bits, origin, steps, shape, weights, tolerance, begin, end, out):
-    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return those not for float32."""
-    member_step, input_step, class_step = steps
-    count, classes = shape
-    source, _, _ = wide.workspace(flat, bits, class_step, classes)
-    scratch, work = workspace(count, classes)
-    alike = weights.strides[0] == 0 and weights.strides[1] == 0
-    rejected, left = np.empty(end - begin, np.int64), 0
-    for b in range(begin, end):
-        start = origin + b * input_step
-        _, out[0, b], out[1, b], out[2, b], enough, _ = mean_over_members(
-            source, start, member_step, weights[:, b], alike, tolerance, scratch, work
-        )
-        if not enough:
-            rejected[left] = b
-            left += 1
-    return rejected[:left]
-
-
-def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
-    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
-    left = summarise_inputs(flat, bits, origin, steps, shape, weights, tolerance, begin, end, out)
-    # Compiled only when it is needed: that takes seconds.
-    given = (flat, bits, origin, steps, shape, weights, limits, tolerance)
-    return wide.summarise_inputs(*given, left, out) if left.size else -1

@@ -1,0 +1,341 @@
+"""Sixteen numbers at a time: a type for compiled loops, with the arithmetic that they need.
+
+Loops over lanes say which numbers stay in registers; a compiler that is left to find that out puts sums
+through memory, and gives up where it cannot tell two arrays apart. LLVM takes sixteen numbers apart into as
+many registers as the machine needs for them.
+"""
+
+from __future__ import annotations
+
+# numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic, models, overload, register_model
+
+from demur.kernels import arithmetic
+from demur.kernels.arithmetic import COMPILED, INLINED
+
+LANES = 16
+FUSED = ("contract",)
+LINE = 64  # bytes
+WORD = ir.IntType(32)
+WORDS = ir.VectorType(WORD, LANES)
+NUMBERS = {types.float32: ir.FloatType(), types.float64: ir.DoubleType()}
+
+FARTHEST = 87.0  # exponents are brought within that: beyond, float32 has no exponential
+MAGIC = 1.5 * 2.0**23  # adding it rounds to an integer and leaves that in the low bits
+# Minimax coefficients on |r| <= ln(2) / 2: of exp(r), 1 at 0 and good to 1e-7; of (exp(r) - 1 - r) / r**2.
+EXPONENTIAL = (1.0, 0.999999706, 0.499991478, 0.166676381, 0.0418981596, 0.00829027207)
+GROWTH = (0.5, 0.16666577, 0.041666555, 0.008363173, 0.0013926176)
+
+
+class Lanes(types.Type):
+    """Sixteen numbers of one type."""
+
+    def __init__(self, number: Any):
+        self.number = number
+        super().__init__(name=f"Lanes({number})")
+
+
+SINGLE, DOUBLE = Lanes(types.float32), Lanes(types.float64)
+OF = {types.float32: SINGLE, types.float64: DOUBLE}
+
+
+@register_model(Lanes)
+class LanesModel(models.PrimitiveModel):
+    """Lanes are an LLVM vector."""
+
+    def __init__(self, manager: Any, kind: Lanes):
+        super().__init__(manager, kind, register(kind))
+
+
+def register(kind: Lanes) -> ir.VectorType:
+    """Return the LLVM type of lanes."""
+    return ir.VectorType(NUMBERS[kind.number], LANES)
+
+
+def everywhere(kind: ir.VectorType, number: float) -> ir.Constant:
+    """Return a constant in all lanes; rounded to float32 for lanes of that type, as LLVM takes no other."""
+    value = float(np.float32(number)) if kind.element == ir.FloatType() else number
+    return ir.Constant(kind, [ir.Constant(kind.element, value)] * kind.count)
+
+
+@intrinsic
+def load(typing_context, array, place):
+    """Read sixteen numbers that stand one after the other in an array."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.load(pointer(context, builder, signature, arguments), align=size_of(signature))
+
+    return OF[array.dtype](array, types.intp), generate
+
+
+@intrinsic
+def store(typing_context, array, place, numbers):
+    """Write sixteen numbers one after the other to an array."""
+
+    def generate(context, builder, signature, arguments):
+        to = pointer(context, builder, signature, arguments)
+        builder.store(arguments[2], to, align=size_of(signature))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, OF[array.dtype]), generate
+
+
+@intrinsic
+def load_pairs(typing_context, array, place):
+    """Read sixteen pairs of float32: all that come first, and all that come second."""
+
+    def generate(context, builder, signature, arguments):
+        both = pointer(context, builder, signature, arguments, 2 * LANES)
+        numbers = builder.load(both, align=size_of(signature))
+        places = [ir.Constant(WORDS, list(range(first, 2 * LANES, 2))) for first in (0, 1)]
+        taken = [builder.shuffle_vector(numbers, numbers, each) for each in places]
+        return context.make_tuple(builder, signature.return_type, taken)
+
+    return types.UniTuple(SINGLE, 2)(array, types.intp), generate
+
+
+def pointer(context, builder, signature, arguments, count=LANES):
+    """Return where in an array some numbers stand."""
+    data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+    vector = ir.VectorType(NUMBERS[signature.args[0].dtype], count)
+    return builder.bitcast(builder.gep(data, [arguments[1]]), vector.as_pointer())
+
+
+def size_of(signature):
+    """Return the bytes of one number: registers may be filled from anywhere."""
+    return signature.args[0].dtype.bitwidth // 8
+
+
+@intrinsic
+def spread(typing_context, number):
+    """Put one number into all lanes."""
+
+    def generate(context, builder, signature, arguments):
+        nothing = ir.Constant(register(signature.return_type), ir.Undefined)
+        first = builder.insert_element(nothing, arguments[0], ir.Constant(WORD, 0))
+        return builder.shuffle_vector(first, nothing, everywhere(WORDS, 0))
+
+    return OF[number](number), generate
+
+
+@intrinsic
+def doubled(typing_context, numbers):
+    """Bring float32 lanes to float64."""
+    return DOUBLE(SINGLE), lambda context, builder, signature, arguments: builder.fpext(
+        arguments[0], register(DOUBLE)
+    )
+
+
+@intrinsic
+def rounded(typing_context, numbers):
+    """Bring float64 lanes to float32."""
+    return SINGLE(DOUBLE), lambda context, builder, signature, arguments: builder.fptrunc(
+        arguments[0], register(SINGLE)
+    )
+
+
+def overloaded(symbol: Any, name: str) -> None:
+    """Give lanes the arithmetic of an operator; the compiler may fuse a product with a sum."""
+
+    @intrinsic
+    def combined(typing_context, left, right):
+        return left(left, left), lambda context, builder, signature, arguments: getattr(builder, name)(
+            *arguments, flags=FUSED
+        )
+
+    @overload(symbol, jit_options=INLINED)
+    def _(left, right):
+        if isinstance(left, Lanes) and left == right:
+            return lambda left, right: combined(left, right)
+
+
+overloaded(operator.add, "fadd")
+overloaded(operator.sub, "fsub")
+overloaded(operator.mul, "fmul")
+overloaded(operator.truediv, "fdiv")
+
+
+@intrinsic
+def larger(typing_context, left, right):
+    """Return the larger of two in each lane; the second where the first is not a number."""
+    return left(left, left), lambda context, builder, signature, arguments: larger_of(builder, *arguments)
+
+
+@intrinsic
+def where_less(typing_context, left, right, then, otherwise):
+    """Return ``then`` in the lanes where ``left < right``."""
+    return left(left, left, left, left), lambda context, builder, signature, arguments: builder.select(
+        builder.fcmp_ordered("<", *arguments[:2]), *arguments[2:]
+    )
+
+
+@intrinsic
+def size(typing_context, numbers):
+    """Return the magnitudes of float32 lanes."""
+
+    def generate(context, builder, signature, arguments):
+        bits = builder.and_(builder.bitcast(arguments[0], WORDS), everywhere(WORDS, 0x7FFFFFFF))
+        return builder.bitcast(bits, register(SINGLE))
+
+    return SINGLE(SINGLE), generate
+
+
+def folding(combine: Callable[..., Any]) -> Any:
+    """Return what brings all lanes to one number: halves are combined with halves."""
+
+    @intrinsic
+    def fold(typing_context, numbers):
+        def generate(context, builder, signature, arguments):
+            value, count = arguments[0], LANES
+            while count > 1:
+                count //= 2
+                kind = ir.VectorType(WORD, count)
+                halves = [ir.Constant(kind, list(range(first, first + count))) for first in (0, count)]
+                value = combine(builder, *(builder.shuffle_vector(value, value, half) for half in halves))
+            return builder.extract_element(value, ir.Constant(WORD, 0))
+
+        return numbers.number(numbers), generate
+
+    return fold
+
+
+def larger_of(builder, left, right):
+    """Return the larger of two in each lane, the second where the first is not a number."""
+    return builder.select(builder.fcmp_ordered(">", left, right), left, right)
+
+
+add_up = folding(lambda builder, left, right: builder.fadd(left, right))
+highest = folding(larger_of)
+
+
+@intrinsic
+def exp(typing_context, numbers):
+    """Return the exponentials of float32 lanes, to 2e-7; beyond +-87 those of +-87, of NaN that of -87."""
+
+    def generate(context, builder, signature, arguments):
+        power, rest = powers_of_two(builder, arguments[0])
+        found = builder.bitcast(polynomial(builder, EXPONENTIAL, rest), WORDS)
+        return builder.bitcast(builder.add(found, power), register(SINGLE))
+
+    return SINGLE(SINGLE), generate
+
+
+def growing(less: float) -> Any:
+    """Return the exponential less 0 or 1, with more digits than ``exp`` has; beyond +-87 as there."""
+
+    @intrinsic
+    def grown(typing_context, numbers):
+        def generate(context, builder, signature, arguments):
+            vector = register(SINGLE)
+            power, rest = powers_of_two(builder, arguments[0])
+            one = everywhere(vector, 1.0)
+            factor = builder.bitcast(builder.add(builder.bitcast(one, WORDS), power), vector)
+            square = builder.fmul(rest, rest, flags=FUSED)
+            growth = fused(builder, polynomial(builder, GROWTH, rest), square, rest)
+            return fused(builder, factor, growth, builder.fsub(factor, everywhere(vector, less)))
+
+        return SINGLE(SINGLE), generate
+
+    return grown
+
+
+full_exp, expm1 = growing(less=0.0), growing(less=1.0)
+
+
+def powers_of_two(builder, exponent):
+    """Return n, shifted to where a float32 has its exponent, and r with ``exp(exponent) = 2**n exp(r)``."""
+    vector = register(SINGLE)
+    for sign, bound in ((">", -FARTHEST), ("<", FARTHEST)):
+        bounds = everywhere(vector, bound)
+        exponent = builder.select(builder.fcmp_ordered(sign, exponent, bounds), exponent, bounds)
+    magic = everywhere(vector, MAGIC)
+    whole = fused(builder, exponent, everywhere(vector, arithmetic.LOG2_E), magic)
+    power = builder.shl(builder.bitcast(whole, WORDS), everywhere(WORDS, 23))
+    count = builder.fsub(whole, magic)
+    return power, fused(builder, count, everywhere(vector, -arithmetic.LN_2), exponent)
+
+
+def polynomial(builder, coefficients: Sequence[float], at):
+    """Return a polynomial, the constant first, in all lanes."""
+    found = everywhere(at.type, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        found = fused(builder, found, at, everywhere(at.type, coefficient))
+    return found
+
+
+def fused(builder, left, right, more):
+    """Return ``left right + more``."""
+    return builder.fadd(builder.fmul(left, right, flags=FUSED), more, flags=FUSED)
+
+
+@intrinsic
+def log(typing_context, numbers):
+    """Return the logarithms of positive lanes, to some units of the last digit of 1."""
+    return numbers(numbers), lambda context, builder, signature, arguments: logarithm(builder, arguments[0])
+
+
+@intrinsic
+def log1p(typing_context, numbers):
+    """Return ``log(1 + number)``, exact relative to itself, for numbers above -1."""
+
+    def generate(context, builder, signature, arguments):
+        number = arguments[0]
+        one = everywhere(number.type, 1.0)
+        plus_one = builder.fadd(number, one)
+        # What rounding 1 + number threw away, to first order.
+        lost = builder.fdiv(builder.fsub(number, builder.fsub(plus_one, one)), plus_one)
+        return logarithm(builder, plus_one, lost)
+
+    return numbers(numbers), generate
+
+
+def logarithm(builder, number, lost=None):
+    """Return the logarithm; what is ``lost`` is added to its smallest part."""
+    vector = number.type
+    is_single = vector.element == ir.FloatType()
+    exponent, mantissa = (parts_of_single if is_single else parts_of_double)(builder, number)
+    f = builder.fsub(mantissa, everywhere(vector, 1.0))
+    s = builder.fdiv(f, builder.fadd(f, everywhere(vector, 2.0)))
+    t = builder.fmul(s, s)
+    tail = polynomial(builder, arithmetic.SINGLE_LOG_TAIL if is_single else arithmetic.LOG_TAIL, t)
+    lost = everywhere(vector, 0.0) if lost is None else lost
+    odd = fused(builder, builder.fmul(s, t), tail, lost)
+    ln_2 = everywhere(vector, arithmetic.LN_2)
+    return fused(builder, exponent, ln_2, builder.fadd(builder.fadd(s, s), odd))
+
+
+def parts_of_single(builder, number):
+    """Return n and m with ``number = 2**n m`` and m in [sqrt(1/2), sqrt(2))."""
+    middle = everywhere(WORDS, arithmetic.SINGLE_HALF_SQRT)
+    shifted = builder.sub(builder.bitcast(number, WORDS), middle)
+    exponent = builder.sitofp(builder.ashr(shifted, everywhere(WORDS, 23)), number.type)
+    mantissa = builder.add(builder.and_(shifted, everywhere(WORDS, 0x007FFFFF)), middle)
+    return exponent, builder.bitcast(mantissa, number.type)
+
+
+def parts_of_double(builder, number):
+    """Do the same in float64; an integer becomes a float as in ``arithmetic.log1p``."""
+    words = ir.VectorType(ir.IntType(64), LANES)
+    middle = everywhere(words, arithmetic.HALF_SQRT_OFFSET)
+    shifted = builder.sub(builder.bitcast(number, words), middle)
+    biased = builder.lshr(builder.add(shifted, everywhere(words, 0x3FF0000000000000)), everywhere(words, 52))
+    whole = builder.bitcast(builder.or_(biased, everywhere(words, arithmetic.EXPONENT_BITS)), number.type)
+    exponent = builder.fsub(whole, everywhere(number.type, arithmetic.EXPONENT_BIAS))
+    mantissa = builder.add(builder.and_(shifted, everywhere(words, arithmetic.MANTISSA_MASK)), middle)
+    return exponent, builder.bitcast(mantissa, number.type)
+
+
+@njit(**COMPILED)
+def aligned_zeros(count):
+    """Allocate float32 numbers from the beginning of a line of the cache on: no register then spans two."""
+    room = np.zeros(count + LINE // 4, np.float32)
+    skipped = (-room.ctypes.data % LINE) // 4
+    return room[skipped : skipped + count]
