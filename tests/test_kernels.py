@@ -319,6 +319,47 @@ def test_lanes_without_input_and_overlapping_classes(inputs, classes) -> None:
         np.testing.assert_allclose(found, exact.epistemic, rtol=5e-6)
 
 
+def random_case(rng) -> dict:
+    """Return logits, or log-probabilities, and weights: any agreement, any layout, few and many classes."""
+    classes = int(rng.choice([2, 3, 7, 8, 9, 15, 16, 17, 33, 63, 64, 65, 66, 80, 81, 129, 500]))
+    members, inputs = int(rng.choice([1, 2, 3, 4, 5, 8, 9, 13, 33, 40])), int(rng.integers(1, 60))
+    shape = (members, inputs, classes)
+    spread = rng.choice([0, 1e-5, 1e-3, 0.05, 0.3, 1, 3, 10, 30]) * rng.choice([1, 0.01], (inputs, 1))
+    logits = rng.choice([0, 0.5, 3, 8, 20]) * rng.normal(size=shape[1:]) + spread * rng.normal(size=shape)
+    logits += rng.choice([0, 1, 10, 100]) * rng.normal(size=(members, 1, 1))
+    if rng.random() < 0.15:
+        logits[..., 1:][rng.random((members, inputs, classes - 1)) < 0.02] = -np.inf
+    weights = None
+    if rng.random() < 0.4:
+        weights = rng.exponential(size=shape[: rng.integers(1, 3)]) * 10.0 ** rng.integers(-3, 3)
+        weights[1:][rng.random(weights[1:].shape) < 0.3] = 0.0
+    if rng.random() < 0.2:
+        name, given = "log_probs", logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+    else:
+        name, given = "logits", logits
+    order = rng.permutation(3)
+    laid_out = np.ascontiguousarray(given.astype(np.float32).transpose(order)).transpose(np.argsort(order))
+    return {name: laid_out, "weights": weights}
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_float32_is_right_to_6e_6_whatever_comes(seed, monkeypatch) -> None:
+    """Compare with float64 arithmetic on the same numbers; all go through the loops for large arrays."""
+    monkeypatch.setattr(kernels, "SMALLEST", 1)
+    rng = np.random.default_rng(seed)
+    for _ in range(60):
+        given = random_case(rng)
+        exact = {name: None if v is None else v.astype(np.float64) for name, v in given.items()}
+        pairs = [(demur.Moments().update(**each).decompose() for each in (given, exact))]
+        for measure in ("pairwise", "average"):
+            pairs.append(demur.decompose(measure=measure, **each) for each in (given, exact))
+        for single, double in pairs:
+            for part in ("total", "aleatoric", "epistemic"):
+                found, expected = getattr(single, part), getattr(double, part)
+                # Below 1e-35 a result that is float32 has fewer digits.
+                np.testing.assert_allclose(found, expected, rtol=6e-6, atol=1e-35)
+
+
 def test_where_nothing_can_be_written_the_kernel_is_compiled_anew(monkeypatch) -> None:
     tried = []
 
