@@ -319,6 +319,25 @@ def test_lanes_without_input_and_overlapping_classes(inputs, classes) -> None:
         np.testing.assert_allclose(found, exact.epistemic, rtol=5e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("classes", [5, 100])
+def test_members_without_weight_add_nothing_whatever_they_hold(classes, dtype) -> None:
+    """Also where they allow a class that all others exclude."""
+    rng = np.random.default_rng(4)
+    logits = rng.normal(0, 3, (9, 800, classes)).astype(dtype)
+    logits[:, :300, 1] = -np.inf
+    odd = logits.copy()
+    odd[4, :300, 1] = 41.0
+    for weights in (np.ones(9), np.ones((9, 800)), rng.exponential(size=(9, 800))):
+        weights = weights.copy()
+        weights[4] = 0.0
+        expected = demur.decompose(logits=np.delete(logits, 4, 0), weights=np.delete(weights, 4, 0))
+        found = demur.decompose(logits=odd, weights=weights)
+        tolerance = 1e-12 if dtype == np.float64 else 6e-6
+        np.testing.assert_allclose(found.epistemic, expected.epistemic, rtol=tolerance)
+        np.testing.assert_allclose(found.aleatoric, expected.aleatoric, rtol=tolerance)
+
+
 def random_case(rng) -> dict:
     """Return logits, or log-probabilities, and weights: any agreement, any layout, few and many classes."""
     classes = int(rng.choice([2, 3, 7, 8, 9, 15, 16, 17, 33, 63, 64, 65, 66, 80, 81, 129, 500]))

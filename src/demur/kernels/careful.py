@@ -112,9 +112,3 @@ def is_enough(entropy, k, i, apart):
     """Tell whether float32 sums made these figures without cancelling; ``apart`` is ``E phi``."""
     largest = max(k, apart)
     return k > SMALLEST and min(i, k - i) > CANCELLED * largest and entropy > CERTAIN * largest
-
-
-@njit(**INLINED)
-def means(a, u, au, g):
-    """Return the means of ``a``, ``u``, ``a u`` and ``g``: what the sums are of."""
-    return a, u, au, g

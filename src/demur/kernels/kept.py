@@ -6,7 +6,8 @@ import numpy as np
 from numba import njit
 
 from demur.kernels import wide
-from demur.kernels.arithmetic import COMPILED, exp, expm1
+from demur.kernels.arithmetic import COMPILED, INLINED, exp, expm1
+from demur.kernels.lanes import LANES
 
 
 @njit(**COMPILED)
@@ -31,6 +32,17 @@ def room_to_keep(classes):
     """Allocate what ``keep`` needs: the means, the reference, and more."""
     rows = np.empty((5, classes))
     return np.empty((4, classes)), rows[0], np.empty((4, classes)), rows[1], rows[2], rows[3], rows[4]
+
+
+@njit(**INLINED)
+def set_means(y, reference, sums, place, share, careful, room):
+    """Write one class of the reference, and its means from the sums of ``careful`` or of ``quick``."""
+    means, references = room[0], room[1]
+    first, u, third = sums[place] * share, sums[place + LANES] * share, sums[place + 2 * LANES] * share
+    references[y] = np.float64(reference)
+    means[0, y], means[1, y] = first if careful else first - 1.0, u
+    means[2, y] = third if careful else third - u
+    means[3, y] = sums[place + 3 * LANES] * share if careful else 0.0
 
 
 @njit(**COMPILED)

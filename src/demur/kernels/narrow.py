@@ -212,14 +212,18 @@ def add_members(
             rank += 1
             if (rank - 1) % step != begin:
                 continue
-        squares = load(flat, starts, member * member_step, class_step, lanes, z)
-        for lane in range(lanes):
-            offset[lane] = in_a_row[np.uintp(top[lane] * LANES + lane)]
         if weights.strides[1] == 0:
             weight[:lanes] = weights[member, inputs[0]]
         else:
             for lane in range(lanes):
                 weight[lane] = weights[member, inputs[lane]]
+        squares = load(flat, starts, member * member_step, class_step, lanes, z)
+        for lane in range(lanes):
+            if (
+                not weight[lane] > 0.0
+            ):  # as the reference, it adds nothing; as it is, perhaps 0 times infinity
+                z[:, lane] = aligned[:, lane]
+            offset[lane] = in_a_row[np.uintp(top[lane] * LANES + lane)]
         if tame and squares < TAME_LOGIT**2:
             compare(z, aligned, q, offset, flat[0], e, d, shift)
         else:

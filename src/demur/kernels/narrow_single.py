@@ -14,7 +14,7 @@ from numba import njit
 
 from demur.kernels import careful, lanes, narrow, quick, tile, wide
 from demur.kernels.arithmetic import COMPILED, EIGHT, INLINED, cached, prefetch, turn_eight
-from demur.kernels.kept import keep, room_to_keep
+from demur.kernels.kept import keep, room_to_keep, set_means
 from demur.kernels.lanes import LANES
 from demur.kernels.tile import CHUNK, INFINITE, LOWEST, NOTHING, REFERENCE, TILE, Q
 
@@ -201,8 +201,8 @@ def finishing(arithmetic):
 def taking(arithmetic, kept):
     """Return the loop over inputs; ``kept``: their sums are kept too."""
     step, logit, parts = arithmetic.NARROW_STEP, arithmetic.LOGIT, arithmetic.PARTS
-    means_of, is_enough, farthest = arithmetic.means, arithmetic.is_enough, arithmetic.MOVED
-    add_tile, finish, is_careful = adding(arithmetic), finishing(arithmetic), arithmetic is careful
+    is_enough, farthest, is_careful = arithmetic.is_enough, arithmetic.MOVED, arithmetic is careful
+    add_tile, finish = adding(arithmetic), finishing(arithmetic)
 
     @njit(**COMPILED)
     def add_members(flat, starts, steps, evenly, classes, members, weights, alike, inputs, tolerance, work):
@@ -250,14 +250,9 @@ def taking(arithmetic, kept):
     def keep_one(b, lane, classes, entropy, weight, work, state, room):
         """Write the sums of one input to a state."""
         box, _, _, _, sums, _, rounded, _, _ = work
-        own, reference, share = room[0], room[1], 1.0 / rounded[lane]
         for y in range(classes):
-            reference[y] = np.float64(box[y * step + REFERENCE + lane])
-            place = y * parts * LANES + lane
-            last = sums[place + 3 * LANES] * share if is_careful else 0.0
-            own[0, y], own[1, y], own[2, y], own[3, y] = means_of(
-                sums[place] * share, sums[place + LANES] * share, sums[place + 2 * LANES] * share, last
-            )
+            reference, place = box[y * step + REFERENCE + lane], y * parts * LANES + lane
+            set_means(y, reference, sums, place, 1.0 / rounded[lane], is_careful, room)
         keep(b, weight, entropy, is_careful, state, room)
 
     @njit(**COMPILED)

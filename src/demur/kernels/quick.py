@@ -85,9 +85,3 @@ def is_enough(entropy, k, i, apart):
     """Tell whether float32 made these figures without cancelling; ``apart`` is ``E phi``."""
     largest = max(k, apart)
     return min(i, k - i) > max(ROUGH, CANCELLED * largest) and entropy > CERTAIN * largest
-
-
-@njit(**INLINED)
-def means(r, u, x, none):
-    """Return the means of ``(p - q) / q``, ``u`` and their product, and no ``g``: see ``careful``."""
-    return r - 1.0, u, x - u, 0.0

@@ -16,7 +16,7 @@ from numba import njit
 
 from demur.kernels import careful, lanes, quick, tile, wide
 from demur.kernels.arithmetic import COMPILED, INLINED, cached, prefetch
-from demur.kernels.kept import keep, room_to_keep
+from demur.kernels.kept import keep, room_to_keep, set_means
 from demur.kernels.lanes import LANES
 from demur.kernels.tile import CHUNK, INFINITE, LOWEST, NOTHING, REFERENCE, TILE, Q
 
@@ -204,8 +204,7 @@ def finishing(arithmetic):
 def taking(arithmetic, kept):
     """Return the loop over inputs; ``kept``: their sums are kept too."""
     step, parts, is_careful = arithmetic.WIDE_STEP, arithmetic.PARTS, arithmetic is careful
-    means_of, is_enough = arithmetic.means, arithmetic.is_enough
-    add_tile, finish = adding(arithmetic), finishing(arithmetic)
+    add_tile, finish, is_enough = adding(arithmetic), finishing(arithmetic), arithmetic.is_enough
 
     @njit(**COMPILED)
     def add_members(flat, start, steps, classes, members, heaviest, weights, weight, alike, tolerance, work):
@@ -259,16 +258,11 @@ def taking(arithmetic, kept):
     def keep_one(b, classes, entropy, weight, total, work, state, room):
         """Write the sums of one input to a state."""
         box, sums = work[0], work[1]
-        own, reference, share = room[0], room[1], 1.0 / total
         for y in range(classes):
             slot = y // LANES
             lane = y - first_class(slot, classes)
-            reference[y] = np.float64(box[slot * step + REFERENCE + lane])
-            place = slot * parts * LANES + lane
-            last = sums[place + 3 * LANES] * share if is_careful else 0.0
-            own[0, y], own[1, y], own[2, y], own[3, y] = means_of(
-                sums[place] * share, sums[place + LANES] * share, sums[place + 2 * LANES] * share, last
-            )
+            reference, place = box[slot * step + REFERENCE + lane], slot * parts * LANES + lane
+            set_means(y, reference, sums, place, 1.0 / total, is_careful, room)
         keep(b, weight, entropy, is_careful, state, room)
 
     @njit(**COMPILED)
