@@ -1,9 +1,15 @@
 """The compiled kernel: its arithmetic, its threads, and where it cannot be kept on disk."""
 
+import contextlib
+import threading
+import time
+
 import mpmath
+import numba
 import numpy as np
 import pytest
 from numba import njit
+from numba.core import caching
 from reference import members
 
 import demur
@@ -377,6 +383,48 @@ def test_float32_is_right_to_6e_6_whatever_comes(seed, monkeypatch) -> None:
                 found, expected = getattr(single, part), getattr(double, part)
                 # Below 1e-35 a result that is float32 has fewer digits.
                 np.testing.assert_allclose(found, expected, rtol=6e-6, atol=1e-35)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_processes_that_save_at_once_do_not_mix_their_code(alone, monkeypatch, tmp_path) -> None:
+    """Control: without the lock, numba leaves the index of one and the code of the other."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    if not alone:
+        monkeypatch.setattr(arithmetic, "keep_one_at_a_time", lambda cache: None)
+
+    def double(x):
+        return 2 * x
+
+    # Two dispatchers stand for two processes: each compiles for a type of its own, then both save.
+    both, compiled = [arithmetic.cached(double) for _ in range(2)], []
+    saves = [each._cache.save_overload for each in both]
+    for each, number in zip(both, (1.5, 2), strict=True):
+        each._cache.save_overload = lambda *result: compiled.append(result)
+        each(number)
+    met = threading.Barrier(2)
+    write_index, write_data = caching.IndexDataCacheFile._save_index, caching.IndexDataCacheFile._save_data
+
+    def index_of_whole_numbers_last(self, overloads):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            met.wait(0.5)
+        time.sleep(0.1 if threading.current_thread().name == "whole" else 0.0)
+        write_index(self, overloads)
+
+    def data_of_fractions_last(self, name, data):
+        time.sleep(0.4 if threading.current_thread().name == "fraction" else 0.0)
+        write_data(self, name, data)
+
+    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_index", index_of_whole_numbers_last)
+    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_data", data_of_fractions_last)
+    threads = [
+        threading.Thread(target=save, args=result, name=name)
+        for name, save, result in zip(("fraction", "whole"), saves, compiled, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert isinstance(arithmetic.cached(double)(2), int) == alone
 
 
 def test_where_nothing_can_be_written_the_kernel_is_compiled_anew(monkeypatch) -> None:

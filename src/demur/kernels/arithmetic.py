@@ -8,8 +8,10 @@ from __future__ import annotations
 
 # numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
+import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -45,9 +47,40 @@ INLINED: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "fastmat
 def cached(function: Callable[..., Any]) -> Any:
     """Compile an entry of the kernel and keep it on disk, or compile it anew where nothing can be written."""
     try:
-        return njit(cache=True, **COMPILED)(function)
+        compiled: Any = njit(cache=True, **COMPILED)(function)
     except RuntimeError:  # numba: no locator available
         return njit(**COMPILED)(function)
+    keep_one_at_a_time(compiled._cache)
+    return compiled
+
+
+def keep_one_at_a_time(cache: Any) -> None:
+    """Let one process at a time save a function or load it.
+
+    numba writes an index, then a file that the index names. Two processes that save at the same moment can
+    leave the code of one under the types of the other, and whoever loads that crashes.
+    """
+
+    def alone(work: Callable[..., Any]) -> Callable[..., Any]:
+        def wait_and_work(*arguments: Any) -> Any:
+            with locked(Path(cache.cache_path) / "demur.lock"):
+                return work(*arguments)
+
+        return wait_and_work
+
+    cache.save_overload, cache.load_overload = alone(cache.save_overload), alone(cache.load_overload)
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock that no other process has; where there is none, or no place for it, go on without."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl  # not on Windows
+
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fcntl.flock(stack.enter_context(path.open("a")), fcntl.LOCK_EX)
+        yield
 
 
 @intrinsic
