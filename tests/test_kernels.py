@@ -135,7 +135,7 @@ def test_arithmetic_on_lanes() -> None:
     def everything(x, y, pairs, out):
         a, b = lanes.load(x, 0), lanes.load(y, 0)
         lanes.store(out, 0, lanes.larger(a, b))
-        lanes.store(out, 16, lanes.size(a))
+        lanes.store(out, 16, lanes.magnitude(a))
         lanes.store(out, 32, lanes.where_less(a, b, lanes.spread(x[0]), b))
         lanes.store(out, 48, a / b - a * b + b)
         first, second = lanes.load_pairs(pairs, 3)
@@ -328,12 +328,14 @@ def test_lanes_without_input_and_overlapping_classes(inputs, classes) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("classes", [5, 100])
 def test_members_without_weight_add_nothing_whatever_they_hold(classes, dtype) -> None:
-    """Also where they allow a class that all others exclude."""
+    """Also where they allow a class that all others exclude, or hold what is no number."""
     rng = np.random.default_rng(4)
     logits = rng.normal(0, 3, (9, 800, classes)).astype(dtype)
     logits[:, :300, 1] = -np.inf
     odd = logits.copy()
     odd[4, :300, 1] = 41.0
+    odd[4, 300] = np.nan
+    odd[4, 301, 2] = np.inf
     for weights in (np.ones(9), np.ones((9, 800)), rng.exponential(size=(9, 800))):
         weights = weights.copy()
         weights[4] = 0.0
@@ -342,6 +344,36 @@ def test_members_without_weight_add_nothing_whatever_they_hold(classes, dtype) -
         tolerance = 1e-12 if dtype == np.float64 else 6e-6
         np.testing.assert_allclose(found.epistemic, expected.epistemic, rtol=tolerance)
         np.testing.assert_allclose(found.aleatoric, expected.aleatoric, rtol=tolerance)
+
+
+@pytest.mark.parametrize("classes", [8, 64, 65, 1000])
+def test_exponents_too_large_for_float32_are_noticed(classes, monkeypatch) -> None:
+    """A class that nearly all members exclude, and one is sure of; all other classes tie."""
+    monkeypatch.setattr(kernels, "SMALLEST", 1)
+    cases = ((8, 60.0, None), (5, 31.0, None), (2, 60.0, [1, 1e-4]), (2, 28.0, [1, 1e-6]))
+    for count, far, weights in cases:
+        logits = np.zeros((count, 20, classes), np.float32)
+        logits[..., 0] = -59.5
+        logits[-1, :, 0] = far
+        for measure in ("pairwise", "average"):
+            single = demur.decompose(logits=logits, weights=weights, measure=measure)
+            double = demur.decompose(logits=logits.astype(np.float64), weights=weights, measure=measure)
+            np.testing.assert_allclose(single.epistemic, double.epistemic, rtol=6e-6)
+            np.testing.assert_allclose(single.aleatoric, double.aleatoric, rtol=6e-6)
+
+
+@pytest.mark.parametrize("moved", [30.0, 1e3, 2.5e4])
+@pytest.mark.parametrize("gap", [16, 28, 32])
+@pytest.mark.parametrize("classes", [3, 10, 70])
+def test_certain_members_whose_logits_move_together(classes, gap, moved, monkeypatch) -> None:
+    monkeypatch.setattr(kernels, "SMALLEST", 1)
+    rng = np.random.default_rng(0)
+    logits = -gap * (np.arange(classes) > 0.0) + 0.003 * rng.normal(size=(4, 40, classes))
+    logits = (logits + moved * rng.normal(size=(4, 40, 1))).astype(np.float32)
+    for measure in ("pairwise", "average"):
+        single = demur.decompose(logits=logits, measure=measure).epistemic
+        double = demur.decompose(logits=logits.astype(np.float64), measure=measure).epistemic
+        np.testing.assert_allclose(single, double, rtol=6e-6)
 
 
 def random_case(rng) -> dict:

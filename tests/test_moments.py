@@ -380,6 +380,32 @@ def test_some_of_the_inputs(groups) -> None:
     assert moments.count == 9  # the whole is left alone
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(9, 4000, 10), (9, 400, 100), (9, 5, 10)])
+def test_a_class_that_only_later_members_exclude(shape, dtype) -> None:
+    rng = np.random.default_rng(6)
+    logits = (rng.normal(size=shape[1:]) + 0.1 * rng.normal(size=shape)).astype(dtype)
+    logits[8, 4, 1] = -np.inf
+    expected = demur.decompose(logits=logits)
+    found = demur.Moments().update(logits=logits[:8]).update(logits=logits[8:]).decompose()
+    np.testing.assert_allclose(found.aleatoric, expected.aleatoric, rtol=6e-6)
+    np.testing.assert_allclose(found.epistemic, expected.epistemic, rtol=6e-6)
+    assert found.epistemic[4] == np.inf
+
+
+def test_members_without_weight_may_hold_anything() -> None:
+    rng = np.random.default_rng(7)
+    logits = rng.normal(size=(6, 5, 4))
+    logits[2], logits[3, 1], logits[4, 2] = np.nan, -np.inf, np.inf
+    weights = np.ones((6, 5))
+    weights[2], weights[3, 1], weights[4, 2] = 0.0, 0.0, 0.0
+    found = demur.decompose(logits=logits, weights=weights).epistemic
+    streamed = demur.Moments().update(logits=logits, weights=weights).decompose().epistemic
+    for b in range(5):
+        own = logits[weights[:, b] > 0, b]
+        np.testing.assert_allclose([found[b], streamed[b]], demur.decompose(logits=own).epistemic, rtol=1e-12)
+
+
 # Of many inputs, the figures of the sums are computed by the compiled loop too.
 FEW = [(80, 12, 200), (64, 300, 2), (64, 200, 7), (80, 131, 10)]
 MANY = [(64, 20000, 2), (40, 1000, 40), (40, 300, 150)]

@@ -36,7 +36,6 @@ LOG_TAIL = (
 # The same in float32.
 SINGLE_LN_2 = np.float32(LN_2)
 SINGLE_HALF_SQRT = 0x3F3504F3
-ONE = np.float32(1.0)
 TWO = np.float32(2.0)
 SINGLE_LOG_TAIL = tuple(map(np.float32, (0.66666685, 0.3998878, 0.2957995)))
 

@@ -29,14 +29,15 @@ ALIGNED = True
 SMALLEST = 1e-20  # of K that float32 holds the terms of
 CANCELLED = 0.1  # of K or of E phi: I and M below that are differences of larger numbers
 CERTAIN = 0.05  # and so is an entropy below that
-MOVED = np.float32(26.0)  # of log1p(shift): beyond, exponents may have been too large, as 87 - 60 > 26
+MOVED = np.float32(26.0)  # of log1p(shift): an exponent beyond 87 makes it 27 at least, as q >= exp(-60)
+SHIFTED = np.float32(64.0)  # how far all logits of a member may move: d has no more digits than that leaves
 NEAR = np.float32(0.06)  # of u**2
 HALF, TWELFTH, FIFTH_ORDER = np.float32(1 / 2), np.float32(1 / 12), np.float32(-1 / 720)
 ONE = np.float32(1.0)
 
 
 @njit(**INLINED)
-def apart(z, box, at):
+def offsets(z, box, at):
     """Return ``z - z_reference`` of four members for the top class, 0 for others."""
     one, top = lanes.load(box, at + REFERENCE), lanes.load(box, at + TOP)
     return top * (z[0] - one), top * (z[1] - one), top * (z[2] - one), top * (z[3] - one)

@@ -178,7 +178,7 @@ def where_less(typing_context, left, right, then, otherwise):
 
 
 @intrinsic
-def size(typing_context, numbers):
+def magnitude(typing_context, numbers):
     """Return the magnitudes of float32 lanes."""
 
     def generate(context, builder, signature, arguments):

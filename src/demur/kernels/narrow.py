@@ -296,10 +296,11 @@ def set_parts(sums, sides, total, lanes, log_q, q, parts):
             share = q[y, lane] if lane >= lanes or sides[1, y, lane] > 0.0 else 0.0
             a, u, au = sums[0, y, lane] * scale, sums[1, y, lane] * scale, sums[2, y, lane] * scale
             entropy, k, i = class_terms(a, u, au, log_q[y, lane], log1p)
-            parts[0, lane] += share * entropy
+            # A class that only members added before allow has no p here, but the reference's q in these two.
+            parts[0, lane] += q[y, lane] * entropy
+            parts[3, lane] += q[y, lane] * (au + u - a)
             parts[1, lane] += share * k
             parts[2, lane] += share * i
-            parts[3, lane] += share * (au + u - a)
     for y in range(q.shape[0]):
         for lane in range(lanes):
             if sides[0, y, lane] > 0.0 and sides[1, y, lane] > 0.0:

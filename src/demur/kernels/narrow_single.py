@@ -97,9 +97,11 @@ def set_reference(box, step, plane, few, normaliser, moved):
     scale = lanes.rounded(one / (tops + others))
     for at in range(0, box.shape[0], step):
         lanes.store(box, at + Q, lanes.load(box, at + Q) * scale)
+    log_odds = lanes.log1p((tops - one) + others)
     lanes.store(normaliser, 0, lanes.doubled(top))
-    lanes.store(normaliser, LANES, lanes.log1p((tops - one) + others))
-    far = lanes.where_less(top + bottom, lanes.spread(LOWEST), lanes.spread(NOTHING), lanes.spread(INFINITE))
+    lanes.store(normaliser, LANES, log_odds)
+    below = (top + bottom) + lanes.rounded(log_odds)
+    far = lanes.where_less(below, lanes.spread(LOWEST), lanes.spread(NOTHING), lanes.spread(INFINITE))
     lanes.store(moved, 0, far)
 
 
@@ -129,7 +131,8 @@ def check_sums(log_totals, normaliser, tolerance, moved):
 
 def adding(arithmetic):
     """Return the loop over classes that adds four members."""
-    step, logit, aligned = arithmetic.NARROW_STEP, arithmetic.LOGIT, arithmetic.ALIGNED
+    step, logit = arithmetic.NARROW_STEP, arithmetic.LOGIT
+    aligned, limit = arithmetic.ALIGNED, arithmetic.SHIFTED
     grow, terms_of, add_slot = arithmetic.grow, arithmetic.terms, arithmetic.add
 
     @njit(**COMPILED)
@@ -141,7 +144,10 @@ def adding(arithmetic):
         offset = tile.zeros()
         if aligned:
             for at in range(0, box.shape[0], step):
-                offset = tile.sums(offset, careful.apart(tile.four(box, at + logit), box, at))
+                offset = tile.sums(offset, careful.offsets(tile.four(box, at + logit), box, at))
+            shifted = tile.largest(offset)
+            far = lanes.where_less(shifted, lanes.spread(limit), lanes.load(moved, 0), lanes.spread(INFINITE))
+            lanes.store(moved, 0, far)
         totals = tile.zeros()
         for at in range(0, box.shape[0], step):
             for k in range(TILE):
@@ -156,8 +162,7 @@ def adding(arithmetic):
             terms_of(totals[3], w[3]),
         )
         logs = terms[0][0], terms[1][0], terms[2][0], terms[3][0]
-        far = lanes.larger(lanes.size(logs[0]), lanes.larger(lanes.size(logs[1]), lanes.load(moved, 0)))
-        lanes.store(moved, 0, lanes.larger(lanes.size(logs[2]), lanes.larger(lanes.size(logs[3]), far)))
+        lanes.store(moved, 0, lanes.larger(tile.largest(logs), lanes.load(moved, 0)))
         tile.store_four(log_totals, 0, tile.sums(logs, offset))
         for at in range(0, box.shape[0], step):
             add_slot(tile.four(box, at + logit), terms, w, box, at)
@@ -212,7 +217,8 @@ def taking(arithmetic, kept):
         sums[:] = 0.0
         tile.clear(box, step, parts)
         if alike:
-            total[:] = rounded[:] = count
+            total[:] = count * weights[0, 0]
+            rounded[:] = count
             shares[:] = np.float32(1.0)
         else:
             weigh(weights, inputs, total, rounded, heaviest)

@@ -24,18 +24,18 @@ from demur.kernels.tile import NOTHING, REFERENCE, SUMS, TILE, Q, four, store_fo
 PARTS = 3
 R, U, X = SUMS, SUMS + LANES, SUMS + 2 * LANES
 GROWN = SUMS + PARTS * LANES
-LOGIT = GROWN + TILE * LANES
+LOGIT = GROWN + TILE * LANES  # in a narrow box
 WIDE_STEP, NARROW_STEP = LOGIT, LOGIT + TILE * LANES
 ALIGNED = False
 ROUGH = 0.06  # of I and of M, to which float32 adds up to 2e-7
 CANCELLED = 0.1  # of K or of E phi: I and M below that are differences of larger numbers,
 CERTAIN = 0.05  # and so is an entropy below that
-MOVED = np.float32(16.0)  # how far all logits of a member may move together without taking digits from u
+MOVED = SHIFTED = np.float32(16.0)  # how far all logits of a member may move without taking digits from u
 
 
 @njit(**INLINED)
 def grow(z, offset, box, at):
-    """Write ``exp(d)`` of four members, and return it times ``q``."""
+    """Write ``exp(d)`` of four members, and return it times ``q``; ``offset`` is for ``careful``."""
     reference, q = lanes.load(box, at + REFERENCE), lanes.load(box, at + Q)
     r0, r1 = lanes.exp(z[0] - reference), lanes.exp(z[1] - reference)
     r2, r3 = lanes.exp(z[2] - reference), lanes.exp(z[3] - reference)

@@ -19,7 +19,7 @@ from demur.kernels.lanes import LANES
 TILE = 4
 CHUNK = 32  # members added up in float32 before their sums go to float64
 REFERENCE, Q, SUMS = 0, LANES, 2 * LANES
-LOWEST = np.float32(60.0)  # how far the reference's least likely class may be below its likeliest
+LOWEST = np.float32(60.0)  # of -log q: below exp(-60), no class of the reference is for float32
 NOTHING = np.float32(0.0)
 INFINITE = np.float32(np.inf)
 
@@ -55,6 +55,13 @@ def zeros():
 def sums(left, right):
     """Add what four members have."""
     return left[0] + right[0], left[1] + right[1], left[2] + right[2], left[3] + right[3]
+
+
+@njit(**INLINED)
+def largest(numbers):
+    """Return the largest magnitude that one of four members has in each lane, none of which may be NaN."""
+    left = lanes.larger(lanes.magnitude(numbers[0]), lanes.magnitude(numbers[1]))
+    return lanes.larger(left, lanes.larger(lanes.magnitude(numbers[2]), lanes.magnitude(numbers[3])))
 
 
 @njit(**INLINED)

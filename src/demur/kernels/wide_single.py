@@ -64,7 +64,8 @@ def set_reference(rows, places, classes, few, step, box):
         top = lanes.larger(reference, top)
         bottom = lanes.larger(lanes.spread(NOTHING) - reference, bottom)
     highest = lanes.highest(top)
-    if not highest + lanes.highest(bottom) < LOWEST:
+    below = highest + lanes.highest(bottom)
+    if not below < LOWEST:
         return 0.0, 0.0, False
     top = lanes.spread(highest)
     for at in range(0, box.shape[0], step):
@@ -79,7 +80,8 @@ def set_reference(rows, places, classes, few, step, box):
     scale = lanes.spread(np.float32(1.0 / (1.0 + odds)))
     for at in range(0, box.shape[0], step):
         lanes.store(box, at + Q, lanes.load(box, at + Q) * scale)
-    return np.float64(highest), math.log1p(odds), True
+    log_odds = math.log1p(odds)
+    return np.float64(highest), log_odds, below + log_odds < LOWEST
 
 
 @njit(**COMPILED)
@@ -118,7 +120,7 @@ def in_all_lanes(numbers):
 
 def adding(arithmetic):
     """Return the loop over classes that adds four members."""
-    step, aligned = arithmetic.WIDE_STEP, arithmetic.ALIGNED
+    step, aligned, limit = arithmetic.WIDE_STEP, arithmetic.ALIGNED, arithmetic.SHIFTED
     grow, terms_of, add_slot, farthest = arithmetic.grow, arithmetic.terms, arithmetic.add, arithmetic.MOVED
 
     @njit(**COMPILED)
@@ -139,6 +141,8 @@ def adding(arithmetic):
                     rows[places[3] + top] - high,
                 )
             )
+            if not lanes.highest(tile.largest(offset)) < limit:
+                return False
         totals = (0.0, 0.0, 0.0, 0.0)
         for begin in range(0, slots, PART):
             part = tile.zeros()
@@ -151,9 +155,7 @@ def adding(arithmetic):
         s, w = in_all_lanes(totals), in_all_lanes(weights)
         terms = terms_of(s[0], w[0]), terms_of(s[1], w[1]), terms_of(s[2], w[2]), terms_of(s[3], w[3])
         logs = terms[0][0], terms[1][0], terms[2][0], terms[3][0]
-        far = lanes.larger(lanes.size(logs[0]), lanes.size(logs[1]))
-        far = lanes.larger(lanes.size(logs[2]), lanes.larger(lanes.size(logs[3]), far))
-        if not lanes.highest(far) < farthest:
+        if not lanes.highest(tile.largest(logs)) < farthest:
             return False
         if tolerance < np.inf:
             off = tile.sums(logs, offset)

@@ -86,6 +86,8 @@ class Categorical:
         xp = arrays.namespace(values)
         if not arrays.is_traced(values):
             self.check(xp, values, ignored, places)
+        if ignored is not None:  # 0 times what is no number would be none, too
+            values = xp.where(ignored[..., None], xp.zeros_like(values), values)
         if self.kind != "probs":
             return values
         zero = values == 0
