@@ -393,17 +393,24 @@ def test_a_class_that_only_later_members_exclude(shape, dtype) -> None:
     assert found.epistemic[4] == np.inf
 
 
-def test_members_without_weight_may_hold_anything() -> None:
+@pytest.mark.parametrize("kind", ["logits", "log_probs", "probs"])
+def test_members_without_weight_may_hold_anything(kind) -> None:
     rng = np.random.default_rng(7)
-    logits = rng.normal(size=(6, 5, 4))
-    logits[2], logits[3, 1], logits[4, 2] = np.nan, -np.inf, np.inf
+    p = rng.dirichlet(np.ones(4), (6, 5))
+    given = p if kind == "probs" else np.log(p)
+    given[2], given[3, 1], given[4, 2] = np.nan, 0.0 if kind == "probs" else -np.inf, np.inf
     weights = np.ones((6, 5))
     weights[2], weights[3, 1], weights[4, 2] = 0.0, 0.0, 0.0
-    found = demur.decompose(logits=logits, weights=weights).epistemic
-    streamed = demur.Moments().update(logits=logits, weights=weights).decompose().epistemic
-    for b in range(5):
-        own = logits[weights[:, b] > 0, b]
-        np.testing.assert_allclose([found[b], streamed[b]], demur.decompose(logits=own).epistemic, rtol=1e-12)
+    moments, positional = demur.Moments(), kind == "probs"
+    for found in (
+        demur.decompose(given, weights=weights)
+        if positional
+        else demur.decompose(**{kind: given}, weights=weights),
+        moments.update(**{kind: given}, weights=weights).decompose(),
+    ):
+        for b in range(5):
+            own = np.log(p[weights[:, b] > 0, b])
+            np.testing.assert_allclose(found.epistemic[b], demur.decompose(logits=own).epistemic, rtol=1e-12)
 
 
 # Of many inputs, the figures of the sums are computed by the compiled loop too.

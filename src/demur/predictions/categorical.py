@@ -86,13 +86,14 @@ class Categorical:
         xp = arrays.namespace(values)
         if not arrays.is_traced(values):
             self.check(xp, values, ignored, places)
-        if ignored is not None:  # 0 times what is no number would be none, too
-            values = xp.where(ignored[..., None], xp.zeros_like(values), values)
-        if self.kind != "probs":
+        if self.kind == "probs":
+            zero = values == 0
+            log = xp.log(xp.where(zero, xp.ones_like(values), values))
+            values = xp.where(zero, xp.full_like(values, -float("inf")), log)
+        if ignored is None:
             return values
-        zero = values == 0
-        log = xp.log(xp.where(zero, xp.ones_like(values), values))
-        return xp.where(zero, xp.full_like(values, -float("inf")), log)
+        # Whatever they hold: 0 times what is no number would be none, too.
+        return xp.where(ignored[..., None], xp.zeros_like(values), values)
 
     def kernel_logits(
         self, ignored: np.ndarray | None = None, places: np.ndarray | None = None
