@@ -11,7 +11,10 @@ Contender = Callable[[], Any]
 
 
 def interleaved(contenders: Mapping[str, Contender], rounds: int, budget: float) -> dict[str, list[float]]:
-    """Return the seconds of each round; one more round before them warms up.
+    """Return the seconds of each round, of the second of two calls in a row.
+
+    The first call pays for what others left behind: memory that the C library gives back only when someone
+    frees more, which takes longer than a fast call, caches full of other numbers, threads still waiting.
 
     Parameters
     ----------
@@ -19,13 +22,12 @@ def interleaved(contenders: Mapping[str, Contender], rounds: int, budget: float)
         Stop after this many seconds, but not before 3 rounds.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for run in contenders.values():
-        run()
     started = time.perf_counter()
     for done in range(rounds):
         if done >= 3 and time.perf_counter() - started > budget:
             break
         for name, run in contenders.items():
+            run()
             begin = time.perf_counter()
             run()
             seconds[name].append(time.perf_counter() - begin)
