@@ -1,6 +1,10 @@
 """The compiled kernel: its arithmetic, its threads, and where it cannot be kept on disk."""
 
 import contextlib
+import inspect
+import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -14,7 +18,7 @@ from reference import members
 
 import demur
 from demur import kernels
-from demur.kernels import arithmetic, lanes, plain_single, small
+from demur.kernels import arithmetic, lanes, narrow_single, plain_single, small, wide_single
 from demur.predictions import gather
 
 
@@ -217,6 +221,50 @@ def test_float32_lanes_are_used(classes) -> None:
     single = kernels.summarise(gather(demur.Categorical(logits=logits), None, 0))
     double = kernels.summarise(gather(demur.Categorical(logits=logits.astype(np.float64)), None, 0))
     assert (np.abs(single[1] / double[1] - 1) > 1e-12).mean() > 0.9
+
+
+SHARE_IN_SINGLE = """
+import sys
+import numpy as np
+import demur
+from demur import kernels
+from demur.predictions import gather
+
+def divergence(logits):
+    return kernels.summarise(gather(demur.Categorical(logits=logits), None, 0))[1]
+
+noise, classes = float(sys.argv[1]), int(sys.argv[2])
+rng = np.random.default_rng(8)
+logits = rng.normal(0, 2, (300, classes)) + noise * rng.normal(size=(30, 300, classes))
+single = divergence(logits.astype(np.float32))  # first: functions then have the same numbers as elsewhere
+double = divergence(logits.astype(np.float32).astype(np.float64))
+print((np.abs(single / double - 1) > 1e-12).mean())
+"""
+
+
+@pytest.mark.parametrize("loops", [narrow_single, wide_single])
+def test_loops_have_names_of_their_own(loops) -> None:
+    """By its name, code of one process is told from that of another."""
+    takes = loops.take, loops.take_carefully, loops.add, loops.add_carefully
+    assert len({take.py_func.__qualname__ for take in takes}) == 4
+    parts = [take.py_func.__globals__ | inspect.getclosurevars(take.py_func).nonlocals for take in takes]
+    for name in ("add_members", "finish"):
+        assert len({part[name].py_func.__qualname__ for part in parts}) >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [10, 300])
+def test_loops_kept_by_several_processes_are_not_taken_for_each_other(classes, tmp_path) -> None:
+    """One process compiles the quick loop, another the careful one, a third loads both."""
+
+    def share_in_single(noise: float) -> float:
+        command = [sys.executable, "-c", SHARE_IN_SINGLE, str(noise), str(classes)]
+        kept = {"NUMBA_CACHE_DIR": str(tmp_path)}
+        return float(subprocess.check_output(command, env=os.environ | kept, text=True))
+
+    assert share_in_single(3.0) > 0.9
+    assert share_in_single(0.5) > 0.9
+    assert share_in_single(0.5) > 0.9
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import functools
 import importlib
-import itertools
-import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from demur.kernels import generic, plain_single, small
+from demur.kernels.workers import BLOCK, ROWS, find_bad, in_parallel, pool, threads
 from demur.predictions import Members, arrays
 from demur.rules import Rule
 from demur.state import SUMS, State, joined
 
 SMALLEST = 1 << 15  # logits from which importing and calling the compiled loop pays
-WORTH_A_THREAD = 1 << 17  # logits below which handing them to a thread costs more than it gains
-SHARES = 8  # for each thread: a thread that is slow, or begins late, then keeps the others waiting for little
-BLOCK = 64  # inputs that loops over few classes work on at a time
-ROWS = 8  # inputs that a thread takes at least of many classes
 FEWEST_SINGLE = 8  # members from which adding them up in float32 first pays
 CONVERTED = 1 << 18  # logits brought to float32 or float64 at a time
 PLAIN = 1 << 21  # float32 logits that plain array functions summarise at a time
@@ -88,8 +82,8 @@ def by_loop(members: Members) -> np.ndarray | None:
     """Do as ``summarise`` with the compiled loop."""
     out = np.empty((3, members.inputs))
 
-    def work(entry: Any, arguments: tuple[Any, ...], begin: int, end: int) -> int:
-        return in_lanes_of(entry, arguments[0].dtype).summarise(*arguments, begin, end, out)
+    def work(entry: Any, *arguments: Any) -> int:
+        return in_lanes_of(entry, arguments[0].dtype).summarise(*arguments, out)
 
     try:
         run(members, 1, work)
@@ -146,10 +140,10 @@ def compiled_state(members: Members, rule: Rule, groups: int, ranks: Any) -> Sta
 def add_to(state: State, members: Members) -> State:
     """Return the state with more members in it; its sums are changed in place, after all checks."""
 
-    def check(entry: Any, arguments: tuple[Any, ...], begin: int, end: int) -> int:
-        return first_bad(*arguments[:-1], begin, end)
+    def check(entry: Any, *arguments: Any) -> int:
+        return in_shares(members, entry, lambda bounds: find(*arguments[:-1], *bounds))
 
-    first_bad: Any = importlib.import_module("demur.kernels.wide").first_bad
+    find: Any = importlib.import_module("demur.kernels.wide").first_bad
     run(members, state.groups, check)
     if state.excluded is None:
         excluded, allowed = np.zeros_like(state.a), np.zeros_like(state.a) + state.weight[..., None]
@@ -162,8 +156,9 @@ def accumulated(state: State, members: Members, *, fresh: bool) -> State:
     sums = (state.a, state.u, state.au, state.phi, state.excluded, state.allowed)
     entropy = state.entropy.copy()
 
-    def work(entry: Any, arguments: tuple[Any, ...], begin: int, end: int) -> int:
-        return entry.accumulate(*arguments, begin, end, fresh, state.count, state.reference, sums, entropy)
+    def work(entry: Any, *arguments: Any) -> int:
+        to = (fresh, state.count, state.reference, sums, entropy)
+        return in_shares(members, entry, lambda bounds: entry.accumulate(*arguments, *bounds, *to))
 
     run(members, state.groups, work, state.count)
     weights = spread_weights(members)
@@ -222,9 +217,9 @@ def added_in_single(before: State | None, members: Members, rule: Rule) -> State
     reference = np.empty((inputs, classes)) if before is None else before.reference
     entropy = np.zeros(inputs) if before is None else before.entropy[0].copy()
 
-    def work(entry: Any, arguments: tuple[Any, ...], begin: int, end: int) -> int:
-        own = (fresh, reference, old, new, entropy, rejected)
-        return in_lanes_of(entry, arguments[0].dtype).accumulate(*arguments, begin, end, *own)
+    def work(entry: Any, *arguments: Any) -> int:
+        to = (fresh, reference, old, new, entropy, rejected)
+        return in_lanes_of(entry, arguments[0].dtype).accumulate(*arguments, *to)
 
     run(members, 1, work)
     sums = dict(zip(SUMS, new[:, None], strict=True))
@@ -261,7 +256,7 @@ def spread_weights(members: Members) -> np.ndarray:
 
 
 def run(members: Members, groups: int, work: Callable[..., int], ranks: np.ndarray | None = None) -> None:
-    """Split inputs over threads and let the compiled loop do its work on each share."""
+    """Let the compiled loop do its work, and say what is wrong with the first input that it finds bad."""
     from demur.kernels import narrow, wide
 
     logits = members.kernel_logits()
@@ -275,15 +270,15 @@ def run(members: Members, groups: int, work: Callable[..., int], ranks: np.ndarr
     kind = members.prediction.kind
     tolerance = members.prediction.tolerance if kind == "log_probs" else np.inf
     shape = (members.count, members.classes)
-    arguments = (flat, flat.view(integer), origin, steps, shape, weights, limits, float(tolerance))
+    bad = work(entry, flat, flat.view(integer), origin, steps, shape, weights, limits, float(tolerance))
+    if bad >= 0:
+        explain(members, bad)
 
-    def share(bounds: tuple[int, int]) -> int:
-        return work(entry, arguments, *bounds)
 
-    block = BLOCK if entry is narrow else ROWS
-    bad = [b for b in in_parallel(share, members.inputs, members.size, block) if b >= 0]
-    if bad:
-        explain(members, min(bad))
+def in_shares(members: Members, entry: Any, share: Callable[[tuple[int, int]], int]) -> int:
+    """Split inputs over threads for one of the float64 loops; return the first bad input or -1."""
+    block = BLOCK if entry.__name__.endswith("narrow") else ROWS
+    return find_bad(share, members.inputs, members.size, block)
 
 
 @functools.cache
@@ -300,37 +295,6 @@ def in_threads(function: Callable[..., Any], *parts: Sequence[Any]) -> list[Any]
     if len(parts[0]) == 1 or threads() == 1 or has_numba():
         return list(map(function, *parts))
     return list(pool().map(function, *parts))
-
-
-def in_parallel(
-    share: Callable[[tuple[int, int]], Any], inputs: int, size: int, block: int = BLOCK
-) -> list[Any]:
-    """Call a function on ranges of inputs, in several threads if the numbers are many enough for that."""
-    count = threads()
-    shares = min(SHARES * count, size // WORTH_A_THREAD) if count > 1 else 1
-    blocks = -(-inputs // block)
-    edges = [min(blocks * i // max(shares, 1) * block, inputs) for i in range(max(shares, 1) + 1)]
-    bounds = [(begin, end) for begin, end in itertools.pairwise(edges) if begin < end]
-    waiting = list(enumerate(bounds))[::-1]
-    found: list[Any] = [None] * len(bounds)
-
-    def work() -> None:
-        while waiting:
-            try:
-                index, own = waiting.pop()
-            except IndexError:  # another thread was faster
-                return
-            found[index] = share(own)
-
-    # The calling thread works too: waking another one takes as long as a small share.
-    others = [pool().submit(work) for _ in range(min(count, len(bounds)) - 1)]
-    try:
-        work()
-    finally:
-        for other in others:
-            if not other.cancel():
-                other.result()
-    return found
 
 
 class Unsuitable(Exception):
@@ -355,27 +319,3 @@ def flattened(logits: np.ndarray) -> tuple[np.ndarray, int, tuple[int, int, int]
     origin = sum((n - 1) * -s for n, s in zip(logits.shape, steps, strict=True) if s < 0)
     flat = np.lib.stride_tricks.as_strided(forward, (span,), (size,), writeable=False)
     return flat, origin, (steps[0], steps[1], steps[2])
-
-
-def threads() -> int:
-    """Return how many threads to use: ``DEMUR_THREADS``, or the processors this process may run on."""
-    wanted = os.environ.get("DEMUR_THREADS", "")
-    return int(wanted) if wanted.isdigit() and int(wanted) > 0 else available_processors()
-
-
-@functools.cache
-def available_processors() -> int:
-    """Return how many processors this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-@functools.cache
-def pool() -> ThreadPoolExecutor:
-    """Return the threads, started once; the compiled loop does not hold Python's lock."""
-    return ThreadPoolExecutor(threads(), thread_name_prefix="demur")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=pool.cache_clear)  # a forked child has none of the threads

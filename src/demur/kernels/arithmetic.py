@@ -53,6 +53,20 @@ def cached(function: Callable[..., Any]) -> Any:
     return compiled
 
 
+def named(name: str) -> Callable[..., Any]:
+    """Compile a function made by another one, of which there are several, under a name of its own.
+
+    numba calls code by the name of its function and a number that begins anew in each process. Of two
+    functions of one name, compiled in two processes and kept on disk, one would be called for the other.
+    """
+
+    def compiled(function: Callable[..., Any]) -> Any:
+        function.__qualname__ = f"{function.__qualname__}.{name}"
+        return njit(**COMPILED)(function)
+
+    return compiled
+
+
 def keep_one_at_a_time(cache: Any) -> None:
     """Let one process at a time save a function or load it.
 
@@ -257,24 +271,49 @@ def log_single(number):
     return exponent_single(number) * SINGLE_LN_2 + ((s + s) + (s * t) * tail)
 
 
-def call_prefetch(builder, pointer):
+def call_prefetch(builder, pointer, locality=3):
     """Write a call that brings the memory behind a pointer, which may be anywhere, into the cache."""
     byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
     fetch = builder.module.declare_intrinsic("llvm.prefetch", [byte], kind)
-    builder.call(fetch, [builder.bitcast(pointer, byte), *(ir.Constant(word, n) for n in (0, 3, 1))])
+    builder.call(fetch, [builder.bitcast(pointer, byte), *(ir.Constant(word, n) for n in (0, locality, 1))])
+
+
+def prefetching(locality: int) -> Any:
+    """Return what brings the number at a place of an array, which need not be in it, into a cache."""
+
+    @intrinsic
+    def prefetch(typing_context, flat, place):
+        def generate(context, builder, signature, arguments):
+            data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+            call_prefetch(builder, builder.gep(data, [arguments[1]]), locality)
+            return context.get_dummy_value()
+
+        return types.void(flat, types.intp), generate
+
+    return prefetch
+
+
+prefetch = prefetching(3)  # into the first cache
+prefetch_near = prefetching(2)  # into the second one, so as not to drive out of the first what is in use
 
 
 @intrinsic
-def prefetch(typing_context, flat, place):
-    """Bring the number at a place of an array, which need not be in it, into the cache."""
+def count_on(typing_context, counter, count):
+    """Add to the first number of an array, at once for all threads; return what it was."""
 
     def generate(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        call_prefetch(builder, builder.gep(data, [arguments[1]]))
-        return context.get_dummy_value()
+        return builder.atomic_rmw("add", data, arguments[1], "monotonic")
 
-    return types.void(flat, types.intp), generate
+    return types.int64(counter, types.int64), generate
+
+
+@njit(**INLINED)
+def claim(chosen, claimed, most):
+    """Return the next of the chosen inputs, which no other thread gets; none if all are claimed."""
+    begin = count_on(claimed, most)
+    return chosen[begin : begin + most]
 
 
 EIGHT = 8

@@ -21,6 +21,7 @@ from demur.kernels.wide import (
     class_terms,
     entropy_of,
 )  # fmt: skip
+from demur.kernels.workers import BLOCK, find_bad
 
 LANES = 64
 
@@ -343,10 +344,15 @@ def summarise_inputs(flat, origin, steps, classes, weights, tolerance, chosen, o
     return -1
 
 
-def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
-    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
-    inputs = np.arange(begin, end)
-    return summarise_inputs(flat, origin, steps, shape[1], weights, tolerance, inputs, out)
+def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, out, chosen=None):
+    """Write entropy, K and I of all or of chosen inputs to ``out``; return the first bad input or -1."""
+    given = (flat, origin, steps, shape[1], weights, tolerance)
+    inputs = np.arange(weights.shape[1]) if chosen is None else chosen
+
+    def share(bounds):
+        return summarise_inputs(*given, inputs[slice(*bounds)], out)
+
+    return find_bad(share, inputs.size, inputs.size * shape[0] * shape[1], BLOCK)
 
 
 @cached

@@ -13,11 +13,13 @@ import numpy as np
 from numba import njit
 
 from demur.kernels import careful, lanes, narrow, quick, tile, wide
-from demur.kernels.arithmetic import COMPILED, EIGHT, INLINED, cached, prefetch, turn_eight
+from demur.kernels.arithmetic import COMPILED, EIGHT, INLINED, cached, claim, named, prefetch, turn_eight
 from demur.kernels.kept import keep, room_to_keep, set_means
 from demur.kernels.lanes import LANES
 from demur.kernels.tile import CHUNK, INFINITE, LOWEST, NOTHING, REFERENCE, TILE, Q
+from demur.kernels.workers import taken
 
+CLAIM = 2 * LANES  # inputs that a thread takes at a time
 FEW = 8  # classes below which most inputs need the care
 
 
@@ -135,7 +137,7 @@ def adding(arithmetic):
     aligned, limit = arithmetic.ALIGNED, arithmetic.SHIFTED
     grow, terms_of, add_slot = arithmetic.grow, arithmetic.terms, arithmetic.add
 
-    @njit(**COMPILED)
+    @named(arithmetic.__name__)
     def add_tile(box, weights, flat, ahead, member_step, moved, log_totals):
         """Add four members to the sums; ``moved`` and ``log_totals`` say how far their logits were off.
 
@@ -186,7 +188,7 @@ def finishing(arithmetic):
     """Return what makes figures of sums."""
     step, parts, figures = arithmetic.NARROW_STEP, arithmetic.PARTS, arithmetic.figures
 
-    @njit(**COMPILED)
+    @named(arithmetic.__name__)
     def finish(box, sums, total, normaliser, found):
         """Write entropy, K, I and E phi of each lane."""
         share = lanes.spread(1.0) / lanes.load(total, 0)
@@ -209,7 +211,7 @@ def taking(arithmetic, kept):
     is_enough, farthest, is_careful = arithmetic.is_enough, arithmetic.MOVED, arithmetic is careful
     add_tile, finish = adding(arithmetic), finishing(arithmetic)
 
-    @njit(**COMPILED)
+    @named(f"{arithmetic.__name__}.{kept}")
     def add_members(flat, starts, steps, evenly, classes, members, weights, alike, inputs, tolerance, work):
         """Write sums over members for sixteen inputs; False if this arithmetic is for none of them."""
         box, shares, moved, log_totals, sums, total, rounded, heaviest, normaliser = work
@@ -252,7 +254,7 @@ def taking(arithmetic, kept):
         tile.flush(box, step, parts, sums)
         return True
 
-    @njit(**COMPILED)
+    @named(f"{arithmetic.__name__}.{kept}")
     def keep_one(b, lane, classes, entropy, weight, work, state, room):
         """Write the sums of one input to a state."""
         box, _, _, _, sums, _, rounded, _, _ = work
@@ -261,8 +263,8 @@ def taking(arithmetic, kept):
             set_means(y, reference, sums, place, 1.0 / rounded[lane], is_careful, room)
         keep(b, weight, entropy, is_careful, state, room)
 
-    @njit(**COMPILED)
-    def take(flat, origin, steps, shape, weights, tolerance, chosen, out, state):
+    @named(f"{arithmetic.__name__}.{kept}")
+    def take(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, state):
         """Write entropy, K and I of chosen inputs to ``out``; return those that this is not enough for."""
         classes = shape[1]
         box, shares = lanes.aligned_zeros(classes * step), lanes.aligned_zeros(TILE * LANES)
@@ -274,23 +276,26 @@ def taking(arithmetic, kept):
         room = room_to_keep(classes if kept else 0)
         rejected, count = np.empty(chosen.shape[0], np.int64), 0
         members, alike = members_of(weights), weights.strides[0] == 0 and weights.strides[1] == 0
-        for first in range(0, chosen.shape[0], LANES):
-            inputs = chosen[first : first + LANES]
-            evenly = spread_inputs(origin, steps[1], inputs, starts)
-            if add_members(
-                flat, starts, steps, evenly, classes, members, weights, alike, inputs, tolerance, work
-            ):
-                finish(box, sums, rounded, normaliser, found)
-            for lane in range(inputs.shape[0]):
-                b, entropy, k = inputs[lane], found[lane], found[LANES + lane]
-                i, apart = found[2 * LANES + lane], found[3 * LANES + lane]
-                if moved[lane] < farthest and is_enough(entropy, k, i, apart):
-                    out[0, b], out[1, b], out[2, b] = entropy, k, i
-                    if kept:
-                        keep_one(b, lane, classes, entropy, total[lane], work, state, room)
-                else:
-                    rejected[count] = b
-                    count += 1
+        own = claim(chosen, claimed, CLAIM)
+        while own.shape[0] > 0:
+            for first in range(0, own.shape[0], LANES):
+                inputs = own[first : first + LANES]
+                evenly = spread_inputs(origin, steps[1], inputs, starts)
+                if add_members(
+                    flat, starts, steps, evenly, classes, members, weights, alike, inputs, tolerance, work
+                ):
+                    finish(box, sums, rounded, normaliser, found)
+                for lane in range(inputs.shape[0]):
+                    b, entropy, k = inputs[lane], found[lane], found[LANES + lane]
+                    i, apart = found[2 * LANES + lane], found[3 * LANES + lane]
+                    if moved[lane] < farthest and is_enough(entropy, k, i, apart):
+                        out[0, b], out[1, b], out[2, b] = entropy, k, i
+                        if kept:
+                            keep_one(b, lane, classes, entropy, total[lane], work, state, room)
+                    else:
+                        rejected[count] = b
+                        count += 1
+            own = claim(chosen, claimed, CLAIM)
         return rejected[:count]
 
     return take
@@ -302,52 +307,52 @@ add, add_carefully = taking(quick, kept=True), taking(careful, kept=True)
 
 # One entry each, compiled when it is first needed: all at once, a first call would wait far longer.
 @cached
-def summarise_quickly(flat, origin, steps, shape, weights, tolerance, chosen, out):
+def summarise_quickly(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out):
     """Call ``take`` without care."""
-    return take(flat, origin, steps, shape, weights, tolerance, chosen, out, None)
+    return take(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, None)
 
 
 @cached
-def summarise_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out):
+def summarise_carefully(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out):
     """Call ``take`` with care."""
-    return take_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out, None)
+    return take_carefully(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, None)
 
 
 @cached
-def accumulate_quickly(flat, origin, steps, shape, weights, tolerance, chosen, out, state):
+def accumulate_quickly(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, state):
     """Call ``add`` without care."""
-    return add(flat, origin, steps, shape, weights, tolerance, chosen, out, state)
+    return add(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, state)
 
 
 @cached
-def accumulate_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out, state):
+def accumulate_carefully(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, state):
     """Call ``add`` with care."""
-    return add_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out, state)
+    return add_carefully(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, state)
 
 
-def in_turn(quickly, carefully, given, begin, end, *to):
-    """Take inputs ``begin`` to ``end``, without care and then with it; return those left over."""
-    chosen = np.arange(begin, end)
+def in_turn(quickly, carefully, given, *to):
+    """Take all inputs, without care and then with it; return those left over."""
+    chosen = np.arange(given[4].shape[1])
     if given[3][1] >= FEW:
-        chosen = quickly(*given, chosen, *to)
-    return carefully(*given, chosen, *to) if chosen.size else chosen
+        chosen = taken(quickly, given, chosen, *to)
+    return taken(carefully, given, chosen, *to) if chosen.size else chosen
 
 
-def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
-    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
+def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, out):
+    """Do as ``wide_single.summarise``."""
     given = (flat, origin, steps, shape, weights, tolerance)
-    left = in_turn(summarise_quickly, summarise_carefully, given, begin, end, out)
+    left = in_turn(summarise_quickly, summarise_carefully, given, out)
     if not left.size:
         return -1
-    return narrow.summarise_inputs(flat, origin, steps, shape[1], weights, tolerance, left, out)
+    return narrow.summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, out, left)
 
 
 def accumulate(
-    flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, fresh, references, old, new,
-    entropies, rejected,
+    flat, bits, origin, steps, shape, weights, limits, tolerance, fresh, references, old, new, entropies,
+    rejected,
 ):  # fmt: skip
     """Do as ``wide_single.accumulate``."""
     given = (flat, origin, steps, shape, weights, tolerance)
-    to = np.empty((3, references.shape[0])), (fresh, references, old, new, entropies)
-    rejected[in_turn(accumulate_quickly, accumulate_carefully, given, begin, end, *to)] = True
+    to = np.empty((3, weights.shape[1])), (fresh, references, old, new, entropies)
+    rejected[in_turn(accumulate_quickly, accumulate_carefully, given, *to)] = True
     return -1

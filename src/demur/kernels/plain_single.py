@@ -23,7 +23,7 @@ FEW = 4  # members whose mean is the reference
 WIDE = 64  # classes from which a dot product of each row is the fastest sum,
 LONG = 8192  # and up to which the library for these does not call for help from other threads
 NARROW = 8  # classes below which they lie outermost in memory, so that loops run over inputs
-NUMBERS = 1 << 19  # of a chunk's members times inputs times classes, worked on at a time
+NUMBERS = 1 << 20  # of a chunk's members times inputs times classes, worked on at a time
 
 _local = threading.local()
 

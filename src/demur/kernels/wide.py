@@ -19,6 +19,7 @@ from numba import njit
 
 from demur.kernels import formulas
 from demur.kernels.arithmetic import COMPILED, INLINED, add_in_any_order, cached, clip, exp, expm1, log1p
+from demur.kernels.workers import ROWS, find_bad
 
 FLOOR = -690.0  # of the reference's log-probability below its top class: exp(d) then never overflows
 FAR = 1e6  # a member this much likelier elsewhere than at the reference's top class is aligned at its own
@@ -323,10 +324,15 @@ def summarise_inputs(flat, bits, origin, steps, shape, weights, limits, toleranc
     return -1
 
 
-def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
-    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
+def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, out, chosen=None):
+    """Write entropy, K and I of all or of chosen inputs to ``out``; return the first bad input or -1."""
     given = (flat, bits, origin, steps, shape, weights, limits, tolerance)
-    return summarise_inputs(*given, np.arange(begin, end), out)
+    inputs = np.arange(weights.shape[1]) if chosen is None else chosen
+
+    def share(bounds):
+        return summarise_inputs(*given, inputs[slice(*bounds)], out)
+
+    return find_bad(share, inputs.size, inputs.size * shape[0] * shape[1], ROWS)
 
 
 @cached

@@ -15,12 +15,14 @@ import numpy as np
 from numba import njit
 
 from demur.kernels import careful, lanes, quick, tile, wide
-from demur.kernels.arithmetic import COMPILED, INLINED, cached, prefetch
+from demur.kernels.arithmetic import COMPILED, INLINED, cached, claim, named, prefetch_near
 from demur.kernels.kept import keep, room_to_keep, set_means
 from demur.kernels.lanes import LANES
 from demur.kernels.tile import CHUNK, INFINITE, LOWEST, NOTHING, REFERENCE, TILE, Q
+from demur.kernels.workers import taken
 
 PART = 64  # slots whose numbers are added up in float32
+CLAIM = 4  # inputs that a thread takes at a time
 
 
 @njit(**INLINED)
@@ -123,7 +125,7 @@ def adding(arithmetic):
     step, aligned, limit = arithmetic.WIDE_STEP, arithmetic.ALIGNED, arithmetic.SHIFTED
     grow, terms_of, add_slot, farthest = arithmetic.grow, arithmetic.terms, arithmetic.add, arithmetic.MOVED
 
-    @njit(**COMPILED)
+    @named(arithmetic.__name__)
     def add_tile(rows, places, classes, box, weights, flat, ahead, top, highest, log_odds, tolerance):
         """Add four members to the sums; False if float32 is not for them, or if they do not sum to 1.
 
@@ -149,7 +151,7 @@ def adding(arithmetic):
             for slot in range(begin, min(begin + PART, slots)):
                 first = first_class(slot, classes)
                 for k in range(TILE):
-                    prefetch(flat, ahead[k] + first)
+                    prefetch_near(flat, ahead[k] + first)
                 part = tile.sums(part, grow(load(rows, places, first), offset, box, slot * step))
             totals = tile.sums(totals, total_of(part))
         s, w = in_all_lanes(totals), in_all_lanes(weights)
@@ -166,7 +168,7 @@ def adding(arithmetic):
             for log_total in (np.float64(low) + normaliser, np.float64(high) + normaliser):
                 if not abs(math.expm1(log_total)) <= tolerance:
                     return False
-        for slot in range(slots):
+        for slot in range(slots - 1, -1, -1):
             z = load(rows, places, first_class(slot, classes))
             add_slot(z, terms, w, box, slot * step)
         return True
@@ -187,7 +189,7 @@ def finishing(arithmetic):
     """Return what makes figures of sums."""
     step, parts, figures = arithmetic.WIDE_STEP, arithmetic.PARTS, arithmetic.figures
 
-    @njit(**COMPILED)
+    @named(arithmetic.__name__)
     def finish(box, sums, total, highest, log_odds):
         """Return entropy, K, I and E phi."""
         share, top, log_total = lanes.spread(1.0 / total), lanes.spread(highest), lanes.spread(log_odds)
@@ -208,7 +210,7 @@ def taking(arithmetic, kept):
     step, parts, is_careful = arithmetic.WIDE_STEP, arithmetic.PARTS, arithmetic is careful
     add_tile, finish, is_enough = adding(arithmetic), finishing(arithmetic), arithmetic.is_enough
 
-    @njit(**COMPILED)
+    @named(f"{arithmetic.__name__}.{kept}")
     def add_members(flat, start, steps, classes, members, heaviest, weights, weight, alike, tolerance, work):
         """Write sums over members of positive weight.
 
@@ -256,7 +258,7 @@ def taking(arithmetic, kept):
         tile.flush(box, step, parts, sums)
         return total, highest, log_odds, fits
 
-    @njit(**COMPILED)
+    @named(f"{arithmetic.__name__}.{kept}")
     def keep_one(b, classes, entropy, weight, total, work, state, room):
         """Write the sums of one input to a state."""
         box, sums = work[0], work[1]
@@ -267,8 +269,8 @@ def taking(arithmetic, kept):
             set_means(y, reference, sums, place, 1.0 / total, is_careful, room)
         keep(b, weight, entropy, is_careful, state, room)
 
-    @njit(**COMPILED)
-    def take(flat, origin, steps, shape, weights, tolerance, chosen, out, state):
+    @named(f"{arithmetic.__name__}.{kept}")
+    def take(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, state):
         """Write entropy, K and I of chosen inputs to ``out``; return those that this is not enough for."""
         count, classes = shape
         slots = -(-classes // LANES)
@@ -279,23 +281,26 @@ def taking(arithmetic, kept):
         room = room_to_keep(classes if kept else 0)
         found, rejected, left = np.empty(count, np.int64), np.empty(chosen.shape[0], np.int64), 0
         alike = weights.strides[0] == 0 and weights.strides[1] == 0
-        for b in chosen:
-            start, own = origin + b * steps[1], weights[:, b]
-            members, heaviest = wide.chosen(own, 0, 1, found)
-            weight = np.sum(own)
-            total, highest, log_odds, fits = add_members(
-                flat, start, steps, classes, members, heaviest, own, weight, alike, tolerance, work
-            )
-            enough = False
-            if fits and total > 0.0:
-                entropy, k, i, apart = finish(box, sums, total, highest, log_odds)
-                enough = is_enough(entropy, k, i, apart)
-                out[0, b], out[1, b], out[2, b] = entropy, k, i
-            if not enough:
-                rejected[left] = b
-                left += 1
-            elif kept:
-                keep_one(b, classes, out[0, b], weight, total, work, state, room)
+        inputs = claim(chosen, claimed, CLAIM)
+        while inputs.shape[0] > 0:
+            for b in inputs:
+                start, own = origin + b * steps[1], weights[:, b]
+                members, heaviest = wide.chosen(own, 0, 1, found)
+                weight = np.sum(own)
+                total, highest, log_odds, fits = add_members(
+                    flat, start, steps, classes, members, heaviest, own, weight, alike, tolerance, work
+                )
+                enough = False
+                if fits and total > 0.0:
+                    entropy, k, i, apart = finish(box, sums, total, highest, log_odds)
+                    enough = is_enough(entropy, k, i, apart)
+                    out[0, b], out[1, b], out[2, b] = entropy, k, i
+                if not enough:
+                    rejected[left] = b
+                    left += 1
+                elif kept:
+                    keep_one(b, classes, out[0, b], weight, total, work, state, room)
+            inputs = claim(chosen, claimed, CLAIM)
         return rejected[:left]
 
     return take
@@ -307,49 +312,49 @@ add, add_carefully = taking(quick, kept=True), taking(careful, kept=True)
 
 # One entry each, compiled when it is first needed: all at once, a first call would wait far longer.
 @cached
-def summarise_quickly(flat, origin, steps, shape, weights, tolerance, chosen, out):
+def summarise_quickly(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out):
     """Call ``take`` without care."""
-    return take(flat, origin, steps, shape, weights, tolerance, chosen, out, None)
+    return take(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, None)
 
 
 @cached
-def summarise_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out):
+def summarise_carefully(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out):
     """Call ``take`` with care."""
-    return take_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out, None)
+    return take_carefully(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, None)
 
 
 @cached
-def accumulate_quickly(flat, origin, steps, shape, weights, tolerance, chosen, out, state):
+def accumulate_quickly(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, state):
     """Call ``add`` without care."""
-    return add(flat, origin, steps, shape, weights, tolerance, chosen, out, state)
+    return add(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, state)
 
 
 @cached
-def accumulate_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out, state):
+def accumulate_carefully(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, state):
     """Call ``add`` with care."""
-    return add_carefully(flat, origin, steps, shape, weights, tolerance, chosen, out, state)
+    return add_carefully(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, state)
 
 
-def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, out):
-    """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``; return the first bad input or -1."""
-    given, left = (flat, origin, steps, shape, weights, tolerance), np.arange(begin, end)
-    left = summarise_quickly(*given, left, out)
-    left = summarise_carefully(*given, left, out) if left.size else left
-    # Compiled only when it is needed: that takes seconds.
-    given = (flat, bits, origin, steps, shape, weights, limits, tolerance)
-    return wide.summarise_inputs(*given, left, out) if left.size else -1
+def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, out):
+    """Write entropy, K and I of all inputs to ``out``; return the first bad input or -1."""
+    given, left = (flat, origin, steps, shape, weights, tolerance), np.arange(weights.shape[1])
+    for loop in (summarise_quickly, summarise_carefully):
+        left = taken(loop, given, left, out)
+        if not left.size:
+            return -1
+    return wide.summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, out, left)
 
 
 def accumulate(
-    flat, bits, origin, steps, shape, weights, limits, tolerance, begin, end, fresh, references, old, new,
-    entropies, rejected,
+    flat, bits, origin, steps, shape, weights, limits, tolerance, fresh, references, old, new, entropies,
+    rejected,
 ):  # fmt: skip
     """Write the sums of ``old`` (inputs, classes) with members added to ``new``; mark inputs not for float32.
 
     ``fresh``: there are no sums yet, and each input's reference is set.
     """
-    given, left = (flat, origin, steps, shape, weights, tolerance), np.arange(begin, end)
-    to = np.empty((3, references.shape[0])), (fresh, references, old, new, entropies)
-    left = accumulate_quickly(*given, left, *to)
-    rejected[accumulate_carefully(*given, left, *to) if left.size else left] = True
+    given, left = (flat, origin, steps, shape, weights, tolerance), np.arange(weights.shape[1])
+    to = np.empty((3, left.size)), (fresh, references, old, new, entropies)
+    left = taken(accumulate_quickly, given, left, *to)
+    rejected[taken(accumulate_carefully, given, left, *to) if left.size else left] = True
     return -1

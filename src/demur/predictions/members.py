@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,10 +62,11 @@ class Members:
         return Members(self.prediction.with_values(values), weights, (values.shape[1],), places[inputs])
 
     def parts(self, size: int) -> Iterator[tuple[int, int]]:
-        """Return ranges of inputs with about ``size`` numbers each."""
-        step = max(1, size // (self.count * self.classes))
-        for begin in range(0, self.inputs, step):
-            yield begin, min(begin + step, self.inputs)
+        """Return ranges of inputs, all about as long, with at most ``size`` numbers each, or one input."""
+        most = max(1, size // (self.count * self.classes))
+        count = -(-self.inputs // most)
+        edges = [self.inputs * i // count for i in range(count + 1)]
+        yield from itertools.pairwise(edges)
 
     @property
     def ignored(self) -> Array | None:

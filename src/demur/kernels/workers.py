@@ -1,0 +1,100 @@
+"""Threads that share the work of one call."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+WORTH_A_THREAD = 1 << 17  # logits below which handing them to a thread costs more than it gains
+SHARES = 8  # for each thread: a thread that is slow, or begins late, then keeps the others waiting for little
+BLOCK = 64  # inputs that loops over few classes work on at a time
+ROWS = 8  # inputs that a thread takes at least of many classes
+
+
+def in_parallel(
+    share: Callable[[tuple[int, int]], Any], inputs: int, size: int, block: int = BLOCK
+) -> list[Any]:
+    """Call a function on ranges of inputs, in several threads if the numbers are many enough for that."""
+    count = threads()
+    shares = max(min(SHARES * count, size // WORTH_A_THREAD), 1) if count > 1 else 1
+    blocks = -(-inputs // block)
+    edges = [min(blocks * i // shares * block, inputs) for i in range(shares + 1)]
+    bounds = [(begin, end) for begin, end in itertools.pairwise(edges) if begin < end]
+    waiting = list(enumerate(bounds))[::-1]
+    found: list[Any] = [None] * len(bounds)
+
+    def work() -> None:
+        while waiting:
+            try:
+                index, own = waiting.pop()
+            except IndexError:  # another thread was faster
+                return
+            found[index] = share(own)
+
+    together(work, len(bounds))
+    return found
+
+
+def find_bad(share: Callable[[tuple[int, int]], int], inputs: int, size: int, block: int) -> int:
+    """Call a function in the same way that returns the first bad input of its range, or -1; do the same."""
+    return min((bad for bad in in_parallel(share, inputs, size, block) if bad >= 0), default=-1)
+
+
+def taken(
+    loop: Callable[..., np.ndarray], given: tuple[Any, ...], chosen: np.ndarray, *to: Any
+) -> np.ndarray:
+    """Let a compiled loop take chosen inputs, in several threads if it pays; return those left over.
+
+    Threads claim inputs from a counter as they get done, and ask Python for nothing in between: waiting for
+    its lock takes longer than a small share.
+    """
+    members, classes = given[3]
+    claimed = np.zeros(1, np.int64)
+    most = chosen.size * members * classes // WORTH_A_THREAD
+    left = together(lambda: loop(*given, chosen, claimed, *to), most)
+    return left[0] if len(left) == 1 else np.sort(np.concatenate(left))
+
+
+def together(work: Callable[[], Any], most: int) -> list[Any]:
+    """Call a function in every thread, but not in more than ``most``, and in this one; return its results.
+
+    This thread works, too: waking another one takes as long as a small share. A thread that is still busy
+    elsewhere when this one is done is not waited for.
+    """
+    others = [pool().submit(work) for _ in range(min(threads(), most) - 1)]
+    try:
+        own = work()
+    finally:
+        begun = [other for other in others if not other.cancel()]
+        found = [other.result() for other in begun]
+    return [own, *found]
+
+
+def threads() -> int:
+    """Return how many threads to use: ``DEMUR_THREADS``, or the processors this process may run on."""
+    wanted = os.environ.get("DEMUR_THREADS", "")
+    return int(wanted) if wanted.isdigit() and int(wanted) > 0 else available_processors()
+
+
+@functools.cache
+def available_processors() -> int:
+    """Return how many processors this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@functools.cache
+def pool() -> ThreadPoolExecutor:
+    """Return the threads, started once; the compiled loop does not hold Python's lock."""
+    return ThreadPoolExecutor(threads(), thread_name_prefix="demur")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=pool.cache_clear)  # a forked child has none of the threads
