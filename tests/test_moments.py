@@ -434,6 +434,25 @@ def test_float32_members_are_added_in_float32_to_3e_6(shape, spread):
     np.testing.assert_allclose(single.mean, double.mean, rtol=2e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("shape", [(64, 300, 10), (40, 60, 150)])
+@pytest.mark.parametrize("spreads", [(1e-3, 3.0, 1e-3), (3.0, 1e-3, 3.0)])
+def test_float32_members_may_agree_in_one_chunk_and_contradict_in_the_next(spreads, shape, tmp_path):
+    """Which loop takes an input follows from the state, so that one that was read goes on to the byte."""
+    rng = np.random.default_rng(5)
+    base = rng.normal(0, 3, shape[1:])
+    single, read, double = demur.Moments(), demur.Moments(), demur.Moments()
+    for spread in spreads:
+        chunk = (base + spread * rng.normal(size=shape)).astype(np.float32)
+        single.update(logits=chunk)
+        read.update(logits=chunk).save(tmp_path / "moments.npz")
+        read = demur.Moments.load(tmp_path / "moments.npz")
+        double.update(logits=chunk.astype(np.float64))
+    for measure in ("pairwise", "average", "reverse"):
+        found, again, exact = (each.decompose(measure) for each in (single, read, double))
+        np.testing.assert_allclose(found.epistemic, exact.epistemic, rtol=3e-6)
+        np.testing.assert_array_equal(found.epistemic, again.epistemic)
+
+
 @pytest.mark.parametrize(("inputs", "classes"), [(8, 100), (100, 10), (200, 6)])
 def test_inputs_that_float32_cannot_hold_are_added_in_double(inputs, classes):
     rng = np.random.default_rng(4)

@@ -216,9 +216,10 @@ def added_in_single(before: State | None, members: Members, rule: Rule) -> State
     old = (none,) * 4 if before is None else tuple(getattr(before, name)[0] for name in SUMS)
     reference = np.empty((inputs, classes)) if before is None else before.reference
     entropy = np.zeros(inputs) if before is None else before.entropy[0].copy()
+    agreeing = np.zeros(inputs, bool) if before is None else agree(before)
 
     def work(entry: Any, *arguments: Any) -> int:
-        to = (fresh, reference, old, new, entropy, rejected)
+        to = (agreeing, fresh, reference, old, new, entropy, rejected)
         return in_lanes_of(entry, arguments[0].dtype).accumulate(*arguments, *to)
 
     run(members, 1, work)
@@ -236,6 +237,15 @@ def added_in_single(before: State | None, members: Members, rule: Rule) -> State
     part = members.only(places)
     exact = state_of(part, rule, 1) if before is None else add_to(before.only(places), part)
     return state.replaced(places, exact)
+
+
+def agree(state: State) -> np.ndarray:
+    """Tell for which inputs members that are like those of a state would need care."""
+    from demur.kernels import quick
+
+    weight = state.weight[0]
+    k = weight * state.au[0].sum(axis=1) - np.vecdot(state.a[0], state.u[0])  # times the weight, squared
+    return k < 2 * quick.ROUGH * weight**2  # one of I and M is at most half of K
 
 
 def weight_sums(members: Members) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -1,64 +1,140 @@
-"""Means over members, relative to a reference of theirs, as sums of a state, relative to its own."""
+"""Means over members, relative to a reference of theirs, as sums of a state, relative to its own.
+
+The normalisers of both references are made anew, in float64: sums relative to one meet those of the other.
+"""
 
 from __future__ import annotations
 
+# numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 import numpy as np
 from numba import njit
 
 from demur.kernels import wide
-from demur.kernels.arithmetic import COMPILED, INLINED, exp, expm1
+from demur.kernels.arithmetic import COMPILED, INLINED, exp, expm1, log1p
 from demur.kernels.lanes import LANES
-
-
-@njit(**COMPILED)
-def moved(means, total, log_q, log_to, careful, sums):
-    """Write the sums of members, whose means are relative to one reference, relative to another one."""
-    for y in range(log_q.shape[0]):
-        m = log_q[y] - log_to[y]
-        target = exp(log_to[y])
-        growth = expm1(m, m)
-        apart = target * growth
-        q = target + apart
-        a, u, au = q * means[0, y], means[1, y], q * means[2, y]
-        phi = 0.5 * au + q * means[3, y] if careful else au + q * u - a
-        sums[0, y] = total * (a + apart)
-        sums[1, y] = total * (u + m)
-        sums[2, y] = total * (au + m * a + apart * u + apart * m)
-        sums[3, y] = total * (phi + m * a + target * (m * growth - (growth - m)))
-
-
-@njit(**COMPILED)
-def room_to_keep(classes):
-    """Allocate what ``keep`` needs: the means, the reference, and more."""
-    rows = np.empty((5, classes))
-    return np.empty((4, classes)), rows[0], np.empty((4, classes)), rows[1], rows[2], rows[3], rows[4]
+from demur.kernels.tile import REFERENCE
+from demur.kernels.wide import FLOOR
 
 
 @njit(**INLINED)
-def set_means(y, reference, sums, place, share, careful, room):
-    """Write one class of the reference, and its means from the sums of ``careful`` or of ``quick``."""
-    means, references = room[0], room[1]
+def moved(sums, place, share, log_q, log_to, target, careful):
+    """Return means of one class as those of ``careful`` or ``quick`` sums, relative to another reference.
+
+    ``target`` is that reference's probability.
+    """
     first, u, third = sums[place] * share, sums[place + LANES] * share, sums[place + 2 * LANES] * share
-    references[y] = np.float64(reference)
-    means[0, y], means[1, y] = first if careful else first - 1.0, u
-    means[2, y] = third if careful else third - u
-    means[3, y] = sums[place + 3 * LANES] * share if careful else 0.0
+    m = log_q - log_to
+    growth = expm1(m, m)
+    apart = target * growth
+    q = target + apart
+    a = q * first if careful else q * (first - 1.0)
+    au = q * third if careful else q * (third - u)
+    phi = 0.5 * au + q * (sums[place + 3 * LANES] * share) if careful else au + q * u - a
+    return (
+        a + apart,
+        u + m,
+        au + m * a + apart * u + apart * m,
+        phi + m * a + target * (m * growth - (growth - m)),
+    )
 
 
 @njit(**COMPILED)
-def keep(b, total, entropy, careful, state, room):
-    """Write the sums of one input, with members added whose means are relative to logits of their own.
+def room_for_one(classes):
+    """Allocate what ``keep`` needs."""
+    rows = np.empty((5, classes))
+    return rows[0], rows[1], rows[2], rows[3], rows[4]
 
-    Its normaliser is made anew, in float64: sums relative to two references meet here.
-    """
+
+@njit(**COMPILED)
+def keep(b, box, step, parts, sums, total, weight, entropy, careful, state, room):
+    """Write the sums of one input of many classes, with members added that are in slots of a box."""
     fresh, references, old, new, entropies = state
-    means, reference, added, aligned, log_q, log_to, q = room
-    wide.set_reference(reference, aligned, log_q, q)
+    own, aligned, log_q, log_to, q = room
+    classes, share = own.shape[0], 1.0 / total
+    for y in range(classes):
+        own[y] = box[place_of(y, classes, step) + REFERENCE]
+    wide.set_reference(own, aligned, log_q, q)
     if fresh:
         references[b] = aligned
     wide.set_reference(references[b], aligned, log_to, q)
-    moved(means, total, log_q, log_to, careful, added)
-    entropies[b] += total * entropy
-    for part in range(4):
-        for y in range(q.shape[0]):
-            new[part, b, y] = added[part, y] + (0.0 if fresh else old[part][b, y])
+    entropies[b] += weight * entropy
+    for y in range(classes):
+        found = moved(sums, place_of(y, classes, parts * LANES), share, log_q[y], log_to[y], q[y], careful)
+        for part in range(4):
+            new[part, b, y] = weight * found[part] + (0.0 if fresh else old[part][b, y])
+
+
+@njit(**INLINED)
+def place_of(y, classes, step):
+    """Return where a class of one input is, in slots of sixteen classes, the last of which may overlap."""
+    slot = y // LANES
+    return slot * step + y - min(slot * LANES, classes - LANES)
+
+
+@njit(**COMPILED)
+def room_for_lanes(classes):
+    """Allocate what ``keep_lanes`` needs."""
+    planes = np.empty((5, classes, LANES))
+    return planes[0], planes[1], planes[2], planes[3], planes[4], np.empty((4, LANES))
+
+
+@njit(**COMPILED)
+def normalise(logits, log_q, q):
+    """Write the logarithms of probabilities, and these, of (classes, LANES) logits."""
+    highest, tied, rest = np.full(LANES, -np.inf), np.zeros(LANES), np.zeros(LANES)
+    for y in range(logits.shape[0]):
+        for lane in range(LANES):
+            highest[lane] = max(highest[lane], logits[y, lane])
+    for y in range(logits.shape[0]):
+        for lane in range(LANES):
+            below = logits[y, lane] - highest[lane]
+            below = below if below > FLOOR else FLOOR
+            odds = exp(below) if logits[y, lane] > -np.inf else 0.0
+            log_q[y, lane], q[y, lane] = below, odds
+            # By themselves the others keep their digits, also where the reference is certain.
+            tied[lane] += 1.0 if below == 0.0 else 0.0
+            rest[lane] += 0.0 if below == 0.0 else odds
+    for lane in range(LANES):
+        rest[lane] += tied[lane] - 1.0
+        highest[lane] = log1p(rest[lane])
+    for y in range(logits.shape[0]):
+        for lane in range(LANES):
+            log_q[y, lane] -= highest[lane]
+            q[y, lane] /= 1.0 + rest[lane]
+
+
+@njit(**COMPILED)
+def keep_lanes(inputs, fits, box, step, parts, sums, totals, weights, found, careful, state, room):
+    """Do as ``keep`` for those of sixteen inputs that fit, with a slot of the box for each class."""
+    fresh, references, old, new, entropies = state
+    own, to, log_q, log_to, q, sums_of = room
+    classes = own.shape[0]
+    for y in range(classes):
+        for lane in range(LANES):
+            own[y, lane] = box[y * step + REFERENCE + lane]
+    normalise(own, log_q, q)
+    if fresh:
+        for lane in range(inputs.shape[0]):
+            if fits[lane]:
+                references[inputs[lane]] = own[:, lane] - np.max(own[:, lane])
+        log_to[:] = log_q
+    else:
+        for y in range(classes):
+            for lane in range(LANES):
+                to[y, lane] = references[inputs[min(lane, inputs.shape[0] - 1)], y]
+        normalise(to, log_to, q)
+    for lane in range(inputs.shape[0]):
+        if fits[lane]:
+            entropies[inputs[lane]] += weights[lane] * found[lane]
+    for y in range(classes):
+        for lane in range(LANES):
+            place = y * parts * LANES + lane
+            of = moved(sums, place, 1.0 / totals[lane], log_q[y, lane], log_to[y, lane], q[y, lane], careful)
+            for part in range(4):
+                sums_of[part, lane] = weights[lane] * of[part]
+        for lane in range(inputs.shape[0]):
+            b = inputs[lane]
+            if fits[lane]:
+                for part in range(4):
+                    new[part, b, y] = sums_of[part, lane] + (0.0 if fresh else old[part][b, y])

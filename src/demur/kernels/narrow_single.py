@@ -14,10 +14,10 @@ from numba import njit
 
 from demur.kernels import careful, lanes, narrow, quick, tile, wide
 from demur.kernels.arithmetic import COMPILED, EIGHT, INLINED, cached, claim, named, prefetch, turn_eight
-from demur.kernels.kept import keep, room_to_keep, set_means
+from demur.kernels.kept import keep_lanes, room_for_lanes
 from demur.kernels.lanes import LANES
 from demur.kernels.tile import CHUNK, INFINITE, LOWEST, NOTHING, REFERENCE, TILE, Q
-from demur.kernels.workers import taken
+from demur.kernels.workers import in_turn
 
 CLAIM = 2 * LANES  # inputs that a thread takes at a time
 FEW = 8  # classes below which most inputs need the care
@@ -255,15 +255,6 @@ def taking(arithmetic, kept):
         return True
 
     @named(f"{arithmetic.__name__}.{kept}")
-    def keep_one(b, lane, classes, entropy, weight, work, state, room):
-        """Write the sums of one input to a state."""
-        box, _, _, _, sums, _, rounded, _, _ = work
-        for y in range(classes):
-            reference, place = box[y * step + REFERENCE + lane], y * parts * LANES + lane
-            set_means(y, reference, sums, place, 1.0 / rounded[lane], is_careful, room)
-        keep(b, weight, entropy, is_careful, state, room)
-
-    @named(f"{arithmetic.__name__}.{kept}")
     def take(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, state):
         """Write entropy, K and I of chosen inputs to ``out``; return those that this is not enough for."""
         classes = shape[1]
@@ -273,7 +264,7 @@ def taking(arithmetic, kept):
         heaviest, starts = np.empty(LANES, np.int64), np.empty(LANES, np.int64)
         normaliser, found = np.empty(2 * LANES), np.zeros(4 * LANES)
         work = (box, shares, moved, log_totals, sums, total, rounded, heaviest, normaliser)
-        room = room_to_keep(classes if kept else 0)
+        room, fits = room_for_lanes(classes if kept else 0), np.empty(LANES, np.bool_)
         rejected, count = np.empty(chosen.shape[0], np.int64), 0
         members, alike = members_of(weights), weights.strides[0] == 0 and weights.strides[1] == 0
         own = claim(chosen, claimed, CLAIM)
@@ -288,13 +279,15 @@ def taking(arithmetic, kept):
                 for lane in range(inputs.shape[0]):
                     b, entropy, k = inputs[lane], found[lane], found[LANES + lane]
                     i, apart = found[2 * LANES + lane], found[3 * LANES + lane]
-                    if moved[lane] < farthest and is_enough(entropy, k, i, apart):
+                    fits[lane] = moved[lane] < farthest and is_enough(entropy, k, i, apart)
+                    if fits[lane]:
                         out[0, b], out[1, b], out[2, b] = entropy, k, i
-                        if kept:
-                            keep_one(b, lane, classes, entropy, total[lane], work, state, room)
                     else:
                         rejected[count] = b
                         count += 1
+                if kept and np.any(fits[: inputs.shape[0]]):
+                    given = (box, step, parts, sums, rounded, total, found, is_careful)
+                    keep_lanes(inputs, fits, *given, state, room)
             own = claim(chosen, claimed, CLAIM)
         return rejected[:count]
 
@@ -330,29 +323,24 @@ def accumulate_carefully(flat, origin, steps, shape, weights, tolerance, chosen,
     return add_carefully(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, state)
 
 
-def in_turn(quickly, carefully, given, *to):
-    """Take all inputs, without care and then with it; return those left over."""
-    chosen = np.arange(given[4].shape[1])
-    if given[3][1] >= FEW:
-        chosen = taken(quickly, given, chosen, *to)
-    return taken(carefully, given, chosen, *to) if chosen.size else chosen
-
-
 def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, out):
     """Do as ``wide_single.summarise``."""
-    given = (flat, origin, steps, shape, weights, tolerance)
-    left = in_turn(summarise_quickly, summarise_carefully, given, out)
+    given, agreeing = (
+        (flat, origin, steps, shape, weights, tolerance),
+        np.full(weights.shape[1], shape[1] < FEW),
+    )
+    left = in_turn(summarise_quickly, summarise_carefully, given, agreeing, out)
     if not left.size:
         return -1
     return narrow.summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, out, left)
 
 
 def accumulate(
-    flat, bits, origin, steps, shape, weights, limits, tolerance, fresh, references, old, new, entropies,
-    rejected,
+    flat, bits, origin, steps, shape, weights, limits, tolerance, agreeing, fresh, references, old, new,
+    entropies, rejected,
 ):  # fmt: skip
     """Do as ``wide_single.accumulate``."""
-    given = (flat, origin, steps, shape, weights, tolerance)
+    given, agreeing = (flat, origin, steps, shape, weights, tolerance), agreeing | (shape[1] < FEW)
     to = np.empty((3, weights.shape[1])), (fresh, references, old, new, entropies)
-    rejected[in_turn(accumulate_quickly, accumulate_carefully, given, *to)] = True
+    rejected[in_turn(accumulate_quickly, accumulate_carefully, given, agreeing, *to)] = True
     return -1

@@ -16,10 +16,10 @@ from numba import njit
 
 from demur.kernels import careful, lanes, quick, tile, wide
 from demur.kernels.arithmetic import COMPILED, INLINED, cached, claim, named, prefetch_near
-from demur.kernels.kept import keep, room_to_keep, set_means
+from demur.kernels.kept import keep, room_for_one
 from demur.kernels.lanes import LANES
 from demur.kernels.tile import CHUNK, INFINITE, LOWEST, NOTHING, REFERENCE, TILE, Q
-from demur.kernels.workers import taken
+from demur.kernels.workers import in_turn
 
 PART = 64  # slots whose numbers are added up in float32
 CLAIM = 4  # inputs that a thread takes at a time
@@ -259,17 +259,6 @@ def taking(arithmetic, kept):
         return total, highest, log_odds, fits
 
     @named(f"{arithmetic.__name__}.{kept}")
-    def keep_one(b, classes, entropy, weight, total, work, state, room):
-        """Write the sums of one input to a state."""
-        box, sums = work[0], work[1]
-        for y in range(classes):
-            slot = y // LANES
-            lane = y - first_class(slot, classes)
-            reference, place = box[slot * step + REFERENCE + lane], slot * parts * LANES + lane
-            set_means(y, reference, sums, place, 1.0 / total, is_careful, room)
-        keep(b, weight, entropy, is_careful, state, room)
-
-    @named(f"{arithmetic.__name__}.{kept}")
     def take(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, state):
         """Write entropy, K and I of chosen inputs to ``out``; return those that this is not enough for."""
         count, classes = shape
@@ -278,7 +267,7 @@ def taking(arithmetic, kept):
         copied = np.empty(0 if steps[2] == 1 else TILE * classes, flat.dtype)
         places, ahead, shares = np.empty(TILE, np.int64), np.empty(TILE, np.int64), np.empty(TILE, np.float32)
         work = (box, sums, copied, places, ahead, shares)
-        room = room_to_keep(classes if kept else 0)
+        room = room_for_one(classes if kept else 0)
         found, rejected, left = np.empty(count, np.int64), np.empty(chosen.shape[0], np.int64), 0
         alike = weights.strides[0] == 0 and weights.strides[1] == 0
         inputs = claim(chosen, claimed, CLAIM)
@@ -299,7 +288,7 @@ def taking(arithmetic, kept):
                     rejected[left] = b
                     left += 1
                 elif kept:
-                    keep_one(b, classes, out[0, b], weight, total, work, state, room)
+                    keep(b, box, step, parts, sums, total, weight, out[0, b], is_careful, state, room)
             inputs = claim(chosen, claimed, CLAIM)
         return rejected[:left]
 
@@ -337,24 +326,23 @@ def accumulate_carefully(flat, origin, steps, shape, weights, tolerance, chosen,
 
 def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, out):
     """Write entropy, K and I of all inputs to ``out``; return the first bad input or -1."""
-    given, left = (flat, origin, steps, shape, weights, tolerance), np.arange(weights.shape[1])
-    for loop in (summarise_quickly, summarise_carefully):
-        left = taken(loop, given, left, out)
-        if not left.size:
-            return -1
+    given, agreeing = (flat, origin, steps, shape, weights, tolerance), np.zeros(weights.shape[1], bool)
+    left = in_turn(summarise_quickly, summarise_carefully, given, agreeing, out)
+    if not left.size:
+        return -1
     return wide.summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, out, left)
 
 
 def accumulate(
-    flat, bits, origin, steps, shape, weights, limits, tolerance, fresh, references, old, new, entropies,
-    rejected,
+    flat, bits, origin, steps, shape, weights, limits, tolerance, agreeing, fresh, references, old, new,
+    entropies, rejected,
 ):  # fmt: skip
     """Write the sums of ``old`` (inputs, classes) with members added to ``new``; mark inputs not for float32.
 
-    ``fresh``: there are no sums yet, and each input's reference is set.
+    ``agreeing``: inputs to take with care at once. ``fresh``: there are no sums, and each input's reference
+    is set.
     """
-    given, left = (flat, origin, steps, shape, weights, tolerance), np.arange(weights.shape[1])
-    to = np.empty((3, left.size)), (fresh, references, old, new, entropies)
-    left = taken(accumulate_quickly, given, left, *to)
-    rejected[taken(accumulate_carefully, given, left, *to) if left.size else left] = True
+    given = (flat, origin, steps, shape, weights, tolerance)
+    to = np.empty((3, weights.shape[1])), (fresh, references, old, new, entropies)
+    rejected[in_turn(accumulate_quickly, accumulate_carefully, given, agreeing, *to)] = True
     return -1

@@ -61,6 +61,21 @@ def taken(
     return left[0] if len(left) == 1 else np.sort(np.concatenate(left))
 
 
+def in_turn(
+    quickly: Callable[..., np.ndarray],
+    carefully: Callable[..., np.ndarray],
+    given: tuple[Any, ...],
+    agreeing: np.ndarray,
+    *to: Any,
+) -> np.ndarray:
+    """Take inputs without care, or at once with it where members agree; return those left over."""
+    left, chosen = agreeing.copy(), np.flatnonzero(~agreeing)
+    if chosen.size:
+        left[taken(quickly, given, chosen, *to)] = True
+    rest = np.flatnonzero(left)
+    return taken(carefully, given, rest, *to) if rest.size else rest
+
+
 def together(work: Callable[[], Any], most: int) -> list[Any]:
     """Call a function in every thread, but not in more than ``most``, and in this one; return its results.
 

@@ -146,7 +146,9 @@ class Methods:
             checkpoint=folder / "chain", every=EVERY, **settings,
         )  # fmt: skip
         if at_most is None or at_most >= settings["samples"]:
-            return LastLayer(layer, chain), loader, "member"
+            found = LastLayer(layer, chain)
+            # Heads that fit in memory are drawn once, for all inputs.
+            return found, loader, "batch" if found.together >= settings["samples"] else "member"
         if name not in self._few:
             # Evenly along the chain; few enough to be held for all rules.
             places = range(0, settings["samples"], settings["samples"] // at_most)[:at_most]
