@@ -267,6 +267,7 @@ def taking(arithmetic, kept):
         room, fits = room_for_lanes(classes if kept else 0), np.empty(LANES, np.bool_)
         rejected, count = np.empty(chosen.shape[0], np.int64), 0
         members, alike = members_of(weights), weights.strides[0] == 0 and weights.strides[1] == 0
+        tile.spread_out(members)
         own = claim(chosen, claimed, CLAIM)
         while own.shape[0] > 0:
             for first in range(0, own.shape[0], LANES):

@@ -77,6 +77,16 @@ def mean(z, few):
     return total * lanes.spread(np.float32(1.0 / few))
 
 
+@njit(**COMPILED)
+def spread_out(members):
+    """Bring four members from all over to the front, in place: those of a chain are like their neighbours."""
+    count = members.shape[0]
+    if count > 2 * TILE:
+        for k in range(1, TILE):
+            other = k * count // TILE
+            members[k], members[other] = members[other], members[k]
+
+
 @njit(**INLINED)
 def odds_of(box, at, top):
     """Return the odds of the reference's classes: of those with the ``top`` logit, and of others.

@@ -275,6 +275,7 @@ def taking(arithmetic, kept):
             for b in inputs:
                 start, own = origin + b * steps[1], weights[:, b]
                 members, heaviest = wide.chosen(own, 0, 1, found)
+                tile.spread_out(members)
                 weight = np.sum(own)
                 total, highest, log_odds, fits = add_members(
                     flat, start, steps, classes, members, heaviest, own, weight, alike, tolerance, work
