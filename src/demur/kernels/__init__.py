@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from demur.kernels import generic, plain_single, small
-from demur.kernels.workers import BLOCK, ROWS, find_bad, in_parallel, pool, threads
+from demur.kernels.workers import ROWS, find_bad, in_parallel, pool, threads
 from demur.predictions import Members, arrays
 from demur.rules import Rule
 from demur.state import SUMS, State, joined
@@ -287,8 +287,7 @@ def run(members: Members, groups: int, work: Callable[..., int], ranks: np.ndarr
 
 def in_shares(members: Members, entry: Any, share: Callable[[tuple[int, int]], int]) -> int:
     """Split inputs over threads for one of the float64 loops; return the first bad input or -1."""
-    block = BLOCK if entry.__name__.endswith("narrow") else ROWS
-    return find_bad(share, members.inputs, members.size, block)
+    return find_bad(share, members.inputs, members.size, entry.SHARE)
 
 
 @functools.cache

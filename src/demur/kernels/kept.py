@@ -48,28 +48,29 @@ def room_for_one(classes):
 
 @njit(**COMPILED)
 def keep(b, box, step, parts, sums, total, weight, entropy, careful, state, room):
-    """Write the sums of one input of many classes, with members added that are in slots of a box."""
+    """Write the sums of one input of many classes, with members added that are in slots of a box.
+
+    What stands in two slots, as the last one may overlap the one before, is the same in both.
+    """
     fresh, references, old, new, entropies = state
     own, aligned, log_q, log_to, q = room
     classes, share = own.shape[0], 1.0 / total
-    for y in range(classes):
-        own[y] = box[place_of(y, classes, step) + REFERENCE]
+    for slot in range(-(-classes // LANES)):
+        first, place = min(slot * LANES, classes - LANES), slot * step + REFERENCE
+        for lane in range(LANES):
+            own[first + lane] = box[place + lane]
     wide.set_reference(own, aligned, log_q, q)
     if fresh:
         references[b] = aligned
     wide.set_reference(references[b], aligned, log_to, q)
     entropies[b] += weight * entropy
-    for y in range(classes):
-        found = moved(sums, place_of(y, classes, parts * LANES), share, log_q[y], log_to[y], q[y], careful)
-        for part in range(4):
-            new[part, b, y] = weight * found[part] + (0.0 if fresh else old[part][b, y])
-
-
-@njit(**INLINED)
-def place_of(y, classes, step):
-    """Return where a class of one input is, in slots of sixteen classes, the last of which may overlap."""
-    slot = y // LANES
-    return slot * step + y - min(slot * LANES, classes - LANES)
+    for slot in range(-(-classes // LANES)):
+        first, place = min(slot * LANES, classes - LANES), slot * parts * LANES
+        for lane in range(LANES):
+            y = first + lane
+            found = moved(sums, place + lane, share, log_q[y], log_to[y], q[y], careful)
+            for part in range(4):
+                new[part, b, y] = weight * found[part] + (0.0 if fresh else old[part][b, y])
 
 
 @njit(**COMPILED)

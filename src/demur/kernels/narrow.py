@@ -23,7 +23,7 @@ from demur.kernels.wide import (
 )  # fmt: skip
 from demur.kernels.workers import BLOCK, find_bad
 
-LANES = 64
+LANES = SHARE = BLOCK
 
 
 @njit(**COMPILED)
@@ -352,7 +352,7 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, out,
     def share(bounds):
         return summarise_inputs(*given, inputs[slice(*bounds)], out)
 
-    return find_bad(share, inputs.size, inputs.size * shape[0] * shape[1], BLOCK)
+    return find_bad(share, inputs.size, inputs.size * shape[0] * shape[1], SHARE)
 
 
 @cached

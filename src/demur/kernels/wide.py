@@ -28,6 +28,7 @@ TAME_LOGIT = 165.0  # clipping: 2 * 165 + 340 < 700
 HUGE_LOGIT = 1e5  # beyond, sums of u would swallow what phi is made of: members take the general way
 CANCELLED = 1e-3  # of K: an entropy below that comes from members that are certain and contradict each other
 TILE = 4  # members whose sums are kept in registers together
+SHARE = ROWS
 
 
 class_terms = njit(**INLINED)(formulas.class_terms)
@@ -332,7 +333,7 @@ def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, out,
     def share(bounds):
         return summarise_inputs(*given, inputs[slice(*bounds)], out)
 
-    return find_bad(share, inputs.size, inputs.size * shape[0] * shape[1], ROWS)
+    return find_bad(share, inputs.size, inputs.size * shape[0] * shape[1], SHARE)
 
 
 @cached

@@ -13,8 +13,8 @@ import numpy as np
 
 WORTH_A_THREAD = 1 << 17  # logits below which handing them to a thread costs more than it gains
 SHARES = 8  # for each thread: a thread that is slow, or begins late, then keeps the others waiting for little
-BLOCK = 64  # inputs that loops over few classes work on at a time
-ROWS = 8  # inputs that a thread takes at least of many classes
+BLOCK = 64  # inputs that a share has at least where classes are few: loops work on so many at a time,
+ROWS = 8  # and where they are many
 
 
 def in_parallel(
@@ -42,7 +42,7 @@ def in_parallel(
 
 
 def find_bad(share: Callable[[tuple[int, int]], int], inputs: int, size: int, block: int) -> int:
-    """Call a function in the same way that returns the first bad input of its range, or -1; do the same."""
+    """Do so with a function that returns the first bad input of its range, or -1; return the first of all."""
     return min((bad for bad in in_parallel(share, inputs, size, block) if bad >= 0), default=-1)
 
 

@@ -23,8 +23,8 @@ ROWS = 1024
 FEWEST = 8
 """Members of a chunk at least, also of large batches: one member costs the moments as much as two."""
 
-DRAWN = 1 << 25
-"""Numbers that heads drawn at a time may have."""
+DRAWN = 1 << 26
+"""Numbers that heads drawn at a time may have: adding a few members to sums costs as much as adding many."""
 
 STACKED, SINGLE = 1 << 15, 1 << 18
 """Inputs times classes whose logits are computed and added up before the next ones: so few that their sums
