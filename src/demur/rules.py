@@ -107,11 +107,15 @@ class Log(Rule):
 
     def log(self, xp: Any, reference: Array) -> Array:
         """Return ``log q``."""
-        others, _ = beside_top(xp, reference)
+        others = beside_top(xp, reference)
         return reference - xp.log1p(xp.sum(others, axis=-1, keepdims=True))
 
     def entropy(self, xp: Any, logits: Array) -> Array:
-        others, below = beside_top(xp, logits)
+        others = beside_top(xp, logits)
+        below = logits - xp.max(logits, axis=-1, keepdims=True)
+        # No lower than the logarithm of the smallest number, so that 0 log 0 comes out as 0.
+        floor = -700.0 if epsilon(xp, logits) < 1e-10 else -80.0
+        below = xp.where(below > floor, below, xp.full_like(below, floor))
         rest = xp.sum(others, axis=-1)
         return xp.log1p(rest) - xp.sum(others * below, axis=-1) / (1 + rest)
 
@@ -141,8 +145,8 @@ class Log(Rule):
         return Terms(q * ratio, u, q * bregman(xp, ratio, u), excluded)
 
     def between(self, xp: Any, source: Array, reference: Array) -> Terms:
-        q = self.probabilities(xp, reference)
-        u = self.log(xp, source) - self.log(xp, reference)
+        log_q = self.log(xp, reference)
+        q, u = xp.exp(log_q), self.log(xp, source) - log_q
         ratio = xp.expm1(u)
         return Terms(q * ratio, u, q * bregman(xp, ratio, u))
 
@@ -194,7 +198,7 @@ class ZeroOne(Rule):
         return top / xp.sum(top, axis=-1, keepdims=True)
 
     def entropy(self, xp: Any, logits: Array) -> Array:
-        rest = xp.sum(beside_top(xp, logits)[0], axis=-1)
+        rest = xp.sum(beside_top(xp, logits), axis=-1)
         return rest / (1 + rest)
 
     def divergence(self, xp: Any, p: Array, q: Array) -> Array:
@@ -218,22 +222,19 @@ def softmax(xp: Any, logits: Array) -> Array:
     return e / xp.sum(e, axis=-1, keepdims=True)
 
 
-def beside_top(xp: Any, logits: Array) -> tuple[Array, Array]:
-    """Return the odds of each class against the top one, with 0 for the top itself; and their logarithms.
+def beside_top(xp: Any, logits: Array) -> Array:
+    """Return the odds of each class against the top one, with 0 for the top itself.
 
     Sums over these keep what is left beside a nearly certain class, which rounding takes from ``1 - p``.
-    Logarithms are no lower than those of the smallest number, so that 0 log 0 comes out as 0.
     """
-    below = logits - xp.max(logits, axis=-1, keepdims=True)
-    floor = -700.0 if epsilon(xp, logits) < 1e-10 else -80.0
+    odds = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
     top = one_hot(xp, xp.argmax(logits, axis=-1), logits.shape[-1])
-    odds = xp.where(top, xp.zeros_like(below), xp.exp(below))
-    return odds, xp.where(below > floor, below, xp.full_like(below, floor))
+    return xp.where(top, xp.zeros_like(odds), odds)
 
 
 def gini(xp: Any, logits: Array) -> Array:
     """Return ``1 - |p|**2``, as ``(1 - p_top) (1 + p_top) - sum of the other squares``."""
-    odds, _ = beside_top(xp, logits)
+    odds = beside_top(xp, logits)
     rest = xp.sum(odds, axis=-1)
     return (rest * (2 + rest) - xp.sum(odds * odds, axis=-1)) / (1 + rest) ** 2
 

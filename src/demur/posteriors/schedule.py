@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 
@@ -62,17 +63,17 @@ class Schedule:
                 "Give more steps or epochs, fewer samples, or smaller parts without."
             )
 
-    @property
+    @functools.cached_property
     def length(self) -> int:
         """Steps of a cycle."""
         return self.steps // self.cycles
 
-    @property
+    @functools.cached_property
     def explored(self) -> int:
         """Steps of a cycle that have no noise."""
         return round(self.exploration * self.length)
 
-    @property
+    @functools.cached_property
     def first(self) -> int:
         """Steps of a cycle that come before those that samples are taken from."""
         return self.explored + round(self.discard * (self.length - self.explored))
