@@ -10,11 +10,10 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from demur.kernels import wide
-from demur.kernels.arithmetic import COMPILED, INLINED, exp, expm1, log1p
+from demur.kernels import narrow, wide
+from demur.kernels.arithmetic import COMPILED, INLINED, expm1
 from demur.kernels.lanes import LANES
 from demur.kernels.tile import REFERENCE
-from demur.kernels.wide import FLOOR
 
 
 @njit(**INLINED)
@@ -77,54 +76,30 @@ def keep(b, box, step, parts, sums, total, weight, entropy, careful, state, room
 def room_for_lanes(classes):
     """Allocate what ``keep_lanes`` needs."""
     planes = np.empty((5, classes, LANES))
-    return planes[0], planes[1], planes[2], planes[3], planes[4], np.empty((4, LANES))
-
-
-@njit(**COMPILED)
-def normalise(logits, log_q, q):
-    """Write the logarithms of probabilities, and these, of (classes, LANES) logits."""
-    highest, tied, rest = np.full(LANES, -np.inf), np.zeros(LANES), np.zeros(LANES)
-    for y in range(logits.shape[0]):
-        for lane in range(LANES):
-            highest[lane] = max(highest[lane], logits[y, lane])
-    for y in range(logits.shape[0]):
-        for lane in range(LANES):
-            below = logits[y, lane] - highest[lane]
-            below = below if below > FLOOR else FLOOR
-            odds = exp(below) if logits[y, lane] > -np.inf else 0.0
-            log_q[y, lane], q[y, lane] = below, odds
-            # By themselves the others keep their digits, also where the reference is certain.
-            tied[lane] += 1.0 if below == 0.0 else 0.0
-            rest[lane] += 0.0 if below == 0.0 else odds
-    for lane in range(LANES):
-        rest[lane] += tied[lane] - 1.0
-        highest[lane] = log1p(rest[lane])
-    for y in range(logits.shape[0]):
-        for lane in range(LANES):
-            log_q[y, lane] -= highest[lane]
-            q[y, lane] /= 1.0 + rest[lane]
+    rest = np.empty((4, LANES)), np.empty(LANES, np.int64)
+    return planes[0], planes[1], planes[2], planes[3], planes[4], *rest
 
 
 @njit(**COMPILED)
 def keep_lanes(inputs, fits, box, step, parts, sums, totals, weights, found, careful, state, room):
     """Do as ``keep`` for those of sixteen inputs that fit, with a slot of the box for each class."""
     fresh, references, old, new, entropies = state
-    own, to, log_q, log_to, q, sums_of = room
+    own, aligned, log_q, log_to, q, sums_of, top = room
     classes = own.shape[0]
     for y in range(classes):
         for lane in range(LANES):
             own[y, lane] = box[y * step + REFERENCE + lane]
-    normalise(own, log_q, q)
+    narrow.set_reference(own, aligned, log_q, q, top)
     if fresh:
         for lane in range(inputs.shape[0]):
             if fits[lane]:
-                references[inputs[lane]] = own[:, lane] - np.max(own[:, lane])
+                references[inputs[lane]] = aligned[:, lane]
         log_to[:] = log_q
     else:
         for y in range(classes):
             for lane in range(LANES):
-                to[y, lane] = references[inputs[min(lane, inputs.shape[0] - 1)], y]
-        normalise(to, log_to, q)
+                own[y, lane] = references[inputs[min(lane, inputs.shape[0] - 1)], y]
+        narrow.set_reference(own, aligned, log_to, q, top)
     for lane in range(inputs.shape[0]):
         if fits[lane]:
             entropies[inputs[lane]] += weights[lane] * found[lane]

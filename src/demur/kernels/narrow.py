@@ -77,7 +77,7 @@ def first_reference(flat, starts, steps, weights, inputs, lanes, logits, z):
 @njit(**COMPILED)
 def find_top(logits, top):
     """Write the most probable class of each lane."""
-    for lane in range(LANES):
+    for lane in range(logits.shape[1]):
         best = 0
         for y in range(logits.shape[0]):
             if logits[y, lane] > logits[best, lane]:
@@ -89,25 +89,26 @@ def find_top(logits, top):
 def set_reference(logits, aligned, log_q, q, top):
     """Align and normalise ``logits``; -inf stands for a class that no member allows."""
     find_top(logits, top)
-    highest, rest = np.empty(LANES), np.zeros(LANES)
-    for lane in range(LANES):
+    lanes = logits.shape[1]
+    highest, rest = np.empty(lanes), np.zeros(lanes)
+    for lane in range(lanes):
         highest[lane] = logits[top[lane], lane]
     for y in range(logits.shape[0]):
-        for lane in range(LANES):
+        for lane in range(lanes):
             below = logits[y, lane] - highest[lane]
             below = below if below > FLOOR else FLOOR
             aligned[y, lane] = below
             q[y, lane] = exp(below) if logits[y, lane] > -np.inf else 0.0
-    for lane in range(LANES):
+    for lane in range(lanes):
         q[top[lane], lane] = 0.0
     for y in range(logits.shape[0]):
-        for lane in range(LANES):
+        for lane in range(lanes):
             rest[lane] += q[y, lane]
-    for lane in range(LANES):
+    for lane in range(lanes):
         q[top[lane], lane] = 1.0
         highest[lane] = log1p(rest[lane])
     for y in range(logits.shape[0]):
-        for lane in range(LANES):
+        for lane in range(lanes):
             log_q[y, lane] = aligned[y, lane] - highest[lane]
             q[y, lane] /= 1.0 + rest[lane]
 

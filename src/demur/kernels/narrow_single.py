@@ -207,11 +207,12 @@ def finishing(arithmetic):
 
 def taking(arithmetic, kept):
     """Return the loop over inputs; ``kept``: their sums are kept too."""
+    name = f"{arithmetic.__name__}.{'kept' if kept else 'summarised'}"
     step, logit, parts = arithmetic.NARROW_STEP, arithmetic.LOGIT, arithmetic.PARTS
     is_enough, farthest, is_careful = arithmetic.is_enough, arithmetic.MOVED, arithmetic is careful
     add_tile, finish = adding(arithmetic), finishing(arithmetic)
 
-    @named(f"{arithmetic.__name__}.{kept}")
+    @named(name)
     def add_members(flat, starts, steps, evenly, classes, members, weights, alike, inputs, tolerance, work):
         """Write sums over members for sixteen inputs; False if this arithmetic is for none of them."""
         box, shares, moved, log_totals, sums, total, rounded, heaviest, normaliser = work
@@ -254,7 +255,7 @@ def taking(arithmetic, kept):
         tile.flush(box, step, parts, sums)
         return True
 
-    @named(f"{arithmetic.__name__}.{kept}")
+    @named(name)
     def take(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, state):
         """Write entropy, K and I of chosen inputs to ``out``; return those that this is not enough for."""
         classes = shape[1]

@@ -207,10 +207,11 @@ def finishing(arithmetic):
 
 def taking(arithmetic, kept):
     """Return the loop over inputs; ``kept``: their sums are kept too."""
+    name = f"{arithmetic.__name__}.{'kept' if kept else 'summarised'}"
     step, parts, is_careful = arithmetic.WIDE_STEP, arithmetic.PARTS, arithmetic is careful
     add_tile, finish, is_enough = adding(arithmetic), finishing(arithmetic), arithmetic.is_enough
 
-    @named(f"{arithmetic.__name__}.{kept}")
+    @named(name)
     def add_members(flat, start, steps, classes, members, heaviest, weights, weight, alike, tolerance, work):
         """Write sums over members of positive weight.
 
@@ -258,7 +259,7 @@ def taking(arithmetic, kept):
         tile.flush(box, step, parts, sums)
         return total, highest, log_odds, fits
 
-    @named(f"{arithmetic.__name__}.{kept}")
+    @named(name)
     def take(flat, origin, steps, shape, weights, tolerance, chosen, claimed, out, state):
         """Write entropy, K and I of chosen inputs to ``out``; return those that this is not enough for."""
         count, classes = shape
