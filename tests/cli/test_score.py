@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import demur
-from demur.cli import app
+from demur.cli import app, main
 
 MEASURES = ("pairwise", "average", "reverse")
 PARTS = ("total", "aleatoric", "epistemic")
@@ -476,3 +476,15 @@ def test_memory_is_bounded(layout):
         path.unlink()  # pytest would keep them
     kilobytes = int(done.stderr.split()[-1])
     assert kilobytes < 120_000
+
+
+@pytest.mark.parametrize(("chosen", "expected"), [(None, "PASSIVE"), ("ACTIVE", "ACTIVE")])
+def test_threads_that_wait_leave_the_processor_to_others(monkeypatch, chosen, expected):
+    """PyTorch reads the setting when it is loaded; who has set it is not overruled."""
+    monkeypatch.setenv("OMP_WAIT_POLICY", chosen or "")
+    if chosen is None:
+        monkeypatch.delenv("OMP_WAIT_POLICY")
+    monkeypatch.setattr("sys.argv", ["demur", "--version"])
+    with pytest.raises(SystemExit):
+        main()
+    assert os.environ["OMP_WAIT_POLICY"] == expected

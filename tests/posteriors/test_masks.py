@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from demur import kernels
+from demur.kernels import workers
 from demur.posteriors.masks import Masks
 
 pytest.importorskip("numba")
@@ -26,3 +27,15 @@ def test_masks_are_the_same_however_they_are_drawn(monkeypatch, rate, features):
     np.testing.assert_array_equal(product, found[True] * values)
     dropped = 1 - found[True].mean()
     assert abs(dropped - rate) < 5 * np.sqrt(rate * (1 - rate) / found[True].size)
+
+
+def test_threads_draw_the_masks_of_one(monkeypatch):
+    members, places, values = range(4), np.arange(200), np.ones((200, 501), np.float32)
+    found = []
+    for threads in (1, 2, 3):
+        monkeypatch.setattr(workers, "threads", lambda threads=threads: threads)
+        found.append(np.full((4, 200, 501), np.nan, np.float32))
+        Masks(0.2, 5, 501).apply(members, places, values, found[-1])
+    np.testing.assert_array_equal(found[0], Masks(0.2, 5, 501).kept(members, places))
+    for other in found[1:]:
+        np.testing.assert_array_equal(other, found[0])

@@ -7,6 +7,7 @@ import pytest
 from scipy import stats
 
 from demur import kernels
+from demur.kernels import workers
 from demur.posteriors.compiled import flat
 from demur.posteriors.sghmc import baoa_step
 from demur.posteriors.sgld import langevin_step
@@ -154,3 +155,22 @@ def test_forces_are_taken_where_the_value_was(form) -> None:
     pushed = momentum + 0.2 * force
     torch.testing.assert_close(moved, 0.9 * pushed, rtol=1e-13, atol=1e-15)
     torch.testing.assert_close(own, value + 0.1 * 1.9 * pushed, rtol=1e-13, atol=1e-15)
+
+
+@pytest.mark.parametrize("size", [1 << 18, (1 << 18) + 1025, 700_001])
+def test_threads_do_the_step_of_one(monkeypatch, size) -> None:
+    """Each thread draws its part of the one sequence."""
+    pytest.importorskip("numba")
+    given = torch.randn(5, size, generator=torch.Generator().manual_seed(13))
+
+    def stepped(threads):
+        monkeypatch.setattr(workers, "threads", lambda: threads)
+        torch.manual_seed(14)
+        first, second, *forces = (flat(each) for each in given.clone())
+        baoa_step([(first, second, tuple(forces))], (1.0, -0.3, 0.2), 0.2, 0.5, 0.1)
+        langevin_step([(forces[0], None, tuple(forces))], (1.0, -0.3, 0.2), 0.2, 0.5)
+        return np.stack([first, second, forces[0]])
+
+    alone = stepped(1)
+    for threads in (2, 3):
+        np.testing.assert_array_equal(stepped(threads), alone)

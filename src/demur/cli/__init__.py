@@ -6,6 +6,7 @@ expected, what came and what to do.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated, Any
 
@@ -72,4 +73,6 @@ app.add_typer(reproduce.app, name="reproduce")
 
 def main() -> None:
     """Run the command line; ends in `SystemExit` with the exit code."""
+    # Threads of PyTorch that wait for work would hold the processors that demur's own threads need.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     app(prog_name="demur")

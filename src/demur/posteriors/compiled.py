@@ -6,6 +6,7 @@ import functools
 from typing import Any
 
 from demur import kernels
+from demur.kernels.workers import WORTH_A_THREAD, in_parallel
 
 FEW = 32
 """Classes up to which products are compiled, or several are made one: a product with ten columns has a third
@@ -26,6 +27,17 @@ def flat(values: Any) -> Any:
     A contiguous tensor shares its memory with them.
     """
     return values.detach().reshape(-1).numpy() if compiles(values) else values
+
+
+def in_shares(loop: Any, arguments: tuple[Any, ...], count: int, numbers: int, block: int = 1) -> None:
+    """Call a compiled loop, in threads that have a share each if the numbers are many enough for that.
+
+    Its last two arguments say from where to where in ``count`` it goes. Shares begin at multiples of a block.
+    """
+    if numbers < 2 * WORTH_A_THREAD:  # small steps of a chain feel every call
+        loop(*arguments, 0, count)
+    else:
+        in_parallel(lambda bounds: loop(*arguments, *bounds), count, numbers, block)
 
 
 @functools.cache

@@ -93,11 +93,14 @@ def draw(starts, whole, below, kept):
 
 
 @cached
-def apply(seed, members, places, whole, below, values, out):
-    """Write values where a feature is kept and 0 where not; ``out`` is (members, inputs, features)."""
+def apply(seed, members, places, whole, below, values, out, first, last):
+    """Write values where a feature is kept and 0 where not, of inputs from ``first`` to before ``last``.
+
+    ``out`` is (members, inputs, features).
+    """
     features = values.shape[1]
     own = workspace(features)
     for m in range(members.size):
-        for b in range(places.size):
+        for b in range(first, last):
             start = start_of(seed, members[m], places[b])
             keep(start, whole, below, own, values[b], features, out[m, b])

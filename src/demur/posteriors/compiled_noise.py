@@ -15,6 +15,9 @@ from demur.posteriors.compiled_masks import GOLDEN, mixed
 PAIRS = 512
 """Pairs of numbers that are drawn at a time: what they are made of stays in the first cache."""
 
+BLOCK = 2 * PAIRS
+"""Numbers that these pairs are."""
+
 HIGH, LOW = np.uint64(33), np.uint64(0x7FFFFFFF)
 HALF, ONE, MINUS_TWO = map(np.float32, (0.5, 1.0, -2.0))
 UNIT = np.float32(2.0**-31)
@@ -28,7 +31,13 @@ COSINE = tuple(map(np.float32, (-1 / 2, 1 / 24, -1 / 720, 1 / 40320)))
 @njit(**COMPILED)
 def workspace():
     """Allocate what ``draw`` needs, and where it writes."""
-    return np.empty(PAIRS, np.int32), np.empty(PAIRS, np.int32), np.empty(2 * PAIRS, np.float32)
+    return np.empty(PAIRS, np.int32), np.empty(PAIRS, np.int32), np.empty(BLOCK, np.float32)
+
+
+@njit(**COMPILED)
+def place_of(start, first):
+    """Return where the noise of a number is drawn that stands at the beginning of a block."""
+    return start + np.uint64(first // BLOCK * PAIRS) * GOLDEN
 
 
 @njit(**COMPILED)
@@ -62,38 +71,38 @@ def draw(at, scale, room, numbers):
 
 
 @cached
-def langevin_step(value, forces, factors, step, deviation, start):
-    """Do as ``sgld.langevin_step``, in one pass over numbers in a row."""
-    own, at, kind = workspace(), start, value.dtype.type
+def langevin_step(value, forces, factors, step, deviation, start, first, last):
+    """Do as ``sgld.langevin_step``, in one pass over numbers in a row, from ``first`` to before ``last``."""
+    own, at, kind = workspace(), place_of(start, first), value.dtype.type
     own[2][:] = np.float32(0.0)
-    first, second, third = forces
-    by, then, last = kind(factors[0] * step), kind(factors[1] * step), kind(factors[2] * step)
-    for begin in range(0, value.size, 2 * PAIRS):
+    gradient, values, centre = forces
+    by, then, also = kind(factors[0] * step), kind(factors[1] * step), kind(factors[2] * step)
+    for begin in range(first, last, BLOCK):
         if deviation > 0.0:
-            at = draw(at, np.float32(deviation), own, value.size - begin)
-        part = slice(begin, begin + 2 * PAIRS)
-        v, one, two, three = value[part], first[part], second[part], third[part]
+            at = draw(at, np.float32(deviation), own, last - begin)
+        part = slice(begin, min(begin + BLOCK, last))
+        v, one, two, three = value[part], gradient[part], values[part], centre[part]
         for k in range(v.size):
-            v[k] += (by * one[k] + then * two[k] + last * three[k]) + kind(own[2][k])
+            v[k] += (by * one[k] + then * two[k] + also * three[k]) + kind(own[2][k])
 
 
 @cached
-def baoa_step(value, momentum, forces, factors, time, kept, deviation, start):
-    """Do as ``sghmc.baoa_step``, in one pass over numbers in a row."""
-    own, at, kind = workspace(), start, value.dtype.type
+def baoa_step(value, momentum, forces, factors, time, kept, deviation, start, first, last):
+    """Do as ``sghmc.baoa_step``, in one pass over numbers in a row, from ``first`` to before ``last``."""
+    own, at, kind = workspace(), place_of(start, first), value.dtype.type
     own[2][:] = np.float32(0.0)
-    first, second, third = forces
-    by, then, last = kind(factors[0] * time), kind(factors[1] * time), kind(factors[2] * time)
+    gradient, values, centre = forces
+    by, then, also = kind(factors[0] * time), kind(factors[1] * time), kind(factors[2] * time)
     half, stays = kind(time / 2), kind(kept)
-    pushed = np.empty(2 * PAIRS, value.dtype)
-    for begin in range(0, value.size, 2 * PAIRS):
+    pushed = np.empty(BLOCK, value.dtype)
+    for begin in range(first, last, BLOCK):
         if deviation > 0.0:
-            at = draw(at, np.float32(deviation), own, value.size - begin)
-        part = slice(begin, begin + 2 * PAIRS)
-        v, m, one, two, three = value[part], momentum[part], first[part], second[part], third[part]
+            at = draw(at, np.float32(deviation), own, last - begin)
+        part = slice(begin, min(begin + BLOCK, last))
+        v, m, one, two, three = value[part], momentum[part], gradient[part], values[part], centre[part]
         # Two loops: for one, the compiler would have to tell too many arrays apart.
         for k in range(v.size):
-            pushed[k] = m[k] + (by * one[k] + then * two[k] + last * three[k])
+            pushed[k] = m[k] + (by * one[k] + then * two[k] + also * three[k])
         for k in range(v.size):
             rest = stays * pushed[k] + kind(own[2][k])
             v[k] += half * (pushed[k] + rest)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from demur import kernels
+from demur.posteriors.compiled import in_shares
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND, THIRD = np.uint64(30), np.uint64(27), np.uint64(31)
@@ -74,9 +75,8 @@ class Masks:
         """
         from demur.posteriors import compiled_masks
 
-        compiled_masks.apply(
-            self._seed, np.asarray(members), np.asarray(places), self._whole, self._below, values, out
-        )
+        chosen = self._seed, np.asarray(members), np.asarray(places), self._whole, self._below
+        in_shares(compiled_masks.apply, (*chosen, values, out), len(values), out.size)
 
     def logits(
         self,

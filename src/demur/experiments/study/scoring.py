@@ -13,6 +13,8 @@ import demur
 from demur.experiments.arithmetic import arithmetic
 from demur.experiments.stages import Stage
 from demur.experiments.study.methods import EVERY, NUMBERS, Methods, StoredLogits
+from demur.posteriors import CyclicalSGHMC, LastLayer
+from demur.posteriors.networks import random_state_kept
 from demur.stores import write_columns
 
 MEASURES = ("pairwise", "average", "reverse", "bma")
@@ -99,15 +101,28 @@ class Scoring:
 
 
 def load_loops(classes: int) -> None:
-    """Have numba imported and the measures' loops compiled, or read from disk, which is not scoring."""
+    """Have numba imported, and loops compiled or read from disk, which is not scoring.
+
+    These are the loops of the measures, and those that draw members.
+    """
+    import torch
+
     inputs = max(4, NUMBERS // classes)
     logits = np.random.default_rng(0).normal(size=(8, inputs, classes)).astype(np.float32)
     # Members that disagree, that agree, and that are the same: each kind has a loop of its own.
     logits[:, 1::4] *= np.float32(0.1)
     logits[:, ::2] = logits[0, ::2]
     demur.Moments().update(logits=logits).update(logits=logits)
-    posterior = StoredLogits(list(logits))
-    demur.score(posterior, [np.arange(inputs)], measures=(*MEASURES, *CELLS), progress=False)
+    with random_state_kept():
+        layer, features = torch.nn.Linear(4, classes), np.ones((2, 4), np.float32)
+    plan = {"samples": 2, "cycles": 1, "steps": 2, "exploration": 0.0, "discard": 0.0}
+    chain = CyclicalSGHMC(layer, (features, np.arange(2) % classes), **plan)
+    for posterior, batch in (
+        (StoredLogits(list(logits)), np.arange(inputs)),
+        (LastLayer(layer, dropout=0.5, samples=2), features),
+        (LastLayer(layer, chain), features),
+    ):
+        demur.score(posterior, [batch], measures=(*MEASURES, *CELLS), progress=False)
 
 
 class Share(NamedTuple):
