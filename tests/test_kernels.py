@@ -347,21 +347,21 @@ def test_the_order_of_inputs_does_not_change_their_bytes(classes) -> None:
     np.testing.assert_array_equal(turned.aleatoric, found.aleatoric[order])
 
 
-def test_eight_rows_are_turned_into_eight_planes() -> None:
+def test_four_numbers_of_sixteen_rows_are_turned_into_planes() -> None:
     @njit
     def turn(flat, starts, box):
-        arithmetic.turn_eight(flat, starts, 1, 3, box, 2, 9)
+        lanes.turn_four(flat, starts, 3, box, 2, 17)
 
-    flat, starts = np.arange(200, dtype=np.float32), np.array([99, 0, 10, 20, 30, 47, 50, 60, 150])
-    box = np.full(2 + 9 * 8, -1, np.float32)
+    flat, starts = np.arange(200, dtype=np.float32), np.random.default_rng(0).permutation(190)[:16]
+    box = np.full(2 + 17 * 4, -1, np.float32)
     turn(flat, starts, box)
-    planes = box[2:].reshape(8, 9)[:, :8]
-    np.testing.assert_array_equal(planes, starts[1:] + 3 + np.arange(8)[:, None])
-    assert (box < 0).sum() == 2 + 8  # nothing beside them is touched
+    planes = box[2:].reshape(4, 17)[:, :16]
+    np.testing.assert_array_equal(planes, starts + 3 + np.arange(4)[:, None])
+    assert (box < 0).sum() == 2 + 4  # nothing beside them is touched
 
 
 @pytest.mark.parametrize("inputs", [1, 63, 64, 65, 130])
-@pytest.mark.parametrize("classes", [2, 7, 8, 9, 16, 33, 64])
+@pytest.mark.parametrize("classes", [2, 3, 4, 5, 7, 8, 9, 16, 33, 64])
 def test_lanes_without_input_and_overlapping_classes(inputs, classes) -> None:
     rng = np.random.default_rng(classes)
     count = -(-kernels.SMALLEST // (inputs * classes))
@@ -431,6 +431,7 @@ def random_case(rng) -> dict:
     shape = (members, inputs, classes)
     spread = rng.choice([0, 1e-5, 1e-3, 0.05, 0.3, 1, 3, 10, 30]) * rng.choice([1, 0.01], (inputs, 1))
     logits = rng.choice([0, 0.5, 3, 8, 20]) * rng.normal(size=shape[1:]) + spread * rng.normal(size=shape)
+    logits *= rng.choice([1, 1, 0.3, 3], (members, 1, 1))  # some cold, some hot
     logits += rng.choice([0, 1, 10, 100]) * rng.normal(size=(members, 1, 1))
     if rng.random() < 0.15:
         logits[..., 1:][rng.random((members, inputs, classes - 1)) < 0.02] = -np.inf
@@ -448,7 +449,7 @@ def random_case(rng) -> dict:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_float32_is_right_to_6e_6_whatever_comes(seed, monkeypatch) -> None:
+def test_float32_is_right_to_1e_5_whatever_comes(seed, monkeypatch) -> None:
     """Compare with float64 arithmetic on the same numbers; all go through the loops for large arrays."""
     monkeypatch.setattr(kernels, "SMALLEST", 1)
     rng = np.random.default_rng(seed)
@@ -462,7 +463,7 @@ def test_float32_is_right_to_6e_6_whatever_comes(seed, monkeypatch) -> None:
             for part in ("total", "aleatoric", "epistemic"):
                 found, expected = getattr(single, part), getattr(double, part)
                 # Below 1e-35 a result that is float32 has fewer digits.
-                np.testing.assert_allclose(found, expected, rtol=6e-6, atol=1e-35)
+                np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-35)
 
 
 @pytest.mark.parametrize("alone", [True, False])

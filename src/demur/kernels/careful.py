@@ -25,11 +25,12 @@ GROWN = SUMS + PARTS * LANES
 LOGIT = GROWN + TILE * LANES  # d takes the place of logits
 TOP = LOGIT + TILE * LANES  # in a narrow box: 1 for the reference's top class, 0 for others
 WIDE_STEP, NARROW_STEP = TOP, TOP + LANES
-ALIGNED = True
+ALIGNED, TILTED = True, False
 SMALLEST = 1e-20  # of K that float32 holds the terms of
 CANCELLED = 0.1  # of K or of E phi: I and M below that are differences of larger numbers
 CERTAIN = 0.05  # and so is an entropy below that
 MOVED = np.float32(26.0)  # of log1p(shift): an exponent beyond 87 makes it 27 at least, as q >= exp(-60)
+SHRUNK = np.float32(-13.0)  # below -2, 1 + shift is a difference without digits: -2 counts as 26
 SHIFTED = np.float32(64.0)  # how far all logits of a member may move: d has no more digits than that leaves
 NEAR = np.float32(0.06)  # of u**2
 HALF, TWELFTH, FIFTH_ORDER = np.float32(1 / 2), np.float32(1 / 12), np.float32(-1 / 720)
@@ -53,7 +54,7 @@ def relative(logit, reference, offset):
 
 
 @njit(**INLINED)
-def grow(z, offset, box, at):
+def grow(z, offset, weights, box, at):
     """Write ``d`` and ``e`` of four members, and return ``q e``."""
     reference, q = lanes.load(box, at + REFERENCE), lanes.load(box, at + Q)
     d0, d1 = relative(z[0], reference, offset[0]), relative(z[1], reference, offset[1])
@@ -69,6 +70,20 @@ def terms(total, weight):
     """Return ``log(1 + shift)``, the weight over ``1 + shift``, and that times ``shift``."""
     scale = weight / (lanes.spread(ONE) + total)
     return lanes.log1p(total), scale, scale * total
+
+
+@njit(**INLINED)
+def smaller(left, right):
+    """Return the smaller of two in each lane."""
+    return lanes.where_less(left, right, left, right)
+
+
+@njit(**INLINED)
+def far(logs):
+    """Return how far four members have moved at most, by ``log(1 + shift)``."""
+    high = lanes.larger(lanes.larger(logs[0], logs[1]), lanes.larger(logs[2], logs[3]))
+    low = smaller(smaller(logs[0], logs[1]), smaller(logs[2], logs[3]))
+    return lanes.larger(high, lanes.spread(SHRUNK) * low)
 
 
 @njit(**INLINED)
@@ -109,7 +124,8 @@ def figures(box, at, sums, place, share, log_q):
 
 
 @njit(**INLINED)
-def is_enough(entropy, k, i, apart):
-    """Tell whether float32 sums made these figures without cancelling; ``apart`` is ``E phi``."""
+def is_enough(entropy, k, i, apart, moved, noise):
+    """Do as ``quick.is_enough``."""
     largest = max(k, apart)
-    return k > SMALLEST and min(i, k - i) > CANCELLED * largest and entropy > CERTAIN * largest
+    fits = k > SMALLEST and min(i, k - i) > CANCELLED * largest and entropy > CERTAIN * largest
+    return fits and moved < MOVED

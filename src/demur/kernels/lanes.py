@@ -22,6 +22,7 @@ from demur.kernels import arithmetic
 from demur.kernels.arithmetic import COMPILED, INLINED
 
 LANES = 16
+FOUR = 4
 FUSED = ("contract",)
 LINE = 64  # bytes
 WORD = ir.IntType(32)
@@ -100,6 +101,52 @@ def load_pairs(typing_context, array, place):
         return context.make_tuple(builder, signature.return_type, taken)
 
     return types.UniTuple(SINGLE, 2)(array, types.intp), generate
+
+
+@intrinsic
+def turn_four(typing_context, array, starts, shift, to, place, step):
+    """Copy four numbers from each of sixteen places of an array into four planes of another.
+
+    Place k is ``starts[k] + shift``; its number j goes to ``to[place + j * step + k]``.
+    """
+
+    def generate(context, builder, signature, arguments):
+        numbers, begins, box = (
+            context.make_array(signature.args[k])(context, builder, arguments[k]).data for k in (0, 1, 3)
+        )
+        shift, place, step = arguments[2], *arguments[4:]
+        quarter = ir.VectorType(ir.FloatType(), FOUR)
+
+        def row(k):
+            begin = builder.load(builder.gep(begins, [ir.Constant(shift.type, k)]))
+            at = builder.gep(numbers, [builder.add(begin, shift)])
+            return builder.load(builder.bitcast(at, quarter.as_pointer()), align=size_of(signature))
+
+        def joined(left, right):
+            return shuffled(builder, left, right, range(2 * left.type.count))
+
+        # A row for each quarter of a register; then four by four numbers are turned within the quarters.
+        rows = [joined(joined(row(k), row(k + 4)), joined(row(k + 8), row(k + 12))) for k in range(FOUR)]
+        for apart, pairs in ((1, (0, 16, 1, 17)), (2, (0, 1, 16, 17))):
+            found = {}
+            for k in (k for k in range(FOUR) if not k & apart):
+                for which, more in ((k, 0), (k + apart, 2)):
+                    places = [each + more + first for first in range(0, LANES, FOUR) for each in pairs]
+                    found[which] = shuffled(builder, rows[k], rows[k + apart], places)
+            rows = [found[k] for k in range(FOUR)]
+        for row_found, order in zip(rows, (0, 2, 1, 3), strict=True):
+            at = builder.add(place, builder.mul(step, ir.Constant(step.type, order)))
+            plane = builder.bitcast(builder.gep(box, [at]), row_found.type.as_pointer())
+            builder.store(row_found, plane, align=size_of(signature))
+        return context.get_dummy_value()
+
+    return types.void(array, starts, types.intp, to, types.intp, types.intp), generate
+
+
+def shuffled(builder, left, right, places):
+    """Return numbers of two registers in another order."""
+    places = list(places)
+    return builder.shuffle_vector(left, right, ir.Constant(ir.VectorType(WORD, len(places)), places))
 
 
 def pointer(context, builder, signature, arguments, count=LANES):

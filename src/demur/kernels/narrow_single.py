@@ -8,14 +8,14 @@ judged by itself, so that no input's result hangs on its neighbours.
 from __future__ import annotations
 
 # numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
-# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false, reportOptionalCall=false
 import numpy as np
 from numba import njit
 
-from demur.kernels import careful, lanes, narrow, quick, tile, wide
-from demur.kernels.arithmetic import COMPILED, EIGHT, INLINED, cached, claim, named, prefetch, turn_eight
+from demur.kernels import brief, careful, lanes, narrow, quick, tile, wide
+from demur.kernels.arithmetic import COMPILED, INLINED, cached, claim, named, prefetch
 from demur.kernels.kept import keep_lanes, room_for_lanes
-from demur.kernels.lanes import LANES
+from demur.kernels.lanes import FOUR, LANES
 from demur.kernels.tile import CHUNK, INFINITE, LOWEST, NOTHING, REFERENCE, TILE, Q
 from demur.kernels.workers import in_turn
 
@@ -26,11 +26,10 @@ FEW = 8  # classes below which most inputs need the care
 @njit(**INLINED)
 def load(flat, starts, shift, steps, evenly, classes, step, box, plane):
     """Copy one member's logits for sixteen inputs, which may lie ``evenly``, into a plane of each class."""
-    if steps[2] == 1 and classes >= EIGHT:
-        for lane in range(0, LANES, EIGHT):
-            for y in range(0, classes, EIGHT):
-                first = min(y, classes - EIGHT)  # the last eight classes may overlap those before
-                turn_eight(flat, starts, lane, shift + first, box, first * step + plane + lane, step)
+    if steps[2] == 1 and classes >= FOUR:
+        for y in range(0, classes, FOUR):
+            first = min(y, classes - FOUR)  # the last four classes may overlap those before
+            lanes.turn_four(flat, starts, shift + first, box, first * step + plane, step)
     elif steps[2] == 1 and classes == 2 and steps[1] == 2 and evenly:
         pair = lanes.load_pairs(flat, starts[0] + shift)
         lanes.store(box, plane, pair[0])
@@ -133,12 +132,12 @@ def check_sums(log_totals, normaliser, tolerance, moved):
 
 def adding(arithmetic):
     """Return the loop over classes that adds four members."""
-    step, logit = arithmetic.NARROW_STEP, arithmetic.LOGIT
+    step, logit, tilted = arithmetic.NARROW_STEP, arithmetic.LOGIT, arithmetic.TILTED
     aligned, limit = arithmetic.ALIGNED, arithmetic.SHIFTED
-    grow, terms_of, add_slot = arithmetic.grow, arithmetic.terms, arithmetic.add
+    grow, terms_of, add_slot, far = arithmetic.grow, arithmetic.terms, arithmetic.add, arithmetic.far
 
     @named(arithmetic.__name__)
-    def add_tile(box, weights, flat, ahead, member_step, moved, log_totals):
+    def add_tile(box, weights, flat, ahead, member_step, moved, log_totals, means):
         """Add four members to the sums; ``moved`` and ``log_totals`` say how far their logits were off.
 
         Meanwhile fetch into the cache what comes next: for a class a line of each member, as many as it has.
@@ -148,15 +147,20 @@ def adding(arithmetic):
             for at in range(0, box.shape[0], step):
                 offset = tile.sums(offset, careful.offsets(tile.four(box, at + logit), box, at))
             shifted = tile.largest(offset)
-            far = lanes.where_less(shifted, lanes.spread(limit), lanes.load(moved, 0), lanes.spread(INFINITE))
-            lanes.store(moved, 0, far)
-        totals = tile.zeros()
+            before = lanes.load(moved, 0)
+            lanes.store(
+                moved, 0, lanes.where_less(shifted, lanes.spread(limit), before, lanes.spread(INFINITE))
+            )
+        w = tile.four(weights, 0)
+        totals, tilts = tile.zeros(), tile.zeros()
         for at in range(0, box.shape[0], step):
             for k in range(TILE):
                 prefetch(flat, ahead + k * member_step)
             ahead += LANES
-            totals = tile.sums(totals, grow(tile.four(box, at + logit), offset, box, at))
-        w = tile.four(weights, 0)
+            grown = grow(tile.four(box, at + logit), offset, w, box, at)
+            totals = tile.sums(totals, grown)
+            if tilted:
+                tilts = tile.sums(tilts, grown[TILE:])
         terms = (
             terms_of(totals[0], w[0]),
             terms_of(totals[1], w[1]),
@@ -164,32 +168,50 @@ def adding(arithmetic):
             terms_of(totals[3], w[3]),
         )
         logs = terms[0][0], terms[1][0], terms[2][0], terms[3][0]
-        lanes.store(moved, 0, lanes.larger(tile.largest(logs), lanes.load(moved, 0)))
+        lanes.store(moved, 0, lanes.larger(far(logs), lanes.load(moved, 0)))
         tile.store_four(log_totals, 0, tile.sums(logs, offset))
+        if tilted:
+            scales = terms[0][1], terms[1][1], terms[2][1], terms[3][1]
+            add_lanes(means, 0, tile.product(scales, tilts))
+            add_lanes(means, LANES, tile.product(w, logs))
+            add_lanes(means, 2 * LANES, tile.product(w, tile.magnitudes(logs)))
         for at in range(0, box.shape[0], step):
             add_slot(tile.four(box, at + logit), terms, w, box, at)
 
     return add_tile
 
 
-@njit(**COMPILED)
-def mark_agreeing(box, step, weights, moved):
-    """Mark lanes in which the first four members agree."""
-    w = tile.four(weights, 0)
-    share = lanes.spread(np.float32(1.0)) / ((w[0] + w[1]) + (w[2] + w[3]))
-    k = lanes.spread(NOTHING)
-    for at in range(0, box.shape[0], step):
-        k = k + quick.disagreement(box, at, share)
-    rough = lanes.spread(np.float32(quick.ROUGH))
-    lanes.store(moved, 0, lanes.where_less(rough, k, lanes.load(moved, 0), lanes.spread(INFINITE)))
+@njit(**INLINED)
+def add_lanes(sums, place, numbers):
+    """Add float32 lanes to float64 ones."""
+    lanes.store(sums, place, lanes.load(sums, place) + lanes.doubled(numbers))
+
+
+def marking(arithmetic):
+    """Return what marks lanes in which the first four members agree."""
+    step, disagreement = arithmetic.NARROW_STEP, arithmetic.disagreement
+
+    @named(arithmetic.__name__)
+    def mark_agreeing(box, weights, means, moved):
+        """Mark them as infinitely far moved."""
+        w = tile.four(weights, 0)
+        share = lanes.spread(np.float32(1.0)) / ((w[0] + w[1]) + (w[2] + w[3]))
+        k = lanes.rounded(lanes.load(means, 0)) * share
+        for at in range(0, box.shape[0], step):
+            k = k + disagreement(box, at, share)
+        rough = lanes.spread(np.float32(quick.ROUGH))
+        lanes.store(moved, 0, lanes.where_less(rough, k, lanes.load(moved, 0), lanes.spread(INFINITE)))
+
+    return mark_agreeing
 
 
 def finishing(arithmetic):
     """Return what makes figures of sums."""
     step, parts, figures = arithmetic.NARROW_STEP, arithmetic.PARTS, arithmetic.figures
+    tilted = arithmetic.TILTED
 
     @named(arithmetic.__name__)
-    def finish(box, sums, total, normaliser, found):
+    def finish(box, sums, total, normaliser, means, found):
         """Write entropy, K, I and E phi of each lane."""
         share = lanes.spread(1.0) / lanes.load(total, 0)
         top, log_total = lanes.load(normaliser, 0), lanes.load(normaliser, LANES)
@@ -200,6 +222,10 @@ def finishing(arithmetic):
             more = figures(box, at, sums, place, share, log_q)
             entropy, k, i, apart = entropy + more[0], k + more[1], i + more[2], apart + more[3]
             place += parts * LANES
+        if tilted:
+            t = lanes.load(means, 0) * share
+            net = t - lanes.load(means, LANES) * share
+            entropy, k, i, apart = entropy - net, k + t, i + net, apart + (net + lanes.spread(1.0))
         tile.store_four(found, 0, (entropy, k, i, apart))
 
     return finish
@@ -209,15 +235,16 @@ def taking(arithmetic, kept):
     """Return the loop over inputs; ``kept``: their sums are kept too."""
     name = f"{arithmetic.__name__}.{'kept' if kept else 'summarised'}"
     step, logit, parts = arithmetic.NARROW_STEP, arithmetic.LOGIT, arithmetic.PARTS
-    is_enough, farthest, is_careful = arithmetic.is_enough, arithmetic.MOVED, arithmetic is careful
+    is_enough, is_careful = arithmetic.is_enough, arithmetic is careful
     add_tile, finish = adding(arithmetic), finishing(arithmetic)
+    mark_agreeing = None if is_careful else marking(arithmetic)
 
     @named(name)
     def add_members(flat, starts, steps, evenly, classes, members, weights, alike, inputs, tolerance, work):
         """Write sums over members for sixteen inputs; False if this arithmetic is for none of them."""
-        box, shares, moved, log_totals, sums, total, rounded, heaviest, normaliser = work
+        box, shares, moved, log_totals, means, sums, total, rounded, heaviest, normaliser = work
         count = members.shape[0]
-        sums[:] = 0.0
+        sums[:] = means[:] = 0.0
         tile.clear(box, step, parts)
         if alike:
             total[:] = count * weights[0, 0]
@@ -243,11 +270,11 @@ def taking(arithmetic, kept):
                 set_weights(weights, inputs, members, first, total, shares)
             # After the last members of these inputs come the first of the next ones.
             ahead = LANES * steps[1] if first + TILE >= count else members[first + TILE] * steps[0]
-            add_tile(box, shares, flat, starts[0] + ahead, steps[0], moved, log_totals)
+            add_tile(box, shares, flat, starts[0] + ahead, steps[0], moved, log_totals, means)
             if tolerance < np.inf:
                 check_sums(log_totals, normaliser, tolerance, moved)
             if not is_careful and alike and first == 0 and count > 2 * TILE:
-                mark_agreeing(box, step, shares, moved)
+                mark_agreeing(box, shares, means, moved)
                 if np.min(moved) == np.inf:
                     return False
             if (first + TILE) % CHUNK == 0:
@@ -263,8 +290,8 @@ def taking(arithmetic, kept):
         moved, log_totals = lanes.aligned_zeros(LANES), lanes.aligned_zeros(TILE * LANES)
         sums, total, rounded = np.empty(classes * parts * LANES), np.empty(LANES), np.empty(LANES)
         heaviest, starts = np.empty(LANES, np.int64), np.empty(LANES, np.int64)
-        normaliser, found = np.empty(2 * LANES), np.zeros(4 * LANES)
-        work = (box, shares, moved, log_totals, sums, total, rounded, heaviest, normaliser)
+        means, normaliser, found = np.empty(3 * LANES), np.empty(2 * LANES), np.zeros(4 * LANES)
+        work = (box, shares, moved, log_totals, means, sums, total, rounded, heaviest, normaliser)
         room, fits = room_for_lanes(classes if kept else 0), np.empty(LANES, np.bool_)
         rejected, count = np.empty(chosen.shape[0], np.int64), 0
         members, alike = members_of(weights), weights.strides[0] == 0 and weights.strides[1] == 0
@@ -277,11 +304,12 @@ def taking(arithmetic, kept):
                 if add_members(
                     flat, starts, steps, evenly, classes, members, weights, alike, inputs, tolerance, work
                 ):
-                    finish(box, sums, rounded, normaliser, found)
+                    finish(box, sums, rounded, normaliser, means, found)
                 for lane in range(inputs.shape[0]):
                     b, entropy, k = inputs[lane], found[lane], found[LANES + lane]
                     i, apart = found[2 * LANES + lane], found[3 * LANES + lane]
-                    fits[lane] = moved[lane] < farthest and is_enough(entropy, k, i, apart)
+                    noise = means[2 * LANES + lane] / rounded[lane] ** 1.5
+                    fits[lane] = is_enough(entropy, k, i, apart, moved[lane], noise)
                     if fits[lane]:
                         out[0, b], out[1, b], out[2, b] = entropy, k, i
                     else:
@@ -296,7 +324,7 @@ def taking(arithmetic, kept):
     return take
 
 
-take, take_carefully = taking(quick, kept=False), taking(careful, kept=False)
+take, take_carefully = taking(brief, kept=False), taking(careful, kept=False)
 add, add_carefully = taking(quick, kept=True), taking(careful, kept=True)
 
 
@@ -327,10 +355,8 @@ def accumulate_carefully(flat, origin, steps, shape, weights, tolerance, chosen,
 
 def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, out):
     """Do as ``wide_single.summarise``."""
-    given, agreeing = (
-        (flat, origin, steps, shape, weights, tolerance),
-        np.full(weights.shape[1], shape[1] < FEW),
-    )
+    given = (flat, origin, steps, shape, weights, tolerance)
+    agreeing = np.ones(weights.shape[1], bool) if shape[1] < FEW else None
     left = in_turn(summarise_quickly, summarise_carefully, given, agreeing, out)
     if not left.size:
         return -1

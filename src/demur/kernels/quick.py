@@ -19,23 +19,24 @@ from numba import njit
 from demur.kernels import lanes
 from demur.kernels.arithmetic import INLINED
 from demur.kernels.lanes import LANES
-from demur.kernels.tile import NOTHING, REFERENCE, SUMS, TILE, Q, four, store_four
+from demur.kernels.tile import NOTHING, REFERENCE, SUMS, TILE, Q, four, largest, store_four
 
 PARTS = 3
 R, U, X = SUMS, SUMS + LANES, SUMS + 2 * LANES
 GROWN = SUMS + PARTS * LANES
 LOGIT = GROWN + TILE * LANES  # in a narrow box
 WIDE_STEP, NARROW_STEP = LOGIT, LOGIT + TILE * LANES
-ALIGNED = False
+ALIGNED, TILTED = False, False
 ROUGH = 0.06  # of I and of M, to which float32 adds up to 2e-7
 CANCELLED = 0.1  # of K or of E phi: I and M below that are differences of larger numbers,
 CERTAIN = 0.05  # and so is an entropy below that
 MOVED = SHIFTED = np.float32(16.0)  # how far all logits of a member may move without taking digits from u
+far = largest  # of log s: how far they have moved
 
 
 @njit(**INLINED)
-def grow(z, offset, box, at):
-    """Write ``exp(d)`` of four members, and return it times ``q``; ``offset`` is for ``careful``."""
+def grow(z, offset, weights, box, at):
+    """Write ``exp(d)`` of four members, and return it times ``q``; other arithmetics need the rest."""
     reference, q = lanes.load(box, at + REFERENCE), lanes.load(box, at + Q)
     r0, r1 = lanes.exp(z[0] - reference), lanes.exp(z[1] - reference)
     r2, r3 = lanes.exp(z[2] - reference), lanes.exp(z[3] - reference)
@@ -81,7 +82,11 @@ def figures(box, at, sums, place, share, log_q):
 
 
 @njit(**INLINED)
-def is_enough(entropy, k, i, apart):
-    """Tell whether float32 made these figures without cancelling; ``apart`` is ``E phi``."""
+def is_enough(entropy, k, i, apart, moved, noise):
+    """Tell whether float32 made these figures without cancelling.
+
+    ``apart`` is ``E phi``, ``moved`` how far all logits of a member have moved; ``noise`` is for ``brief``.
+    """
     largest = max(k, apart)
-    return min(i, k - i) > max(ROUGH, CANCELLED * largest) and entropy > CERTAIN * largest
+    fits = min(i, k - i) > max(ROUGH, CANCELLED * largest) and entropy > CERTAIN * largest
+    return fits and moved < MOVED

@@ -58,10 +58,27 @@ def sums(left, right):
 
 
 @njit(**INLINED)
+def product(left, right):
+    """Return the sum over four members of a product."""
+    return (left[0] * right[0] + left[1] * right[1]) + (left[2] * right[2] + left[3] * right[3])
+
+
+@njit(**INLINED)
+def magnitudes(numbers):
+    """Return the magnitudes of what four members have."""
+    return (
+        lanes.magnitude(numbers[0]),
+        lanes.magnitude(numbers[1]),
+        lanes.magnitude(numbers[2]),
+        lanes.magnitude(numbers[3]),
+    )
+
+
+@njit(**INLINED)
 def largest(numbers):
     """Return the largest magnitude that one of four members has in each lane, none of which may be NaN."""
-    left = lanes.larger(lanes.magnitude(numbers[0]), lanes.magnitude(numbers[1]))
-    return lanes.larger(left, lanes.larger(lanes.magnitude(numbers[2]), lanes.magnitude(numbers[3])))
+    each = magnitudes(numbers)
+    return lanes.larger(lanes.larger(each[0], each[1]), lanes.larger(each[2], each[3]))
 
 
 @njit(**INLINED)

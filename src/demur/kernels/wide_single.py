@@ -8,13 +8,13 @@ cannot hold at all goes to ``wide``.
 from __future__ import annotations
 
 # numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
-# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false, reportOptionalCall=false
 import math
 
 import numpy as np
 from numba import njit
 
-from demur.kernels import careful, lanes, quick, tile, wide
+from demur.kernels import brief, careful, lanes, quick, tile, wide
 from demur.kernels.arithmetic import COMPILED, INLINED, cached, claim, named, prefetch_near
 from demur.kernels.kept import keep, room_for_one
 from demur.kernels.lanes import LANES
@@ -124,12 +124,13 @@ def adding(arithmetic):
     """Return the loop over classes that adds four members."""
     step, aligned, limit = arithmetic.WIDE_STEP, arithmetic.ALIGNED, arithmetic.SHIFTED
     grow, terms_of, add_slot, farthest = arithmetic.grow, arithmetic.terms, arithmetic.add, arithmetic.MOVED
+    tilted, far = arithmetic.TILTED, arithmetic.far
 
     @named(arithmetic.__name__)
-    def add_tile(rows, places, classes, box, weights, flat, ahead, top, highest, log_odds, tolerance):
+    def add_tile(rows, places, classes, box, weights, flat, ahead, top, highest, log_odds, tolerance, means):
         """Add four members to the sums; False if float32 is not for them, or if they do not sum to 1.
 
-        Meanwhile fetch the next four members into the cache.
+        ``means`` are sums of what members have one of. Meanwhile fetch the next four members into the cache.
         """
         slots = box.shape[0] // step
         offset, normaliser = tile.zeros(), highest + log_odds
@@ -145,20 +146,31 @@ def adding(arithmetic):
             )
             if not lanes.highest(tile.largest(offset)) < limit:
                 return False
-        totals = (0.0, 0.0, 0.0, 0.0)
+        totals, tilts = (0.0, 0.0, 0.0, 0.0), (0.0, 0.0, 0.0, 0.0)
+        w = in_all_lanes(weights)
         for begin in range(0, slots, PART):
-            part = tile.zeros()
+            part, tilt = tile.zeros(), tile.zeros()
             for slot in range(begin, min(begin + PART, slots)):
                 first = first_class(slot, classes)
                 for k in range(TILE):
                     prefetch_near(flat, ahead[k] + first)
-                part = tile.sums(part, grow(load(rows, places, first), offset, box, slot * step))
+                grown = grow(load(rows, places, first), offset, w, box, slot * step)
+                part = tile.sums(part, grown)
+                if tilted:
+                    tilt = tile.sums(tilt, grown[TILE:])
             totals = tile.sums(totals, total_of(part))
-        s, w = in_all_lanes(totals), in_all_lanes(weights)
+            if tilted:
+                tilts = tile.sums(tilts, total_of(tilt))
+        s = in_all_lanes(totals)
         terms = terms_of(s[0], w[0]), terms_of(s[1], w[1]), terms_of(s[2], w[2]), terms_of(s[3], w[3])
         logs = terms[0][0], terms[1][0], terms[2][0], terms[3][0]
-        if not lanes.highest(tile.largest(logs)) < farthest:
+        if not lanes.highest(far(logs)) < farthest:
             return False
+        if tilted:
+            scales = terms[0][1], terms[1][1], terms[2][1], terms[3][1]
+            means[0] += lanes.highest(tile.product(scales, in_all_lanes(tilts)))
+            means[1] += lanes.highest(tile.product(w, logs))
+            means[2] += lanes.highest(tile.product(w, tile.magnitudes(logs)))
         if tolerance < np.inf:
             off = tile.sums(logs, offset)
             high = lanes.highest(lanes.larger(lanes.larger(off[0], off[1]), lanes.larger(off[2], off[3])))
@@ -176,21 +188,28 @@ def adding(arithmetic):
     return add_tile
 
 
-@njit(**COMPILED)
-def agree(box, step):
-    """Tell whether the first four members, of equal weight, agree."""
-    share, k = lanes.spread(np.float32(1.0 / TILE)), lanes.spread(NOTHING)
-    for at in range(0, box.shape[0], step):
-        k = k + quick.disagreement(box, at, share)
-    return not lanes.add_up(k) > quick.ROUGH
+def comparing(arithmetic):
+    """Return what compares the first four members."""
+    step, disagreement = arithmetic.WIDE_STEP, arithmetic.disagreement
+
+    @named(arithmetic.__name__)
+    def agree(box, means):
+        """Tell whether they agree; their weights are equal."""
+        share, k = lanes.spread(np.float32(1.0 / TILE)), lanes.spread(NOTHING)
+        for at in range(0, box.shape[0], step):
+            k = k + disagreement(box, at, share)
+        return not lanes.add_up(k) + means[0] / TILE > quick.ROUGH
+
+    return agree
 
 
 def finishing(arithmetic):
     """Return what makes figures of sums."""
     step, parts, figures = arithmetic.WIDE_STEP, arithmetic.PARTS, arithmetic.figures
+    tilted = arithmetic.TILTED
 
     @named(arithmetic.__name__)
-    def finish(box, sums, total, highest, log_odds):
+    def finish(box, sums, total, highest, log_odds, means):
         """Return entropy, K, I and E phi."""
         share, top, log_total = lanes.spread(1.0 / total), lanes.spread(highest), lanes.spread(log_odds)
         entropy, k, i, apart = lanes.spread(0.0), lanes.spread(0.0), lanes.spread(0.0), lanes.spread(0.0)
@@ -200,7 +219,11 @@ def finishing(arithmetic):
             more = figures(box, at, sums, place, share, log_q)
             entropy, k, i, apart = entropy + more[0], k + more[1], i + more[2], apart + more[3]
             place += parts * LANES
-        return lanes.add_up(entropy), lanes.add_up(k), lanes.add_up(i), lanes.add_up(apart)
+        found = lanes.add_up(entropy), lanes.add_up(k), lanes.add_up(i), lanes.add_up(apart)
+        if tilted:
+            t, net = means[0] / total, (means[0] - means[1]) / total
+            return found[0] - net, found[1] + t, found[2] + net, found[3] + (net + 1.0)
+        return found
 
     return finish
 
@@ -210,6 +233,7 @@ def taking(arithmetic, kept):
     name = f"{arithmetic.__name__}.{'kept' if kept else 'summarised'}"
     step, parts, is_careful = arithmetic.WIDE_STEP, arithmetic.PARTS, arithmetic is careful
     add_tile, finish, is_enough = adding(arithmetic), finishing(arithmetic), arithmetic.is_enough
+    agree = None if is_careful else comparing(arithmetic)
 
     @named(name)
     def add_members(flat, start, steps, classes, members, heaviest, weights, weight, alike, tolerance, work):
@@ -218,11 +242,11 @@ def taking(arithmetic, kept):
         Return the sum of their shares as float32 has them, the normaliser of the reference in two parts, and
         whether this arithmetic is for them.
         """
-        box, sums, copied, places, ahead, shares = work
+        box, sums, means, copied, places, ahead, shares = work
         in_a_line = steps[2] == 1
         rows = flat if in_a_line else copied
         count, total, highest, log_odds, fits, top = members.shape[0], 0.0, 0.0, 0.0, True, 0
-        sums[:] = 0.0
+        sums[:] = means[:] = 0.0
         tile.clear(box, step, parts)
         if not alike:
             places[:] = start + heaviest * steps[0]
@@ -250,10 +274,10 @@ def taking(arithmetic, kept):
             if is_careful and first == 0:
                 top = top_class(box, step, classes, highest)
             fits = fits and add_tile(
-                rows, places, classes, box, shares, flat, ahead, top, highest, log_odds, tolerance
+                rows, places, classes, box, shares, flat, ahead, top, highest, log_odds, tolerance, means
             )
             if not is_careful and alike and first == 0 and count > 2 * TILE:
-                fits = fits and not agree(box, step)
+                fits = fits and not agree(box, means)
             if (first + TILE) % CHUNK == 0:
                 tile.flush(box, step, parts, sums)
         tile.flush(box, step, parts, sums)
@@ -267,7 +291,8 @@ def taking(arithmetic, kept):
         box, sums = lanes.aligned_zeros(slots * step), np.empty(slots * parts * LANES)
         copied = np.empty(0 if steps[2] == 1 else TILE * classes, flat.dtype)
         places, ahead, shares = np.empty(TILE, np.int64), np.empty(TILE, np.int64), np.empty(TILE, np.float32)
-        work = (box, sums, copied, places, ahead, shares)
+        means = np.empty(3)
+        work = (box, sums, means, copied, places, ahead, shares)
         room = room_for_one(classes if kept else 0)
         found, rejected, left = np.empty(count, np.int64), np.empty(chosen.shape[0], np.int64), 0
         alike = weights.strides[0] == 0 and weights.strides[1] == 0
@@ -283,8 +308,9 @@ def taking(arithmetic, kept):
                 )
                 enough = False
                 if fits and total > 0.0:
-                    entropy, k, i, apart = finish(box, sums, total, highest, log_odds)
-                    enough = is_enough(entropy, k, i, apart)
+                    entropy, k, i, apart = finish(box, sums, total, highest, log_odds, means)
+                    # Members that have moved too far were told before.
+                    enough = is_enough(entropy, k, i, apart, 0.0, means[2] / total**1.5)
                     out[0, b], out[1, b], out[2, b] = entropy, k, i
                 if not enough:
                     rejected[left] = b
@@ -297,7 +323,7 @@ def taking(arithmetic, kept):
     return take
 
 
-take, take_carefully = taking(quick, kept=False), taking(careful, kept=False)
+take, take_carefully = taking(brief, kept=False), taking(careful, kept=False)
 add, add_carefully = taking(quick, kept=True), taking(careful, kept=True)
 
 
@@ -328,8 +354,8 @@ def accumulate_carefully(flat, origin, steps, shape, weights, tolerance, chosen,
 
 def summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, out):
     """Write entropy, K and I of all inputs to ``out``; return the first bad input or -1."""
-    given, agreeing = (flat, origin, steps, shape, weights, tolerance), np.zeros(weights.shape[1], bool)
-    left = in_turn(summarise_quickly, summarise_carefully, given, agreeing, out)
+    given = (flat, origin, steps, shape, weights, tolerance)
+    left = in_turn(summarise_quickly, summarise_carefully, given, None, out)
     if not left.size:
         return -1
     return wide.summarise(flat, bits, origin, steps, shape, weights, limits, tolerance, out, left)

@@ -65,14 +65,17 @@ def in_turn(
     quickly: Callable[..., np.ndarray],
     carefully: Callable[..., np.ndarray],
     given: tuple[Any, ...],
-    agreeing: np.ndarray,
+    agreeing: np.ndarray | None,
     *to: Any,
 ) -> np.ndarray:
-    """Take inputs without care, or at once with it where members agree; return those left over."""
-    left, chosen = agreeing.copy(), np.flatnonzero(~agreeing)
-    if chosen.size:
-        left[taken(quickly, given, chosen, *to)] = True
-    rest = np.flatnonzero(left)
+    """Take inputs without care, or at once with it where they are known to agree; return those left over."""
+    if agreeing is None:
+        rest = taken(quickly, given, np.arange(given[4].shape[1]), *to)
+    else:
+        left, chosen = agreeing.copy(), np.flatnonzero(~agreeing)
+        if chosen.size:
+            left[taken(quickly, given, chosen, *to)] = True
+        rest = np.flatnonzero(left)
     return taken(carefully, given, rest, *to) if rest.size else rest
 
 
