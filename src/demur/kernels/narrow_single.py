@@ -1,8 +1,8 @@
 """The fused loop for few classes in float32: sixteen inputs at a time, with a slot of the box for each class.
 
-Inputs are first taken by the arithmetic of ``quick``; those for which it is not enough are collected and
-taken again by that of ``careful``, and what float32 cannot hold at all goes to ``narrow``. Each lane is
-judged by itself, so that no input's result hangs on its neighbours.
+Inputs are first taken by the arithmetic of ``brief``, or by that of ``quick`` where sums are kept; those for
+which it is not enough are collected and taken again by that of ``careful``, and what float32 cannot hold at
+all goes to ``narrow``. Each lane is judged by itself, so that no input's result hangs on its neighbours.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ def load(flat, starts, shift, steps, evenly, classes, step, box, plane):
         for y in range(0, classes, FOUR):
             first = min(y, classes - FOUR)  # the last four classes may overlap those before
             lanes.turn_four(flat, starts, shift + first, box, first * step + plane, step)
+    elif steps[1] == 1 and evenly:  # as networks that label every pixel have them
+        for y in range(classes):
+            lanes.store(box, y * step + plane, lanes.load(flat, starts[0] + shift + y * steps[2]))
     elif steps[2] == 1 and classes == 2 and steps[1] == 2 and evenly:
         pair = lanes.load_pairs(flat, starts[0] + shift)
         lanes.store(box, plane, pair[0])
@@ -140,7 +143,8 @@ def adding(arithmetic):
     def add_tile(box, weights, flat, ahead, member_step, moved, log_totals, means):
         """Add four members to the sums; ``moved`` and ``log_totals`` say how far their logits were off.
 
-        Meanwhile fetch into the cache what comes next: for a class a line of each member, as many as it has.
+        ``means`` are sums of what members have one of. Meanwhile fetch into the cache what comes next: for a
+        class a line of each member, as many as it has.
         """
         offset = tile.zeros()
         if aligned:

@@ -2,7 +2,7 @@
 
 A slot holds what belongs to one class of sixteen inputs (``narrow_single``) or to sixteen classes of one
 input (``wide_single``): ``box[slot * step + plane + lane]``. First come the reference's logits and
-probabilities, then sums over members; what else there is, ``quick`` and ``careful`` say.
+probabilities, then sums over members; what else there is, ``brief``, ``quick`` and ``careful`` say.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The fused loop for many classes in float32: one input at a time, a slot of the box for sixteen classes.
 
 The last slot may overlap the one before; a class that stands there again has ``q = 0`` and counts for
-nothing. Inputs are taken by the arithmetic of ``quick`` first, then by that of ``careful``; what float32
-cannot hold at all goes to ``wide``.
+nothing. Inputs are taken by the arithmetic of ``brief`` first, or by that of ``quick`` where sums are kept,
+then by that of ``careful``; what float32 cannot hold at all goes to ``wide``.
 """
 
 from __future__ import annotations
