@@ -424,6 +424,21 @@ def test_certain_members_whose_logits_move_together(classes, gap, moved, monkeyp
         np.testing.assert_allclose(single, double, rtol=6e-6)
 
 
+@pytest.mark.parametrize("moved", [0.0, 4.0, 14.0])
+@pytest.mark.parametrize("classes", [10, 64, 100])
+def test_members_that_repeat_repeat_their_errors(classes, moved) -> None:
+    """As a chain that stays has them: many members, and nothing averages out."""
+    rng = np.random.default_rng(0)
+    two = np.array([[[0.4]], [[0.8]]]) * rng.normal(size=(2, 64, classes))
+    two[1] += moved
+    logits = np.tile(two, (500, 1, 1))[rng.permutation(1000)].astype(np.float32)
+    for measure in ("pairwise", "average"):
+        single = demur.decompose(logits=logits, measure=measure)
+        double = demur.decompose(logits=logits.astype(np.float64), measure=measure)
+        np.testing.assert_allclose(single.epistemic, double.epistemic, rtol=1e-5)
+        np.testing.assert_allclose(single.aleatoric, double.aleatoric, rtol=1e-5)
+
+
 def random_case(rng) -> dict:
     """Return logits, or log-probabilities, and weights: any agreement, any layout, few and many classes."""
     classes = int(rng.choice([2, 3, 7, 8, 9, 15, 16, 17, 33, 63, 64, 65, 66, 80, 81, 129, 500]))

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 # numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
+import math
+
 from numba import njit
 
 from demur.kernels import lanes, quick
@@ -29,6 +31,7 @@ WIDE_STEP, NARROW_STEP = LOGIT, LOGIT + TILE * LANES
 ALIGNED, TILTED = False, True
 MOVED, SHIFTED, far = quick.MOVED, quick.SHIFTED, quick.far
 LOST = 0.3  # of one log s: 5e-6 of that is more than float32 takes from t / s - log s
+DIFFERENT = 16  # members that are taken to be different at most: a chain that stays repeats them
 
 
 @njit(**INLINED)
@@ -75,10 +78,11 @@ def figures(box, at, sums, place, share, log_q):
 
 
 @njit(**INLINED)
-def is_enough(entropy, k, i, apart, moved, noise):
+def is_enough(entropy, k, i, apart, moved, mean, total):
     """Do as ``quick.is_enough``.
 
-    ``noise``: the mean over members of how far logits have moved, over the root of their number, since the
-    errors of members average out; where weights differ, as if there were one.
+    ``mean`` is that over members of how far logits have moved, ``total`` the weight of all, which is their
+    number where they weigh the same: the errors of as many as differ average out.
     """
-    return quick.is_enough(entropy, k, i, apart, moved, noise) and min(i, k - i, entropy) > LOST * noise
+    noise = LOST * mean / math.sqrt(min(total, DIFFERENT))
+    return quick.is_enough(entropy, k, i, apart, moved, mean, total) and min(i, k - i, entropy) > noise

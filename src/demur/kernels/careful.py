@@ -124,7 +124,7 @@ def figures(box, at, sums, place, share, log_q):
 
 
 @njit(**INLINED)
-def is_enough(entropy, k, i, apart, moved, noise):
+def is_enough(entropy, k, i, apart, moved, mean, total):
     """Do as ``quick.is_enough``."""
     largest = max(k, apart)
     fits = k > SMALLEST and min(i, k - i) > CANCELLED * largest and entropy > CERTAIN * largest

@@ -312,8 +312,8 @@ def taking(arithmetic, kept):
                 for lane in range(inputs.shape[0]):
                     b, entropy, k = inputs[lane], found[lane], found[LANES + lane]
                     i, apart = found[2 * LANES + lane], found[3 * LANES + lane]
-                    noise = means[2 * LANES + lane] / rounded[lane] ** 1.5
-                    fits[lane] = is_enough(entropy, k, i, apart, moved[lane], noise)
+                    mean = means[2 * LANES + lane] / rounded[lane]
+                    fits[lane] = is_enough(entropy, k, i, apart, moved[lane], mean, rounded[lane])
                     if fits[lane]:
                         out[0, b], out[1, b], out[2, b] = entropy, k, i
                     else:

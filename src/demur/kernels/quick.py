@@ -82,10 +82,11 @@ def figures(box, at, sums, place, share, log_q):
 
 
 @njit(**INLINED)
-def is_enough(entropy, k, i, apart, moved, noise):
+def is_enough(entropy, k, i, apart, moved, mean, total):
     """Tell whether float32 made these figures without cancelling.
 
-    ``apart`` is ``E phi``, ``moved`` how far all logits of a member have moved; ``noise`` is for ``brief``.
+    ``apart`` is ``E phi``, ``moved`` how far all logits of a member have moved; ``mean`` and ``total`` serve
+    ``brief``.
     """
     largest = max(k, apart)
     fits = min(i, k - i) > max(ROUGH, CANCELLED * largest) and entropy > CERTAIN * largest

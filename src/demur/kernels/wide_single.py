@@ -310,7 +310,7 @@ def taking(arithmetic, kept):
                 if fits and total > 0.0:
                     entropy, k, i, apart = finish(box, sums, total, highest, log_odds, means)
                     # Members that have moved too far were told before.
-                    enough = is_enough(entropy, k, i, apart, 0.0, means[2] / total**1.5)
+                    enough = is_enough(entropy, k, i, apart, 0.0, means[2] / total, total)
                     out[0, b], out[1, b], out[2, b] = entropy, k, i
                 if not enough:
                     rejected[left] = b
