@@ -21,7 +21,7 @@ from numba import njit
 from demur.kernels import lanes, quick
 from demur.kernels.arithmetic import INLINED
 from demur.kernels.lanes import LANES
-from demur.kernels.tile import REFERENCE, SUMS, TILE, Q, four, store_four
+from demur.kernels.tile import NOTHING, REFERENCE, SUMS, TILE, Q, four, store_four
 
 PARTS = 2
 R, D = SUMS, SUMS + LANES
@@ -64,7 +64,7 @@ def add(z, terms, weights, box, at):
 @njit(**INLINED)
 def disagreement(box, at, share):
     """Return the terms of K from the sums so far, but for T; ``share`` is one over their weight."""
-    return lanes.spread(quick.NOTHING) - lanes.load(box, at + Q) * (
+    return lanes.spread(NOTHING) - lanes.load(box, at + Q) * (
         (share * lanes.load(box, at + R)) * (share * lanes.load(box, at + D))
     )
 

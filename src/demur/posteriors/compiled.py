@@ -29,7 +29,7 @@ def flat(values: Any) -> Any:
     return values.detach().reshape(-1).numpy() if compiles(values) else values
 
 
-def in_shares(loop: Any, arguments: tuple[Any, ...], count: int, numbers: int, block: int = 1) -> None:
+def shared_out(loop: Any, arguments: tuple[Any, ...], count: int, numbers: int, block: int = 1) -> None:
     """Call a compiled loop, in threads that have a share each if the numbers are many enough for that.
 
     Its last two arguments say from where to where in ``count`` it goes. Shares begin at multiples of a block.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from demur import kernels
-from demur.posteriors.compiled import in_shares
+from demur.posteriors.compiled import shared_out
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 FIRST, SECOND, THIRD = np.uint64(30), np.uint64(27), np.uint64(31)
@@ -76,7 +76,7 @@ class Masks:
         from demur.posteriors import compiled_masks
 
         chosen = self._seed, np.asarray(members), np.asarray(places), self._whole, self._below
-        in_shares(compiled_masks.apply, (*chosen, values, out), len(values), out.size)
+        shared_out(compiled_masks.apply, (*chosen, values, out), len(values), out.size)
 
     def logits(
         self,

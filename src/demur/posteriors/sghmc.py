@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from demur.posteriors.chain import Factors, Moving, push, shake, starts_of
-from demur.posteriors.compiled import in_shares, loops
+from demur.posteriors.compiled import loops, shared_out
 from demur.posteriors.markov_chain import MarkovChain, Options
 
 
@@ -107,7 +107,7 @@ def baoa_step(moving: Moving, factors: Factors, rate: float, temperature: float,
     for (value, momentum, forces), start in zip(moving, starts_of(moving, deviation), strict=True):
         if isinstance(value, np.ndarray):
             given = value, momentum, forces, factors, time, kept, deviation, start
-            in_shares(loops().baoa_step, given, value.size, value.size, loops().BLOCK)
+            shared_out(loops().baoa_step, given, value.size, value.size, loops().BLOCK)
         else:
             push(momentum, forces, factors, time)
             value.add_(momentum, alpha=time / 2)

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from demur.posteriors.chain import Factors, Moving, push, shake, starts_of
-from demur.posteriors.compiled import in_shares, loops
+from demur.posteriors.compiled import loops, shared_out
 from demur.posteriors.markov_chain import MarkovChain, Options
 
 
@@ -83,7 +83,7 @@ def langevin_step(moving: Moving, factors: Factors, rate: float, temperature: fl
     for (value, _, forces), start in zip(moving, starts_of(moving, deviation), strict=True):
         if isinstance(value, np.ndarray):
             given = value, forces, factors, rate, deviation, start
-            in_shares(loops().langevin_step, given, value.size, value.size, loops().BLOCK)
+            shared_out(loops().langevin_step, given, value.size, value.size, loops().BLOCK)
         else:
             gradient, own, centre = forces
             # The value itself first, as long as it has not moved.
