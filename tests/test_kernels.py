@@ -290,7 +290,7 @@ def test_without_numba_the_values_are_the_same(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("spread", [1.0, 1e-3])
-@pytest.mark.parametrize("shape", [(40, 300, 10), (40, 20, 200)])
+@pytest.mark.parametrize("shape", [(40, 1500, 2), (40, 600, 5), (40, 300, 10), (40, 20, 200)])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_without_numba_float32_is_as_exact(shape, spread, weighted, monkeypatch) -> None:
     rng = np.random.default_rng(9)
@@ -321,17 +321,31 @@ def test_without_numba_no_input_hangs_on_its_neighbours(shape) -> None:
 
 @pytest.mark.parametrize("classes", [2, 5, 10, 32, 1000])
 @pytest.mark.parametrize("spread", [1.0, 3.0])
-@pytest.mark.parametrize("moved", [0.0, 30.0])
-def test_what_float32_arrays_keep_is_right(classes, spread, moved) -> None:
+@pytest.mark.parametrize("moved", [0.0, 3.0, 30.0])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_float32_arrays_keep_is_right(classes, spread, moved, weighted) -> None:
     rng = np.random.default_rng(classes)
     shape = (10, 4000 // classes, classes)
     logits = 3 * rng.normal(size=shape[1:]) + spread * rng.normal(size=shape)
     logits = (logits + moved * rng.normal(size=(*shape[:2], 1))).astype(np.float32)
-    found, rejected = plain_single.summarise(logits, None)
+    weights = rng.exponential(size=shape[:2]) if weighted else None
+    found, rejected = plain_single.summarise(logits, weights)
     kept = np.setdiff1d(np.arange(shape[1]), rejected)
     assert kept.size
-    exact = small.summarise(logits[:, kept].astype(np.float64), None)
+    exact = small.summarise(logits[:, kept].astype(np.float64), weights[:, kept] if weighted else None)
     np.testing.assert_allclose(found[:, kept], exact, rtol=5e-6)
+
+
+@pytest.mark.parametrize("classes", [5, 10, 100])
+def test_float32_arrays_keep_members_whose_logits_have_moved_together(classes) -> None:
+    rng = np.random.default_rng(classes)
+    logits = (2 * rng.normal(size=(20, 50, classes))).astype(np.float32)
+    still, rejected = plain_single.summarise(logits, None)
+    assert not rejected.size
+    moved = logits + np.float32(16) * rng.integers(-2, 3, (20, 50, 1)).astype(np.float32)
+    found, rejected = plain_single.summarise(moved, None)
+    assert not rejected.size
+    np.testing.assert_allclose(found, still, rtol=5e-6)
 
 
 @pytest.mark.parametrize("classes", [2, 10, 32, 100])

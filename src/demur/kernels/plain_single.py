@@ -1,24 +1,28 @@
 """Mean entropy, K and I of large float32 arrays by NumPy, where numba is missing.
 
-Relative to a reference ``q`` in the midst of the members, ``r = p / q`` and ``u = log r`` give, with means
-over members, ``K = <q, E[r u]> - <q E r, E u>`` and ``I = <q, E[r u]> - <q E r, log E r>``: few passes over
-arrays that fit in the cache, float32 exponentials, which NumPy has fast, and memory that is the same at every
-call. There is no care where members agree; inputs for which that is not enough are told.
+The sums are those of ``brief``, in few passes over arrays that fit in the cache, with float32 exponentials,
+which NumPy has fast, and memory that is the same at every call. There is no care where members agree; inputs
+for which that is not enough are told.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-MOVED = 4.0  # how far all logits of a member may move without taking digits from their differences
-ROUGH = 0.02  # of I and of M, below which float32 exponentials lose digits of them,
+ROUGH = 0.04  # of I and of M, below which float32 exponentials lose digits of them,
 ROUGHER = 0.05  # and where classes are few, so that their errors do not average out
 CANCELLED = 0.1  # of K or of E phi: figures below that are differences of larger ones
-CHUNK = 32  # members added up in float32
+LOST = 0.3  # of the mean of |log s|: figures below that lose digits to how far all logits have moved,
+DIFFERENT = 16  # less by the root of how many members there are, at most so many
+ONE, SIGN = np.float32(1.0), np.int32(-(2**31))
+CHUNK = 32  # members added up in float32,
+MANY = 1024  # and where there are two classes, in pairs
 FEW = 4  # members whose mean is the reference
 WIDE = 64  # classes from which a dot product of each row is the fastest sum,
 LONG = 8192  # and up to which the library for these does not call for help from other threads
@@ -28,15 +32,20 @@ NUMBERS = 1 << 20  # of a chunk's members times inputs times classes, worked on 
 _local = threading.local()
 
 
-def scratch(name: str, dtype: Any, *shape: int) -> np.ndarray:
+def room(name: str, dtype: Any, *shape: int) -> np.ndarray:
     """Return memory of this thread: mapped and in the cache already, unlike what is new at every call."""
     rooms = _local.__dict__.setdefault("rooms", {})
     size = math.prod(shape)
     if name not in rooms or rooms[name].size < size:
         rooms[name] = np.empty(size, dtype)
+    return rooms[name][:size].reshape(shape)
+
+
+def scratch(name: str, dtype: Any, *shape: int) -> np.ndarray:
+    """Do so with the axis of few classes, the last, outermost in memory."""
     if shape[-1] >= NARROW:
-        return rooms[name][:size].reshape(shape)
-    return np.moveaxis(rooms[name][:size].reshape((shape[-1], *shape[:-1])), 0, -1)
+        return room(name, dtype, *shape)
+    return np.moveaxis(room(name, dtype, shape[-1], *shape[:-1]), 0, -1)
 
 
 def arranged(logits: np.ndarray) -> np.ndarray:
@@ -61,37 +70,97 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarra
     """
     inputs, classes = logits.shape[1:]
     found, enough = np.empty((3, inputs)), np.empty(inputs, bool)
-    step = max(1, NUMBERS // (classes * min(len(logits), CHUNK)))
+    way, most = (summarise_two, MANY) if classes == 2 else (summarise_part, CHUNK)
+    step = max(1, NUMBERS // (classes * min(len(logits), most)))
     with np.errstate(all="ignore"):  # what is not finite ends among the rejected
         for begin in range(0, inputs, step):
             part = slice(begin, begin + step)
             own = None if weights is None else weights[:, part]
-            found[:, part], enough[part] = summarise_part(logits[:, part], own)
+            found[:, part], enough[part] = way(logits[:, part], own)
     return found, np.flatnonzero(~enough)
 
 
-def summarise_part(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the same of inputs that fit in the cache, and for which float32 was enough."""
+def summarise_part(
+    logits: np.ndarray, weights: np.ndarray | None, *, aligned: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same of inputs that fit in the cache, and for which float32 was enough.
+
+    ``aligned``: take from the logits of each member how far all of them have moved together.
+    """
     classes, shape = logits.shape[2], logits.shape[1:]
     if classes < NARROW and shape[0] == 1:  # alone, it would have its members added up in another order
         doubled = None if weights is None else np.repeat(weights, 2, axis=1)
-        found, enough = summarise_part(np.repeat(logits, 2, axis=1), doubled)
+        found, enough = summarise_part(np.repeat(logits, 2, axis=1), doubled, aligned=aligned)
         return found[:, :1], enough[:1]
     single = scratch("single", np.float32, 3, *shape)
-    r, u, ru, qr, log_q, q = scratch("double", np.float64, 6, *shape)
+    r, d, qr, log_q = scratch("double", np.float64, 4, *shape)
     prepared(logits, weights, single[0], single[1], log_q)
-    q[:] = single[1]
-    add_members(logits, weights, single, r, u, ru)
-    np.multiply(q, r, out=qr)
-    of_ru = sums(ru, q)
-    k = of_ru - sums(u, qr)
-    mass = np.add.reduce(qr, 1) - np.add.reduce(q, 1)
-    entropy = mass - of_ru - sums(log_q, qr)
-    i = of_ru - sums(np.log(r, out=r), qr)
-    smallest = np.minimum(np.minimum(i, k - i), entropy)
+    t, log_s, moved = add_members(logits, weights, single, r, d, aligned=aligned)
+    np.multiply(single[1], r, out=qr)
+    net = t - log_s
+    entropy, k, i = -net - sums(log_q, qr), t - sums(d, qr), net - sums(np.log(r, out=r), qr)
+    apart = net + 1.0 - np.add.reduce(qr, 1)
     rough = ROUGH if classes >= WIDE else ROUGHER
-    enough = smallest > np.maximum(rough, CANCELLED * np.maximum(k, of_ru - mass))
+    smallest = np.minimum(np.minimum(i, k - i), entropy)
+    rises = smallest > np.maximum(rough, CANCELLED * np.maximum(k, apart))
+    enough = rises & (smallest > LOST / math.sqrt(min(len(logits), DIFFERENT)) * moved)
+    found, again = np.array((entropy, k, i)), np.flatnonzero(rises & ~enough)
+    if again.size and not aligned:
+        own = None if weights is None else weights[:, again]
+        found[:, again], enough[again] = summarise_part(logits[:, again], own, aligned=True)
+    return found, enough
+
+
+def summarise_two(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Do the same for two classes, by one number a member: ``x``, its second logit less the first.
+
+    With ``e = exp(-|x|)`` the smaller probability is ``w = e / (1 + e)``, the entropy ``log(1 + e) + |x| w``;
+    K is the covariance of the second probability with ``x``.
+    """
+    means = np.zeros((4, logits.shape[1]))
+    shares = shares_of(weights)
+    middle = np.add.reduce(logits[:FEW, :, 1] - logits[:FEW, :, 0]) / np.float32(len(logits[:FEW]))
+    for begin, end in chunks(len(logits), MANY):
+        x, e, total, p, sign = room("members", np.float32, 5, end - begin, logits.shape[1])
+        np.subtract(logits[begin:end, :, 1], logits[begin:end, :, 0], out=x)
+        # Signs by their bit, which takes a third of the time of copysign.
+        negative = np.bitwise_or(x.view(np.int32), SIGN, out=p.view(np.int32)).view(np.float32)
+        np.bitwise_and(x.view(np.int32), SIGN, out=sign.view(np.int32))
+        np.exp(negative, out=e)
+        np.add(e, ONE, out=total)
+        w = np.divide(e, total, out=e)
+        entropy = np.log(total, out=total)
+        entropy -= np.multiply(negative, w, out=negative)
+        # Half of the difference of the probabilities: the second, less a half that changes no covariance.
+        half = np.subtract(ONE / 2, w, out=p)
+        np.bitwise_or(half.view(np.int32), sign.view(np.int32), out=half.view(np.int32))
+        x -= middle
+        own = None if shares is None else shares[begin:end]
+        for mean, each in zip(means, (entropy, half, x, np.multiply(half, x, out=e)), strict=True):
+            mean += weighed(each, own)
+    entropy, half, x, half_x = means if shares is not None else means / len(logits)
+    k, i = half_x - half * x, -entropy
+    for probability in (0.5 + half, 0.5 - half):
+        i -= probability * np.log(probability)
+    enough = np.minimum(np.minimum(i, k - i), entropy) > np.maximum(ROUGHER, CANCELLED * k)
     return np.array((entropy, k, i)), enough
+
+
+def shares_of(weights: np.ndarray | None) -> np.ndarray | None:
+    """Return which part of the weight each member has, or None where all have the same."""
+    return None if weights is None else (weights / weights.sum(0)).astype(np.float32)
+
+
+def weighed(numbers: np.ndarray, shares: np.ndarray | None) -> np.ndarray:
+    """Return sums over members, (inputs,), each the same whatever stands beside it; changes the numbers."""
+    left = len(numbers)
+    if shares is not None:
+        numbers *= shares
+    while left > 1:  # halves on halves: long loops, and small errors
+        half = left // 2
+        numbers[:half] += numbers[left - half : left]
+        left -= half
+    return numbers[0].astype(np.float64)
 
 
 def prepared(
@@ -119,38 +188,41 @@ def add_members(
     weights: np.ndarray | None,
     single: np.ndarray,
     of_r: np.ndarray,
-    of_u: np.ndarray,
-    of_ru: np.ndarray,
-) -> None:
-    """Write the means over members of ``r``, ``u`` and ``r u``."""
+    of_d: np.ndarray,
+    *,
+    aligned: bool,
+) -> np.ndarray:
+    """Write means over members of ``p / q`` and ``d``; return those of ``t / s``, ``log s``, ``|log s|``."""
     reference, q, held = single
-    top = q.argmax(1)
-    means = of_r, of_u, of_ru
-    for mean in means:
-        mean[:] = 0.0
-    shares = None if weights is None else (weights / weights.sum(0)).astype(np.float32)
-    for begin in range(0, len(logits), CHUNK):
-        chunk = logits[begin : begin + CHUNK]
-        u, r = scratch("members", np.float32, 2, *chunk.shape)
-        subtract(chunk, reference, u)
-        # A move of all logits together changes nothing; a small one needs no pass over the numbers.
-        moved = at_top(u, top)
-        moved[np.abs(moved) < MOVED] = 0.0
-        if moved.any():
-            spread(u, moved, np.subtract)
-        np.exp(u, out=r)
-        # Both take the same rounded scale, so that r stays exp(u): the scale's error then cancels.
-        scale = 1 / sums(r, q)
-        spread(u, np.log(scale), np.add)
-        spread(r, scale if shares is None else scale * shares[begin : begin + CHUNK], np.multiply)
-        of_r += np.add.reduce(r, out=held)
-        of_ru += np.einsum("mbc,mbc->bc", r, u, out=held)
-        if shares is not None:
-            spread(u, shares[begin : begin + CHUNK], np.multiply)
-        of_u += np.add.reduce(u, out=held)
-    if weights is None:
-        for mean in means:
+    of_members = np.empty((3, *logits.shape[:2]), np.float32)
+    of_r[:] = of_d[:] = 0.0
+    shares = shares_of(weights)
+    for begin, end in chunks(len(logits), CHUNK):
+        d, r = scratch("members", np.float32, 2, end - begin, *logits.shape[1:])
+        subtract(logits[begin:end], reference, d)
+        np.exp(d, out=r)
+        s = sums(r, q)
+        if aligned:
+            d -= np.log(s)[..., None]
+            np.exp(d, out=r)
+            s = sums(r, q)
+        own = None if shares is None else shares[begin:end]
+        of_r += added(r, 1 / s if own is None else own / s, held)
+        of_d += np.add.reduce(d, out=held) if own is None else added(d, own, held)
+        t, log_s, size = of_members[:, begin:end]
+        np.divide(sums(np.multiply(r, d, out=d), q), s, out=t)
+        np.abs(np.log(s, out=log_s), out=size)
+    means = np.array([weighed(of_members[k], shares) for k in range(3)])
+    if shares is None:
+        for mean in (of_r, of_d, means):
             mean /= len(logits)
+    return means
+
+
+def chunks(members: int, most: int) -> Iterator[tuple[int, int]]:
+    """Return ranges of members, all about as long, none longer than ``most``."""
+    count = -(-members // most)
+    yield from itertools.pairwise(members * i // count for i in range(count + 1))
 
 
 def subtract(numbers: np.ndarray, reference: np.ndarray, out: np.ndarray) -> None:
@@ -162,27 +234,18 @@ def subtract(numbers: np.ndarray, reference: np.ndarray, out: np.ndarray) -> Non
         np.subtract(numbers[..., y], reference[..., y], out=out[..., y])
 
 
-def at_top(numbers: np.ndarray, top: np.ndarray) -> np.ndarray:
-    """Return the numbers (members, inputs, classes) of each input's top class, (members, inputs)."""
-    if numbers.shape[2] >= NARROW:
-        return numbers[:, np.arange(len(top)), top]
-    found = numbers[..., 0].copy()
-    for y in range(1, numbers.shape[2]):
-        np.copyto(found, numbers[..., y], where=top == y)
-    return found
-
-
 def sums(numbers: np.ndarray, factors: np.ndarray) -> np.ndarray:
     """Return the sums over classes of a product; each the same whatever stands beside it."""
+    if numbers.ndim == 3 and NARROW <= numbers.shape[-1] < WIDE:
+        return np.matmul(numbers.transpose(1, 0, 2), factors[:, :, None])[..., 0].T
     if WIDE <= numbers.shape[-1] <= LONG:
         return np.vecdot(numbers, factors)
     return np.einsum("...c,...c->...", numbers, factors)
 
 
-def spread(numbers: np.ndarray, by: np.ndarray, change: np.ufunc) -> None:
-    """Change numbers (members, inputs, classes), in place, by one number a member and input."""
-    classes, whole = numbers.shape[2], by[..., None]
-    if NARROW <= classes < WIDE:
-        # A short loop costs more to start than to run; repeated numbers make one long loop of them.
-        whole = np.repeat(by, classes, axis=1).reshape(numbers.shape)
-    change(numbers, whole, out=numbers)
+def added(numbers: np.ndarray, shares: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """Write the sums over members of numbers (members, inputs, classes) times shares (members, inputs)."""
+    if NARROW <= numbers.shape[-1] < WIDE:
+        np.matmul(shares.T[:, None], numbers.transpose(1, 0, 2), out=out[:, None])
+        return out
+    return np.einsum("mbc,mb->bc", numbers, shares, out=out)
