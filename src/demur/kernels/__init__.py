@@ -71,11 +71,11 @@ def summarise(members: Members) -> np.ndarray | None:
         # Not checked: whatever is not finite ends as None.
         logits = members.kernel_logits().astype(np.float64, copy=False)
         return small.summarise(logits, members.weights)
-    each = -(-members.size // threads())
-    way, size = (by_loop, CONVERTED) if has_numba() else (by_arrays, min(max(each, PLAIN // 2), PLAIN))
     as_it_is = members.prediction.kind != "probs" and members.prediction.precision in ("float32", "float64")
     if has_numba() and as_it_is:
         return by_loop(members)
+    each = -(-members.size // threads())
+    way, size = (by_loop, CONVERTED) if has_numba() else (by_arrays, min(max(each, PLAIN // 2), PLAIN))
     found = in_threads(way, [members.part(*bounds) for bounds in members.parts(size)])
     return None if any(part is None for part in found) else np.concatenate(found, axis=1)
 

@@ -26,8 +26,8 @@ from demur.kernels.tile import NOTHING, REFERENCE, SUMS, TILE, Q, four, store_fo
 PARTS = 2
 R, D = SUMS, SUMS + LANES
 GROWN = SUMS + PARTS * LANES
-LOGIT = GROWN + TILE * LANES  # in a narrow box
-WIDE_STEP, NARROW_STEP = LOGIT, LOGIT + TILE * LANES
+LOGIT = GROWN  # in a narrow box: logits are not needed any more when what grew from them is written
+WIDE_STEP = NARROW_STEP = GROWN + TILE * LANES
 ALIGNED, TILTED = False, True
 MOVED, SHIFTED, far = quick.MOVED, quick.SHIFTED, quick.far
 LOST = 0.3  # of one log s: 5e-6 of that is more than float32 takes from t / s - log s
