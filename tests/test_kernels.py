@@ -319,7 +319,7 @@ def test_without_numba_no_input_hangs_on_its_neighbours(shape) -> None:
     np.testing.assert_array_equal(together, np.stack(alone, 1))
 
 
-@pytest.mark.parametrize("classes", [2, 5, 10, 32, 1000])
+@pytest.mark.parametrize("classes", [2, 3, 5, 10, 32, 1000])
 @pytest.mark.parametrize("spread", [1.0, 3.0])
 @pytest.mark.parametrize("moved", [0.0, 3.0, 30.0])
 @pytest.mark.parametrize("weighted", [False, True])

@@ -203,7 +203,9 @@ def add_members(
         np.exp(d, out=r)
         s = sums(r, q)
         if aligned:
-            d -= np.log(s)[..., None]
+            # From the logits first: their difference to a distant reference would lose digits.
+            np.subtract(logits[begin:end], np.log(s)[..., None], out=d)
+            d -= reference
             np.exp(d, out=r)
             s = sums(r, q)
         own = None if shares is None else shares[begin:end]
