@@ -309,7 +309,9 @@ def test_without_numba_float32_is_as_exact(shape, spread, weighted, monkeypatch)
     assert demur.decompose(logits=odd).epistemic[5] == np.inf
 
 
-@pytest.mark.parametrize("shape", [(3, 40, 32), (40, 300, 10), (1000, 50, 2), (90, 40, 5), (40, 20, 200)])
+@pytest.mark.parametrize(
+    "shape", [(3, 40, 32), (40, 300, 10), (90, 40, 8), (1000, 50, 2), (90, 40, 5), (40, 20, 200)]
+)
 def test_without_numba_no_input_hangs_on_its_neighbours(shape) -> None:
     rng = np.random.default_rng(3)
     logits = (3 * rng.normal(size=shape)).astype(np.float32)
@@ -334,6 +336,56 @@ def test_what_float32_arrays_keep_is_right(classes, spread, moved, weighted) -> 
     assert kept.size
     exact = small.summarise(logits[:, kept].astype(np.float64), weights[:, kept] if weighted else None)
     np.testing.assert_allclose(found[:, kept], exact, rtol=5e-6)
+
+
+def hard_for_float32(case: str) -> tuple[np.ndarray, np.ndarray | None]:
+    """Return logits and weights for which float32 sums lose digits, without a sign of it in the figures."""
+    rng = np.random.default_rng(4)
+    if case == "two classes, a member of no weight far off":
+        logits, weights = 2 * rng.normal(size=(16, 1100, 2)), np.ones((16, 1100))
+        logits[0, :, 1], weights[0] = 1e6, 0.0
+        return logits, weights
+    if case == "two classes, the first members far off":
+        logits = np.zeros((4000, 50, 2))
+        logits[::2, :, 1], logits[1::2, :, 1] = 1.37 + 0.01 * np.arange(50), -0.93
+        logits[:4, :, 1] += 1000.0
+        return logits, None
+    if case == "many classes, equal logits":
+        logits = np.zeros((4, 2, 32000))
+        for member in range(4):
+            logits[member, :, member * 8000 : (member + 1) * 8000] = 1.7
+        return logits, None
+    if case == "a reference without digits":
+        logits = np.full((30, 20, 1000), -101.0)
+        logits[:, :, :4] = 1.5 * rng.normal(size=(30, 20, 4))
+        logits[-1, :, 4:] += 78.0
+        logits[-1, :, :4] -= 10.0
+        return logits, None
+    two = np.array([[0.26443559, 0.95187968, 3.20280337, -0.66244012],
+                    [-0.33218578, 2.19035006, 3.82857299, 2.48317027]])  # fmt: skip
+    return np.tile(two[:, None], (16, 300, 1)), None
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "two classes, a member of no weight far off",
+        "two classes, the first members far off",
+        "many classes, equal logits",
+        "a reference without digits",
+        "members that repeat",
+    ],
+)
+def test_float32_arrays_do_not_keep_what_has_lost_digits(case, monkeypatch) -> None:
+    logits, weights = hard_for_float32(case)
+    logits = logits.astype(np.float32)
+    for measure in ("pairwise", "average", "reverse"):
+        exact = demur.decompose(logits=logits.astype(np.float64), weights=weights, measure=measure)
+        with monkeypatch.context() as patch:
+            patch.setattr(kernels, "has_numba", lambda: False)
+            found = demur.decompose(logits=logits, weights=weights, measure=measure)
+        np.testing.assert_allclose(found.epistemic, exact.epistemic, rtol=1e-5)
+        np.testing.assert_allclose(found.aleatoric, exact.aleatoric, rtol=1e-5)
 
 
 @pytest.mark.parametrize("classes", [5, 10, 100])

@@ -1,8 +1,8 @@
 """Mean entropy, K and I of large float32 arrays by NumPy, where numba is missing.
 
-The sums are those of ``brief``, in few passes over arrays that fit in the cache, with float32 exponentials,
-which NumPy has fast, and memory that is the same at every call. There is no care where members agree; inputs
-for which that is not enough are told.
+The sums are those of ``brief``, but for two classes, which need less; in few passes over arrays that fit in
+the cache, unless classes are many, with float32 exponentials, which NumPy has fast. There is no care where
+members agree; inputs for which that is not enough are told.
 """
 
 from __future__ import annotations
@@ -15,19 +15,23 @@ from typing import Any
 
 import numpy as np
 
-ROUGH = 0.04  # of I and of M, below which float32 exponentials lose digits of them,
-ROUGHER = 0.05  # and where classes are few, so that their errors do not average out
+ROUGH = 0.05  # of I, of M and of the entropy, below which float32 exponentials lose digits of them,
+ROUGHER = 0.07  # and where classes are few, so that their errors do not average out
 CANCELLED = 0.1  # of K or of E phi: figures below that are differences of larger ones
 LOST = 0.3  # of the mean of |log s|: figures below that lose digits to how far all logits have moved,
 DIFFERENT = 16  # less by the root of how many members there are, at most so many
+ASIDE = 0.02  # of how far the mean is from the middle: figures below that lose digits to the distance
+LARGEST = 1e30  # of p / q: beyond, float32 may have few digits of q,
+FAR = -50.0  # which no class has whose logit is so far below the highest at most
 ONE, SIGN = np.float32(1.0), np.int32(-(2**31))
 CHUNK = 32  # members added up in float32,
 MANY = 1024  # and where there are two classes, in pairs
-FEW = 4  # members whose mean is the reference
+FEW = 4  # members, the first, whose mean is the reference
 WIDE = 64  # classes from which a dot product of each row is the fastest sum,
 LONG = 8192  # and up to which the library for these does not call for help from other threads
 NARROW = 8  # classes below which they lie outermost in memory, so that loops run over inputs
 NUMBERS = 1 << 20  # of a chunk's members times inputs times classes, worked on at a time
+KEPT = 8 * NUMBERS  # numbers up to which memory is kept for the next call
 
 _local = threading.local()
 
@@ -36,6 +40,8 @@ def room(name: str, dtype: Any, *shape: int) -> np.ndarray:
     """Return memory of this thread: mapped and in the cache already, unlike what is new at every call."""
     rooms = _local.__dict__.setdefault("rooms", {})
     size = math.prod(shape)
+    if size > KEPT:
+        return np.empty(shape, dtype)
     if name not in rooms or rooms[name].size < size:
         rooms[name] = np.empty(size, dtype)
     return rooms[name][:size].reshape(shape)
@@ -88,7 +94,7 @@ def summarise_part(
     ``aligned``: take from the logits of each member how far all of them have moved together.
     """
     classes, shape = logits.shape[2], logits.shape[1:]
-    if classes < NARROW and shape[0] == 1:  # alone, it would have its members added up in another order
+    if classes < WIDE and shape[0] == 1:  # alone, it would have its members added up in another order
         doubled = None if weights is None else np.repeat(weights, 2, axis=1)
         found, enough = summarise_part(np.repeat(logits, 2, axis=1), doubled, aligned=aligned)
         return found[:, :1], enough[:1]
@@ -98,11 +104,12 @@ def summarise_part(
     t, log_s, moved = add_members(logits, weights, single, r, d, aligned=aligned)
     np.multiply(single[1], r, out=qr)
     net = t - log_s
+    largest = np.maximum.reduce(r, 1) if np.minimum.reduce(single[0], None) < FAR else 0.0
     entropy, k, i = -net - sums(log_q, qr), t - sums(d, qr), net - sums(np.log(r, out=r), qr)
-    apart = net + 1.0 - np.add.reduce(qr, 1)
+    of_phi = net + 1.0 - np.add.reduce(qr, 1)
     rough = ROUGH if classes >= WIDE else ROUGHER
     smallest = np.minimum(np.minimum(i, k - i), entropy)
-    rises = smallest > np.maximum(rough, CANCELLED * np.maximum(k, apart))
+    rises = (smallest > np.maximum(rough, CANCELLED * np.maximum(k, of_phi))) & (largest < LARGEST)
     enough = rises & (smallest > LOST / math.sqrt(min(len(logits), DIFFERENT)) * moved)
     found, again = np.array((entropy, k, i)), np.flatnonzero(rises & ~enough)
     if again.size and not aligned:
@@ -119,7 +126,9 @@ def summarise_two(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.nd
     """
     means = np.zeros((4, logits.shape[1]))
     shares = shares_of(weights)
-    middle = np.add.reduce(logits[:FEW, :, 1] - logits[:FEW, :, 0]) / np.float32(len(logits[:FEW]))
+    reference = room("single", np.float32, logits.shape[1], 2)
+    write_reference(logits, weights, reference)
+    middle = reference[:, 1] - reference[:, 0]
     for begin, end in chunks(len(logits), MANY):
         x, e, total, p, sign = room("members", np.float32, 5, end - begin, logits.shape[1])
         np.subtract(logits[begin:end, :, 1], logits[begin:end, :, 0], out=x)
@@ -142,12 +151,13 @@ def summarise_two(logits: np.ndarray, weights: np.ndarray | None) -> tuple[np.nd
     k, i = half_x - half * x, -entropy
     for probability in (0.5 + half, 0.5 - half):
         i -= probability * np.log(probability)
-    enough = np.minimum(np.minimum(i, k - i), entropy) > np.maximum(ROUGHER, CANCELLED * k)
+    smallest, aside = np.minimum(np.minimum(i, k - i), entropy), ASIDE * np.abs(x)
+    enough = smallest > np.maximum(np.maximum(ROUGHER, CANCELLED * k), aside)
     return np.array((entropy, k, i)), enough
 
 
 def shares_of(weights: np.ndarray | None) -> np.ndarray | None:
-    """Return which part of the weight each member has, or None where all have the same."""
+    """Return which part of the weight each member has, or None where no weights were given."""
     return None if weights is None else (weights / weights.sum(0)).astype(np.float32)
 
 
@@ -163,16 +173,21 @@ def weighed(numbers: np.ndarray, shares: np.ndarray | None) -> np.ndarray:
     return numbers[0].astype(np.float64)
 
 
+def write_reference(logits: np.ndarray, weights: np.ndarray | None, out: np.ndarray) -> None:
+    """Write logits, (inputs, classes), near those of the members: a mean, or those of the heaviest."""
+    if weights is None:
+        np.add.reduce(logits[:FEW], out=out)
+        out /= np.float32(len(logits[:FEW]))
+    else:
+        out[:] = logits[weights.argmax(0), np.arange(logits.shape[1])]
+
+
 def prepared(
     logits: np.ndarray, weights: np.ndarray | None, reference: np.ndarray, q: np.ndarray, log_q: np.ndarray
 ) -> None:
-    """Write a reference in the midst of the members, or the heaviest where weights differ, q and log q."""
+    """Write the reference, its highest logit brought to 0, its probabilities q, and log q."""
     each = np.arange(logits.shape[1])
-    if weights is None:
-        np.add.reduce(logits[:FEW], out=reference)
-        reference /= np.float32(len(logits[:FEW]))
-    else:
-        reference[:] = logits[weights.argmax(0), each]
+    write_reference(logits, weights, reference)
     top = reference.argmax(1)
     reference -= reference[each, top][:, None]
     np.exp(reference, out=q)
@@ -197,7 +212,7 @@ def add_members(
     of_members = np.empty((3, *logits.shape[:2]), np.float32)
     of_r[:] = of_d[:] = 0.0
     shares = shares_of(weights)
-    for begin, end in chunks(len(logits), CHUNK):
+    for begin, end in chunks(len(logits), min(CHUNK, max(1, NUMBERS // logits.shape[2]))):
         d, r = scratch("members", np.float32, 2, end - begin, *logits.shape[1:])
         subtract(logits[begin:end], reference, d)
         np.exp(d, out=r)
@@ -240,9 +255,13 @@ def sums(numbers: np.ndarray, factors: np.ndarray) -> np.ndarray:
     """Return the sums over classes of a product; each the same whatever stands beside it."""
     if numbers.ndim == 3 and NARROW <= numbers.shape[-1] < WIDE:
         return np.matmul(numbers.transpose(1, 0, 2), factors[:, :, None])[..., 0].T
-    if WIDE <= numbers.shape[-1] <= LONG:
+    if numbers.shape[-1] < WIDE:
+        return np.einsum("...c,...c->...", numbers, factors)
+    if numbers.shape[-1] <= LONG:
         return np.vecdot(numbers, factors)
-    return np.einsum("...c,...c->...", numbers, factors)
+    parts = [slice(begin, begin + LONG) for begin in range(0, numbers.shape[-1], LONG)]
+    found = [np.vecdot(numbers[..., part], factors[..., part]) for part in parts]
+    return np.add.reduce(found, dtype=np.float64).astype(numbers.dtype, copy=False)
 
 
 def added(numbers: np.ndarray, shares: np.ndarray, out: np.ndarray) -> np.ndarray:
