@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from demur.kernels import generic, plain_single, small
-from demur.kernels.workers import ROWS, find_bad, in_parallel, pool, threads
+from demur.kernels import generic, plain_single, small, workers
+from demur.kernels.workers import ROWS, find_bad, in_parallel, threads
 from demur.predictions import Members, arrays
 from demur.rules import Rule
 from demur.state import SUMS, State, joined
@@ -306,7 +306,7 @@ def in_threads(function: Callable[..., Any], *parts: Sequence[Any]) -> list[Any]
     """Call a function on every part, in threads where it is plain array functions that do the work."""
     if len(parts[0]) == 1 or threads() == 1 or has_numba():
         return list(map(function, *parts))
-    return list(pool().map(function, *parts))
+    return workers.in_threads(lambda own: function(*own), list(zip(*parts, strict=True)))
 
 
 class Unsuitable(Exception):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -26,8 +28,13 @@ def in_parallel(
     blocks = -(-inputs // block)
     edges = [min(blocks * i // shares * block, inputs) for i in range(shares + 1)]
     bounds = [(begin, end) for begin, end in itertools.pairwise(edges) if begin < end]
-    waiting = list(enumerate(bounds))[::-1]
-    found: list[Any] = [None] * len(bounds)
+    return in_threads(share, bounds)
+
+
+def in_threads(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+    """Call a function on every part, in several threads."""
+    waiting = list(enumerate(parts))[::-1]
+    found: list[Any] = [None] * len(parts)
 
     def work() -> None:
         while waiting:
@@ -35,9 +42,9 @@ def in_parallel(
                 index, own = waiting.pop()
             except IndexError:  # another thread was faster
                 return
-            found[index] = share(own)
+            found[index] = function(own)
 
-    together(work, len(bounds))
+    together(work, len(parts))
     return found
 
 
@@ -85,7 +92,10 @@ def together(work: Callable[[], Any], most: int) -> list[Any]:
     This thread works, too: waking another one takes as long as a small share. A thread that is still busy
     elsewhere when this one is done is not waited for.
     """
-    others = [pool().submit(work) for _ in range(min(threads(), most) - 1)]
+    others = []
+    if (count := min(threads(), most) - 1) > 0:
+        keep_apart()
+        others = [pool().submit(work) for _ in range(count)]
     try:
         own = work()
     finally:
@@ -111,8 +121,47 @@ def available_processors() -> int:
 @functools.cache
 def pool() -> ThreadPoolExecutor:
     """Return the threads, started once; the compiled loop does not hold Python's lock."""
-    return ThreadPoolExecutor(threads(), thread_name_prefix="demur")
+    return ThreadPoolExecutor(
+        threads(), thread_name_prefix="demur", initializer=lambda: _started.append(threading.get_native_id())
+    )
+
+
+_started: list[int] = []  # the pool's threads, as the system knows them
+_kept_off = [(-1, 0)]  # which processor how many of them were last kept off
+
+
+def keep_apart() -> None:
+    """Keep the pool's threads off the processor that this thread runs on.
+
+    A processor of a virtual machine that sleeps does not count as free: Linux would rather let the thread
+    that is woken share the processor of the one that wakes it, for milliseconds: longer than many calls.
+    """
+    now = (own_processor()(), len(_started))
+    if now == _kept_off[0] or now[0] < 0 or threading.get_native_id() in _started:
+        return
+    _kept_off[0] = now
+    elsewhere = os.sched_getaffinity(0) - {now[0]}
+    for thread in list(_started) if elsewhere else []:
+        with contextlib.suppress(OSError):  # not allowed here: then they stay where the system puts them
+            os.sched_setaffinity(thread, elsewhere)
+
+
+@functools.cache
+def own_processor() -> Callable[[], int]:
+    """Return what tells on which processor a thread runs; -1 where the system does not say."""
+    import ctypes
+
+    try:
+        return ctypes.CDLL(None).sched_getcpu if hasattr(os, "sched_setaffinity") else lambda: -1
+    except (OSError, AttributeError):
+        return lambda: -1
+
+
+def forget() -> None:
+    """Forget the threads: a forked child has none of them."""
+    pool.cache_clear()
+    _started.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=pool.cache_clear)  # a forked child has none of the threads
+    os.register_at_fork(after_in_child=forget)
