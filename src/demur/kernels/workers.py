@@ -133,8 +133,8 @@ _kept_off = [(-1, 0)]  # which processor how many of them were last kept off
 def keep_apart() -> None:
     """Keep the pool's threads off the processor that this thread runs on.
 
-    A processor of a virtual machine that sleeps does not count as free: Linux would rather let the thread
-    that is woken share the processor of the one that wakes it, for milliseconds: longer than many calls.
+    In a virtual machine whose other processor sleeps, Linux was seen to let the thread that is woken share
+    the processor of the one that wakes it, for milliseconds: longer than many calls.
     """
     now = (own_processor()(), len(_started))
     if now == _kept_off[0] or now[0] < 0 or threading.get_native_id() in _started:
