@@ -71,7 +71,7 @@ def test_without_a_system_that_tells_processors_threads_work(two_threads, monkey
 
 
 def test_parts_come_back_in_order(two_threads) -> None:
-    assert workers.in_threads(lambda part: part * part, range(100)) == [n * n for n in range(100)]
+    assert workers.mapped(lambda part: part * part, range(100)) == [n * n for n in range(100)]
 
 
 def test_an_error_in_a_part_is_told(two_threads) -> None:
@@ -81,4 +81,4 @@ def test_an_error_in_a_part_is_told(two_threads) -> None:
         return part
 
     with pytest.raises(ValueError, match="seven"):
-        workers.in_threads(refuse, range(20))
+        workers.mapped(refuse, range(20))

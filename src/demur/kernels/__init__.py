@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from demur.kernels import generic, plain_single, small, workers
-from demur.kernels.workers import ROWS, find_bad, in_parallel, threads
+from demur.kernels import generic, plain_single, small
+from demur.kernels.workers import ROWS, find_bad, in_parallel, mapped, threads
 from demur.predictions import Members, arrays
 from demur.rules import Rule
 from demur.state import SUMS, State, joined
@@ -19,7 +19,9 @@ from demur.state import SUMS, State, joined
 SMALLEST = 1 << 15  # logits from which importing and calling the compiled loop pays
 FEWEST_SINGLE = 8  # members from which adding them up in float32 first pays
 CONVERTED = 1 << 18  # logits brought to float32 or float64 at a time
-PLAIN = 1 << 21  # float32 logits that plain array functions summarise at a time
+PLAIN = (
+    1 << 21
+)  # float32 logits that plain array functions summarise at a time, or half, if all threads get some
 EQUAL = np.ones(()).tobytes()  # a weight, for all
 NARROW = 64  # classes up to which the loop runs over inputs rather than over classes
 
@@ -306,7 +308,7 @@ def in_threads(function: Callable[..., Any], *parts: Sequence[Any]) -> list[Any]
     """Call a function on every part, in threads where it is plain array functions that do the work."""
     if len(parts[0]) == 1 or threads() == 1 or has_numba():
         return list(map(function, *parts))
-    return workers.in_threads(lambda own: function(*own), list(zip(*parts, strict=True)))
+    return mapped(lambda own: function(*own), list(zip(*parts, strict=True)))
 
 
 class Unsuitable(Exception):

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 # numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
-import math
-
 from numba import njit
 
-from demur.kernels import lanes, quick
+from demur.kernels import formulas, lanes, quick
 from demur.kernels.arithmetic import INLINED
 from demur.kernels.lanes import LANES
 from demur.kernels.tile import NOTHING, REFERENCE, SUMS, TILE, Q, four, store_four
@@ -30,8 +28,7 @@ LOGIT = GROWN  # in a narrow box: logits are not needed any more when what grew 
 WIDE_STEP = NARROW_STEP = GROWN + TILE * LANES
 ALIGNED, TILTED = False, True
 MOVED, SHIFTED, far = quick.MOVED, quick.SHIFTED, quick.far
-LOST = 0.3  # of one log s: 5e-6 of that is more than float32 takes from t / s - log s
-DIFFERENT = 16  # members that are taken to be different at most: a chain that stays repeats them
+noise = njit(**INLINED)(formulas.noise)
 
 
 @njit(**INLINED)
@@ -82,7 +79,7 @@ def is_enough(entropy, k, i, apart, moved, mean, total):
     """Do as ``quick.is_enough``.
 
     ``mean`` is that over members of how far logits have moved, ``total`` the weight of all, which is their
-    number where they weigh the same: the errors of as many as differ average out.
+    number where they weigh the same.
     """
-    noise = LOST * mean / math.sqrt(min(total, DIFFERENT))
-    return quick.is_enough(entropy, k, i, apart, moved, mean, total) and min(i, k - i, entropy) > noise
+    fits = quick.is_enough(entropy, k, i, apart, moved, mean, total)
+    return fits and min(i, k - i, entropy) > noise(mean, total)

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from demur.kernels.formulas import noise
+
 ROUGH = 0.05  # of I, of M and of the entropy, below which float32 exponentials lose digits of them,
 ROUGHER = 0.07  # and where classes are few, so that their errors do not average out
 CANCELLED = 0.1  # of K or of E phi: figures below that are differences of larger ones
-LOST = 0.3  # of the mean of |log s|: figures below that lose digits to how far all logits have moved,
-DIFFERENT = 16  # less by the root of how many members there are, at most so many
 ASIDE = 0.02  # of how far the mean is from the middle: figures below that lose digits to the distance
 LARGEST = 1e30  # of p / q: beyond, float32 may have few digits of q,
 FAR = -50.0  # which no class has whose logit is so far below the highest at most
@@ -110,7 +110,7 @@ def summarise_part(
     rough = ROUGH if classes >= WIDE else ROUGHER
     smallest = np.minimum(np.minimum(i, k - i), entropy)
     rises = (smallest > np.maximum(rough, CANCELLED * np.maximum(k, of_phi))) & (largest < LARGEST)
-    enough = rises & (smallest > LOST / math.sqrt(min(len(logits), DIFFERENT)) * moved)
+    enough = rises & (smallest > noise(moved, len(logits)))
     found, again = np.array((entropy, k, i)), np.flatnonzero(rises & ~enough)
     if again.size and not aligned:
         own = None if weights is None else weights[:, again]

@@ -28,11 +28,11 @@ def in_parallel(
     blocks = -(-inputs // block)
     edges = [min(blocks * i // shares * block, inputs) for i in range(shares + 1)]
     bounds = [(begin, end) for begin, end in itertools.pairwise(edges) if begin < end]
-    return in_threads(share, bounds)
+    return mapped(share, bounds)
 
 
-def in_threads(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-    """Call a function on every part, in several threads."""
+def mapped(function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
+    """Call a function on every part, in several threads; return its results in their order."""
     waiting = list(enumerate(parts))[::-1]
     found: list[Any] = [None] * len(parts)
 
@@ -161,6 +161,7 @@ def forget() -> None:
     """Forget the threads: a forked child has none of them."""
     pool.cache_clear()
     _started.clear()
+    _kept_off[0] = (-1, 0)
 
 
 if hasattr(os, "register_at_fork"):
