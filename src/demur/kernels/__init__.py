@@ -19,9 +19,7 @@ from demur.state import SUMS, State, joined
 SMALLEST = 1 << 15  # logits from which importing and calling the compiled loop pays
 FEWEST_SINGLE = 8  # members from which adding them up in float32 first pays
 CONVERTED = 1 << 18  # logits brought to float32 or float64 at a time
-PLAIN = (
-    1 << 21
-)  # float32 logits that plain array functions summarise at a time, or half, if all threads get some
+PLAIN = 1 << 21  # float32 logits that plain array functions summarise at a time, but half if threads wait
 EQUAL = np.ones(()).tobytes()  # a weight, for all
 NARROW = 64  # classes up to which the loop runs over inputs rather than over classes
 
