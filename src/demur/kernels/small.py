@@ -6,20 +6,21 @@ import numpy as np
 
 from demur.kernels.formulas import class_terms
 
-FARTHEST = 600.0  # exponents beyond this take the general way
+FARTHEST = 600.0  # exponents beyond this take the general way,
+TAME = (FARTHEST / 4) ** 2  # which no four numbers make whose squares are below that
 FEW = 4096  # numbers up to which one slow call beats three fast ones
 CANCELLED = 1e-3  # of K: an entropy below that is better summed member by member
 
 add, largest, some = np.add.reduce, np.maximum.reduce, np.count_nonzero  # as .max() and .any(), but at once
 
 
-def expm1(d: np.ndarray, size: np.ndarray) -> np.ndarray:
+def expm1(d: np.ndarray) -> np.ndarray:
     """Return ``exp(d) - 1``; NumPy's own is slow, and needed only where ``d`` is small."""
     if d.size <= FEW:
         return np.expm1(d)
     growth = np.exp(d)
     growth -= 1.0
-    return np.expm1(d, out=growth, where=size < 0.5)
+    return np.expm1(d, out=growth, where=np.abs(d) < 0.5)
 
 
 def dot(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -27,6 +28,21 @@ def dot(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     if left.strides[-1] == left.itemsize:
         return np.vecdot(left, right)
     return np.einsum("...c,...c->...", left, right)
+
+
+def apart(logits: np.ndarray, chosen: np.ndarray, top: np.ndarray) -> np.ndarray:
+    """Return how far logits are from the chosen ones, but for what moves all of a member's alike."""
+    d = logits - chosen
+    d -= d.reshape(len(d), -1).take(top, 1)[..., None]
+    return d
+
+
+def is_tame(logits: np.ndarray) -> bool:
+    """Tell at once of few and moderate numbers that none is too far from others; no call of it warns."""
+    if not logits.flags.c_contiguous:
+        return False
+    row = logits.reshape(-1)
+    return row.dot(row) < TAME
 
 
 def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | None:
@@ -48,12 +64,13 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | No
     top = chosen.argmax(1)
     if inputs > 1:
         top += np.arange(0, inputs * classes, classes)  # places in the flattened array
-    with np.errstate(invalid="ignore"):  # infinity less infinity: not for here, as the next test finds
-        d = logits - chosen
-        d -= d.reshape(members, -1).take(top, 1)[..., None]
-    size = np.abs(d)
-    if not largest(size, None) <= FARTHEST:
-        return None
+    if is_tame(logits):
+        d = apart(logits, chosen, top)
+    else:
+        with np.errstate(invalid="ignore"):  # infinity less infinity: not for here, as the next test finds
+            d = apart(logits, chosen, top)
+        if not largest(np.abs(d), None) <= FARTHEST:
+            return None
     log_q = chosen - chosen.take(top)[:, None]
     q = np.exp(log_q)
     q.put(top, 0.0)  # its 1 would round away what log1p needs
@@ -61,15 +78,12 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | No
     q.put(top, 1.0)
     q /= 1.0 + rest
     log_q -= np.log1p(rest)
-    growth = expm1(d, size)
-    shift = dot(growth, q)[..., None]
-    a = growth
+    a, u = expm1(d), d
+    shift = dot(a, q)[..., None]
     a -= shift
-    a /= 1.0 + shift
-    a *= share
-    u = d
+    a *= share / (1.0 + shift)
     u -= np.log1p(shift)
     au = a * u
-    u *= share
-    found = np.vecdot(class_terms(add(a), add(u), add(au), log_q, np.log1p), q)
+    mean = add(u) * share if weights is None else add(u * share)
+    found = np.vecdot(class_terms(add(a), mean, add(au), log_q, np.log1p), q)
     return None if some(found[0] < CANCELLED * found[1]) else found
