@@ -23,6 +23,7 @@ CANCELLED = 0.1  # of K or of E phi: figures below that are differences of large
 ASIDE = 0.02  # of how far the mean is from the middle: figures below that lose digits to the distance
 LARGEST = 1e30  # of p / q: beyond, float32 may have few digits of q,
 FAR = -50.0  # which no class has whose logit is so far below the highest at most
+AS_SINGLE: dict[str, Any] = {"dtype": np.float32, "casting": "same_kind"}
 ONE, SIGN = np.float32(1.0), np.int32(-(2**31))
 CHUNK = 32  # members added up in float32,
 MANY = 1024  # and where there are two classes, in pairs
@@ -105,7 +106,9 @@ def summarise_part(
     np.multiply(single[1], r, out=qr)
     net = t - log_s
     largest = np.maximum.reduce(r, 1) if np.minimum.reduce(single[0], None) < FAR else 0.0
-    entropy, k, i = -net - sums(log_q, qr), t - sums(d, qr), net - sums(np.log(r, out=r), qr)
+    # Errors of float32 logarithms average out over many classes.
+    log_r = np.log(r, out=r) if classes < WIDE else np.log(r, out=single[2], **AS_SINGLE)
+    entropy, k, i = -net - sums(log_q, qr), t - sums(d, qr), net - sums(log_r, qr)
     of_phi = net + 1.0 - np.add.reduce(qr, 1)
     rough = ROUGH if classes >= WIDE else ROUGHER
     smallest = np.minimum(np.minimum(i, k - i), entropy)

@@ -7,11 +7,12 @@ import numpy as np
 from demur.kernels.formulas import class_terms
 
 FARTHEST = 600.0  # exponents beyond this take the general way,
-TAME = (FARTHEST / 4) ** 2  # which no four numbers make whose squares are below that
+TAME = FARTHEST / 4  # which no four numbers of that size make
 FEW = 4096  # numbers up to which one slow call beats three fast ones
 CANCELLED = 1e-3  # of K: an entropy below that is better summed member by member
 
-add, largest, some = np.add.reduce, np.maximum.reduce, np.count_nonzero  # as .max() and .any(), but at once
+# As .max() and .any(), but at once.
+add, largest, least, some = np.add.reduce, np.maximum.reduce, np.minimum.reduce, np.count_nonzero
 
 
 def expm1(d: np.ndarray) -> np.ndarray:
@@ -38,11 +39,8 @@ def apart(logits: np.ndarray, chosen: np.ndarray, top: np.ndarray) -> np.ndarray
 
 
 def is_tame(logits: np.ndarray) -> bool:
-    """Tell at once of few and moderate numbers that none is too far from others; no call of it warns."""
-    if not logits.flags.c_contiguous:
-        return False
-    row = logits.reshape(-1)
-    return row.dot(row) < TAME
+    """Tell whether logits are numbers of moderate size; nothing here warns of others."""
+    return largest(logits, None) <= TAME and least(logits, None) >= -TAME
 
 
 def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | None:
