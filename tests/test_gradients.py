@@ -163,6 +163,19 @@ def test_jit_keeps_exact_zeros_and_infinities() -> None:
         assert found[0] == np.inf and found[1] == 0.0 and np.isfinite(found[2])
 
 
+@pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
+def test_jit_of_information_where_members_exclude_a_class(double) -> None:
+    """It is finite, and float32 takes its small terms from a series, which these are not."""
+    jax = pytest.importorskip("jax")
+    logits = members.ordinary(4, 3, 5)
+    logits[2, 0, 1] = logits[0, 1, 3] = logits[1:, 2, 0] = -np.inf
+    expected = demur.decompose(logits=logits, measure="average")
+    with jax.enable_x64(double):
+        function = jax.jit(lambda z: demur.decompose(logits=z, measure="average").epistemic)
+        found = np.asarray(function(jax.numpy.asarray(logits)))
+    np.testing.assert_allclose(found, expected.epistemic, rtol=1e-10 if double else 1e-5)
+
+
 def test_jit_of_weights_probabilities_unbiased_and_stderr() -> None:
     jax = pytest.importorskip("jax")
     values, weights = members.ordinary(5, 3, 4), members.weights(5)

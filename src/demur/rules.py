@@ -206,14 +206,14 @@ class ZeroOne(Rule):
 
 
 def bregman(xp: Any, ratio: Array, u: Array) -> Array:
-    """Return ``(1 + ratio) u - ratio`` for ``ratio = expm1(u)``: ``D`` of one class over its ``q``."""
-    direct = (1 + ratio) * u - ratio
-    if epsilon(xp, u) < 1e-10:
-        return direct  # the error, eps / u relative, is far below what the numbers at hand can say
-    small = xp.abs(u) < 0.3
+    """Return ``(1 + ratio) u - ratio`` for ``ratio = expm1(u)``: ``D`` of one class over its ``q``.
+
+    A prediction that excludes the class has a ratio of -1 and, here, ``u = 0``.
+    """
+    small = (xp.abs(u) < (1e-3 if epsilon(xp, u) < 1e-10 else 0.3)) & (xp.abs(ratio) < 0.5)
     t = xp.where(small, u, xp.zeros_like(u))
     series = t * t * (1 / 2 + t * (1 / 3 + t * (1 / 8 + t * (1 / 30 + t * (1 / 144 + t / 840)))))
-    return xp.where(small, series, direct)
+    return xp.where(small, series, (1 + ratio) * u - ratio)
 
 
 def softmax(xp: Any, logits: Array) -> Array:

@@ -6,22 +6,38 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+CLOSE = 1e-15  # of E a u: members are so close that E phi is half of it, to 1e-8,
+CLOSE_AVERAGE = 1e-3  # and of |a|: so close is their average that a series has all digits of its phi
 LOST = 0.3  # of one log s: 5e-6 of that is more than float32 takes from t / s - log s
 DIFFERENT = 16  # members that are taken to be different at most: a chain that stays repeats them
 
 
-def class_terms(a: Any, u: Any, au: Any, log_q: Any, log1p: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
+def class_terms(a: Any, u: Any, au: Any, phi: Any, of_average: Any, log_q: Any) -> tuple[Any, Any, Any]:
     """Return one class's terms of the entropy, K and I, over the reference's probability ``q``.
 
     Parameters
     ----------
-    a, u, au
-        Means over members of ``(p - q) / q``, ``log p - log q`` and their product.
+    a, u, au, phi
+        Means over members of ``(p - q) / q``, ``log p - log q``, their product, and ``phi / q``.
+    of_average
+        ``phi / q`` of the average prediction.
     """
-    more = 1.0 + a
-    both = au + u
-    # (both - a) is the mean of phi over q; phi of the average prediction, subtracted, has the same - a.
-    return a - both - more * log_q, au - a * u, both - more * log1p(a)
+    return -phi - (1.0 + a) * log_q, au - a * u, phi - of_average
+
+
+def mean_phi(a: Any, u: Any, au: Any, close: Any, where: Callable[..., Any]) -> Any:
+    """Return the mean of ``phi / q``; where members are close, ``u - a`` has none of its digits.
+
+    ``close``: whether ``au`` is below ``CLOSE``, and no member excludes the class.
+    """
+    return where(close, 0.5 * au, au + (u - a))
+
+
+def phi_of_average(a: Any, log1p: Callable[[Any], Any], where: Callable[..., Any]) -> Any:
+    """Return ``phi / q`` of the average prediction, not negative however close that is to ``q``."""
+    v = log1p(a)
+    series = v * v * (1 / 2 + v * (1 / 3 + v * (1 / 8 + v * (1 / 30 + v / 144))))
+    return where(abs(a) < CLOSE_AVERAGE, series, (1.0 + a) * v - a)
 
 
 def noise(moved: Any, members: float) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from demur.kernels.arithmetic import add_in_any_order, cached, log1p
-from demur.kernels.wide import set_reference
+from demur.kernels.wide import phi_of_average, set_reference, where
 
 
 @cached
@@ -50,7 +50,7 @@ def figures(references, state, entropies, weights, left, begin, end, out):
                 # Not made of the other sums: those of float32 members lose it where the members agree.
                 phi = (sums[3, y] - taken * state_phi[other, b, y]) * scale / q[y]
                 k = add_in_any_order(k, share[y] * (au - a * u))
-                i = add_in_any_order(i, share[y] * (phi - ((1.0 + a) * log1p(a) - a)))
+                i = add_in_any_order(i, share[y] * (phi - phi_of_average(a, log1p, where)))
             for y in range(classes if state_excluded.shape[0] > 0 else 0):
                 excluding = allowing = False
                 for kept in range(groups):

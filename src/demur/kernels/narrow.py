@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from demur.kernels.arithmetic import COMPILED, INLINED, add_in_any_order, cached, clip, exp, expm1, log1p
+from demur.kernels.formulas import CLOSE
 from demur.kernels.wide import (
     CANCELLED,
     FAR,
@@ -20,6 +21,9 @@ from demur.kernels.wide import (
     TAME_REFERENCE,
     class_terms,
     entropy_of,
+    mean_phi,
+    phi_of_average,
+    where,
 )  # fmt: skip
 from demur.kernels.workers import BLOCK, find_bad
 
@@ -297,10 +301,11 @@ def set_parts(sums, sides, total, lanes, log_q, q, parts):
             scale = 1.0 / total[lane] if total[lane] > 0.0 else 1.0
             share = q[y, lane] if lane >= lanes or sides[1, y, lane] > 0.0 else 0.0
             a, u, au = sums[0, y, lane] * scale, sums[1, y, lane] * scale, sums[2, y, lane] * scale
-            entropy, k, i = class_terms(a, u, au, log_q[y, lane], log1p)
+            phi = mean_phi(a, u, au, au < CLOSE and not sides[0, y, lane] > 0.0, where)
+            entropy, k, i = class_terms(a, u, au, phi, phi_of_average(a, log1p, where), log_q[y, lane])
             # A class that only members added before allow has no p here, but the reference's q in these two.
             parts[0, lane] += q[y, lane] * entropy
-            parts[3, lane] += q[y, lane] * (au + u - a)
+            parts[3, lane] += q[y, lane] * phi
             parts[1, lane] += share * k
             parts[2, lane] += share * i
     for y in range(q.shape[0]):
@@ -415,13 +420,12 @@ def accumulate(
                     entropy = add_entropies(flat, starts[lane], steps, own, dealt, groups, row)
                 entropies[group, b + lane] += entropy
                 for y in range(classes):
-                    a = q[y, lane] * sums[0, y, lane]
-                    u = sums[1, y, lane]
-                    au = q[y, lane] * sums[2, y, lane]
-                    state_a[group, b + lane, y] += a
+                    a, u, au = sums[0, y, lane], sums[1, y, lane], sums[2, y, lane]
+                    close = au < CLOSE * total[lane] and not sides[0, y, lane] > 0.0
+                    state_a[group, b + lane, y] += q[y, lane] * a
                     state_u[group, b + lane, y] += u
-                    state_au[group, b + lane, y] += au
-                    state_phi[group, b + lane, y] += au + q[y, lane] * u - a
+                    state_au[group, b + lane, y] += q[y, lane] * au
+                    state_phi[group, b + lane, y] += q[y, lane] * mean_phi(a, u, au, close, where)
                     state_excluded[group, b + lane, y] += sides[0, y, lane]
                     state_allowed[group, b + lane, y] += sides[1, y, lane]
     return -1

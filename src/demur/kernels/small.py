@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from demur.kernels.formulas import class_terms
+from demur.kernels.formulas import CLOSE, class_terms, mean_phi, phi_of_average
 
 FARTHEST = 600.0  # exponents beyond this take the general way,
 TAME = FARTHEST / 4  # which no four numbers of that size make
 FEW = 4096  # numbers up to which one slow call beats three fast ones
+CLOSE_ALL = 1e-13  # of K: below, members are so close that I takes care
 CANCELLED = 1e-3  # of K: an entropy below that is better summed member by member
 
 # As .max() and .any(), but at once.
@@ -82,6 +83,11 @@ def summarise(logits: np.ndarray, weights: np.ndarray | None) -> np.ndarray | No
     a *= share / (1.0 + shift)
     u -= np.log1p(shift)
     au = a * u
-    mean = add(u) * share if weights is None else add(u * share)
-    found = np.vecdot(class_terms(add(a), mean, add(au), log_q, np.log1p), q)
+    u = add(u) * share if weights is None else add(u * share)
+    a, au = add(a), add(au)
+    phi, of_average = au + (u - a), (1.0 + a) * np.log1p(a) - a
+    found = np.vecdot(class_terms(a, u, au, phi, of_average, log_q), q)
+    if least(found[1]) < CLOSE_ALL:
+        phi, of_average = mean_phi(a, u, au, au < CLOSE, np.where), phi_of_average(a, np.log1p, np.where)
+        found = np.vecdot(class_terms(a, u, au, phi, of_average, log_q), q)
     return None if some(found[0] < CANCELLED * found[1]) else found

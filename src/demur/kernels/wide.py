@@ -19,6 +19,7 @@ from numba import njit
 
 from demur.kernels import formulas
 from demur.kernels.arithmetic import COMPILED, INLINED, add_in_any_order, cached, clip, exp, expm1, log1p
+from demur.kernels.formulas import CLOSE
 from demur.kernels.workers import ROWS, find_bad
 
 FLOOR = -690.0  # of the reference's log-probability below its top class: exp(d) then never overflows
@@ -32,6 +33,14 @@ SHARE = ROWS
 
 
 class_terms = njit(**INLINED)(formulas.class_terms)
+mean_phi = njit(**INLINED)(formulas.mean_phi)
+phi_of_average = njit(**INLINED)(formulas.phi_of_average)
+
+
+@njit(**INLINED)
+def where(condition, then, otherwise):
+    """Do as in NumPy."""
+    return then if condition else otherwise
 
 
 @njit(**COMPILED)
@@ -292,9 +301,9 @@ def summarise_input(source, start, member_step, members, heaviest, weights, limi
     scale = 1.0 / total
     for y in range(q.shape[0]):
         share = q[y] if sides[1, y] > 0.0 else 0.0
-        entropy_y, k_y, i_y = class_terms(
-            sums[0, y] * scale, sums[1, y] * scale, sums[2, y] * scale, log_q[y], log1p
-        )
+        a, u, au = sums[0, y] * scale, sums[1, y] * scale, sums[2, y] * scale
+        phi = mean_phi(a, u, au, au < CLOSE and not sides[0, y] > 0.0, where)
+        entropy_y, k_y, i_y = class_terms(a, u, au, phi, phi_of_average(a, log1p, where), log_q[y])
         entropy = add_in_any_order(entropy, share * entropy_y)
         k = add_in_any_order(k, share * k_y)
         i = add_in_any_order(i, share * i_y)
@@ -379,12 +388,16 @@ def accumulate(
             if not add_members(source, start, member_step, members, own, limits, tolerance, reference, work):
                 return b
             entropies[group, b] += add_entropies(source, start, member_step, members, own)
+            total = 0.0
+            for member in members:
+                total += own[member]
             for y in range(classes):
-                a, u, au = q[y] * sums[0, y], sums[1, y], q[y] * sums[2, y]
-                state_a[group, b, y] += a
+                a, u, au = sums[0, y], sums[1, y], sums[2, y]
+                close = au < CLOSE * total and not sides[0, y] > 0.0
+                state_a[group, b, y] += q[y] * a
                 state_u[group, b, y] += u
-                state_au[group, b, y] += au
-                state_phi[group, b, y] += au + q[y] * u - a
+                state_au[group, b, y] += q[y] * au
+                state_phi[group, b, y] += q[y] * mean_phi(a, u, au, close, where)
                 state_excluded[group, b, y] += sides[0, y]
                 state_allowed[group, b, y] += sides[1, y]
     return -1
