@@ -18,7 +18,7 @@ from reference import members
 
 import demur
 from demur import kernels
-from demur.kernels import arithmetic, lanes, narrow_single, plain_single, small, wide_single
+from demur.kernels import arithmetic, lanes, narrow, narrow_single, plain_single, small, wide_single
 from demur.predictions import gather
 
 
@@ -52,8 +52,8 @@ def on_lanes(function):
     return apply
 
 
-growths, exponentials_of, logarithms_of, logarithms_of_one_and = map(
-    on_lanes, (lanes.expm1, lanes.exp, lanes.log, lanes.log1p)
+growths, growths_of_doubles, exponentials_of, logarithms_of, logarithms_of_one_and = map(
+    on_lanes, (lanes.expm1, lanes.expm1_double, lanes.exp, lanes.log, lanes.log1p)
 )
 
 
@@ -71,6 +71,7 @@ def test_exponential(scale) -> None:
     exponentials(x, np.float64(0), out)
     # An exponent rounded to eps of itself moves the result by as much.
     assert relative_errors(out, mpmath.expm1, x).max() < 6e-16 * max(1.0, np.abs(x).max())
+    assert relative_errors(growths_of_doubles(x), mpmath.expm1, x).max() < 6e-16 * max(1.0, np.abs(x).max())
     exponentials(x, np.float32(0), out)
     assert relative_errors(out, mpmath.expm1, x).max() < max(6e-16, min(1.5e-11, 1e-10 * scale))
 
@@ -191,11 +192,60 @@ def test_float32_loops_with_weights(classes) -> None:
         np.testing.assert_allclose(single.aleatoric, double.aleatoric, rtol=5e-6)
 
 
-@pytest.mark.parametrize("classes", [10, 300])
+LAYOUTS = {
+    "members first": lambda z: z,
+    "inputs first": lambda z: np.ascontiguousarray(z.transpose(1, 0, 2)).transpose(1, 0, 2),
+    "classes first": lambda z: np.ascontiguousarray(z.transpose(2, 0, 1)).transpose(1, 2, 0),
+    "every other": lambda z: np.repeat(np.repeat(z, 2, axis=0), 3, axis=1)[::2, ::3],
+    "backwards": lambda z: np.ascontiguousarray(z[::-1, ::-1, ::-1])[::-1, ::-1, ::-1],
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [0.5, 5.0, 30.0, 100.0])
+@pytest.mark.parametrize("spread", [30.0, 3.0, 0.3, 1e-2, 1e-4])
+def test_two_classes_have_what_they_have_beside_one_that_all_exclude(spread, scale, dtype, layout) -> None:
+    """The loop for two classes against that for few, which takes three, from agreement to contradiction."""
+    rng = np.random.default_rng(9)
+    for count in (1, 7, 8, 30):
+        shape = (count, 17_000 // count + 9, 2)
+        two = (scale * rng.normal(size=(1, *shape[1:])) + spread * rng.normal(size=shape)).astype(dtype)
+        three = np.concatenate([two.astype(np.float64), np.full((*shape[:2], 1), -np.inf)], axis=2)
+        weights = rng.exponential(size=shape[:2])
+        weights[1::3, 5:] = 0.0
+        for own in (None, weights[:, 0], weights):
+            bad = two.copy()
+            if own is weights:
+                bad[weights == 0.0] = np.nan
+            summary = kernels.summarise(gather(demur.Categorical(logits=LAYOUTS[layout](bad)), own, 0))
+            expected = kernels.summarise(gather(demur.Categorical(logits=three), own, 0))
+            # The other loop rounds logits of 100 to 1e-14, which is 1e-10 of the smallest difference, and
+            # exponentials of float32 logits to 1e-11, of which an entropy may be the thousandth part.
+            np.testing.assert_allclose(summary, expected, rtol=1e-8)
+
+
+def test_two_classes_are_told_from_sums_of_one_number_each(monkeypatch) -> None:
+    """Control: ordinary members do not fall to the loop for few classes; some, far apart, do."""
+    logits = agreeing(np.random.default_rng(10), (50, 400, 2), 1.0, 2.0, 0.0)
+    kernels.summarise(gather(demur.Categorical(logits=logits), None, 0))
+    left = []
+    monkeypatch.setattr(narrow, "summarise", lambda *given: left.extend(given[-1]) or -1)
+    kernels.summarise(gather(demur.Categorical(logits=logits), None, 0))
+    assert not left
+    logits[7, 30, 1] += 200.0
+    logits[:25, 40, 0], logits[25:, 40, 0] = 40.0, -40.0
+    logits[3, 50, 1] = -np.inf
+    logits[3, 60, 0] = np.nan
+    kernels.summarise(gather(demur.Categorical(logits=logits), None, 0))
+    assert left == [30, 40, 50, 60]
+
+
+@pytest.mark.parametrize("classes", [2, 10, 300])
 def test_inputs_beyond_float32_lanes_are_right_among_others(classes) -> None:
     """Saturated, excluded, identical and contradicting members of single inputs take the other loop."""
     rng = np.random.default_rng(7)
-    logits = agreeing(rng, (20, 300, classes), 0.3, 2.0, 0.0)
+    logits = agreeing(rng, (60 if classes == 2 else 20, 300, classes), 0.3, 2.0, 0.0)
     plain = demur.decompose(logits=logits)
     odd = logits.copy()
     odd[:, 10] = odd[0, 10]
@@ -268,7 +318,7 @@ def test_loops_kept_by_several_processes_are_not_taken_for_each_other(classes, t
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("classes", [3, 100])
+@pytest.mark.parametrize("classes", [2, 3, 100])
 def test_one_thread_and_many_give_the_same_bytes(classes, dtype, monkeypatch) -> None:
     logits = members.ordinary(20, 400_000 // (20 * classes) + 500, classes)
     logits = logits.astype(dtype)

@@ -27,6 +27,16 @@ EXPONENT_BITS = 0x4330000000000000  # the bits of 2**52: an integer below 2**52 
 EXPONENT_BIAS = 2.0**52 + 1023.0
 MANTISSA_MASK = 0x000FFFFFFFFFFFFF
 HALF_SQRT_OFFSET = 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2)
+# Minimax coefficients of (2**r - 1) / r (Chebyshev fits in 50 digits), even and odd powers apart for a short
+# chain. The first one is exactly ln 2, so that the relative error falls with r.
+EVEN = (
+    LN_2, 0.0555041086648216, 0.0013333558146416933, 1.5252733829837666e-05, 1.01780624449026e-07,
+    4.454960786822665e-10,
+)  # fmt: skip
+ODD = (
+    0.24022650695910072, 0.009618129107628479, 0.00015403530393375914, 1.3215486802904698e-06,
+    7.054899955905795e-09, 2.5725081510549964e-11,
+)  # fmt: skip
 # Minimax coefficients of (log((1 + s) / (1 - s)) / s - 2) / s**2 in s**2.
 LOG_TAIL = (
     0.666666666666667, 0.3999999999989931, 0.2857142862606338, 0.22222211120449298, 0.1818289017031397,
@@ -146,9 +156,7 @@ def expm1_fraction(remainder, like):
 
 @overload(expm1_fraction, jit_options=INLINED)
 def _(remainder, like):
-    # Minimax coefficients (Chebyshev fits in 50 digits), even and odd powers apart for a short chain. The
-    # first one is exactly ln 2, so the relative error falls with r: float32 logits get 1e-11 at |r| = 1/2
-    # and 2e-16 where members agree.
+    # As EVEN and ODD; float32 logits get 1e-11 at |r| = 1/2 and 2e-16 where members agree.
     if like == types.float32:
 
         def short(remainder, like):
@@ -163,16 +171,16 @@ def _(remainder, like):
 
     def full(remainder, like):
         t = remainder * remainder
-        even = 4.454960786822665e-10 * t + 1.01780624449026e-07
-        even = even * t + 1.5252733829837666e-05
-        even = even * t + 0.0013333558146416933
-        even = even * t + 0.0555041086648216
-        even = even * t + LN_2
-        odd = 2.5725081510549964e-11 * t + 7.054899955905795e-09
-        odd = odd * t + 1.3215486802904698e-06
-        odd = odd * t + 0.00015403530393375914
-        odd = odd * t + 0.009618129107628479
-        odd = odd * t + 0.24022650695910072
+        even = EVEN[5] * t + EVEN[4]
+        even = even * t + EVEN[3]
+        even = even * t + EVEN[2]
+        even = even * t + EVEN[1]
+        even = even * t + EVEN[0]
+        odd = ODD[5] * t + ODD[4]
+        odd = odd * t + ODD[3]
+        odd = odd * t + ODD[2]
+        odd = odd * t + ODD[1]
+        odd = odd * t + ODD[0]
         return (odd * remainder + even) * remainder
 
     return full

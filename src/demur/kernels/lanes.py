@@ -91,7 +91,7 @@ def store(typing_context, array, place, numbers):
 
 @intrinsic
 def load_pairs(typing_context, array, place):
-    """Read sixteen pairs of float32: all that come first, and all that come second."""
+    """Read sixteen pairs of numbers: all that come first, and all that come second."""
 
     def generate(context, builder, signature, arguments):
         both = pointer(context, builder, signature, arguments, 2 * LANES)
@@ -100,7 +100,7 @@ def load_pairs(typing_context, array, place):
         taken = [builder.shuffle_vector(numbers, numbers, each) for each in places]
         return context.make_tuple(builder, signature.return_type, taken)
 
-    return types.UniTuple(SINGLE, 2)(array, types.intp), generate
+    return types.UniTuple(OF[array.dtype], 2)(array, types.intp), generate
 
 
 @intrinsic
@@ -175,9 +175,12 @@ def spread(typing_context, number):
 
 @intrinsic
 def doubled(typing_context, numbers):
-    """Bring float32 lanes to float64."""
-    return DOUBLE(SINGLE), lambda context, builder, signature, arguments: builder.fpext(
-        arguments[0], register(DOUBLE)
+    """Bring lanes to float64."""
+    return (
+        DOUBLE(numbers),
+        lambda context, builder, signature, arguments: (
+            arguments[0] if numbers == DOUBLE else builder.fpext(arguments[0], register(DOUBLE))
+        ),
     )
 
 
@@ -295,6 +298,25 @@ def growing(less: float) -> Any:
 
 
 full_exp, expm1 = growing(less=0.0), growing(less=1.0)
+
+
+@intrinsic
+def expm1_double(typing_context, numbers):
+    """Return the exponential less 1 of float64 lanes, as ``arithmetic.expm1`` does, within +-708."""
+
+    def generate(context, builder, signature, arguments):
+        vector, words = register(DOUBLE), ir.VectorType(ir.IntType(64), LANES)
+        rounding = everywhere(vector, arithmetic.ROUND)
+        scaled = builder.fmul(arguments[0], everywhere(vector, arithmetic.LOG2_E))
+        whole = builder.fadd(scaled, rounding)
+        power = builder.bitcast(builder.shl(builder.bitcast(whole, words), everywhere(words, 52)), vector)
+        rest = builder.fsub(scaled, builder.fsub(whole, rounding))
+        square = builder.fmul(rest, rest)
+        even, odd = (polynomial(builder, each, square) for each in (arithmetic.EVEN, arithmetic.ODD))
+        growth = builder.fmul(fused(builder, odd, rest, even), rest)
+        return fused(builder, power, growth, builder.fsub(power, everywhere(vector, 1.0)))
+
+    return DOUBLE(DOUBLE), generate
 
 
 def powers_of_two(builder, exponent):
