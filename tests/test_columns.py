@@ -69,6 +69,7 @@ def test_json_of_columns_alone() -> None:
         ("s.csv", b"a,b\n\xff,2\n", "expected a table in UTF-8"),
         ("s.json", "[1]", "expected a JSON object of columns"),
         ("s.json", '{"a": [null]}', "expected a JSON object of columns"),
+        ("s.json", "[" * 100_000, "expected a JSON object of columns"),
         (
             "s.json",
             '{"a": [1], "b": [1, 2]}',
@@ -111,3 +112,27 @@ def test_labels() -> None:
     Path("bad.npy").write_text("nonsense")
     with pytest.raises(StoreError, match="expected a NumPy file"):
         read_labels("bad.npy")
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz", "json", "parquet"])
+def test_truths_are_the_classes_0_and_1(suffix) -> None:
+    values = np.array([True, False, True])
+    if suffix == "npy":
+        np.save("y.npy", values)
+    elif suffix == "json":  # as others write it
+        Path("y.json").write_text(json.dumps({"label": values.tolist()}))
+    else:
+        write_columns(Path(f"y.{suffix}"), {"label": values})
+    labels = read_labels(f"y.{suffix}")["label"]
+    assert labels.dtype == np.int64 and labels.tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize("dtype", [">i8", ">f4", ">U3"])
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+def test_labels_of_another_byte_order(suffix, dtype) -> None:
+    values = np.array([1, 2], dtype)
+    np.save("y.npy", values)
+    np.savez("y.npz", label=values)
+    labels = read_labels(f"y.{suffix}")["label"]
+    assert labels.dtype.isnative
+    np.testing.assert_array_equal(labels, values)

@@ -25,6 +25,7 @@ from demur.stores import (
 )
 from demur.stores.names import locate, natural
 from demur.stores.scoring import plan
+from demur.stores.tables import parquet_blocks
 
 MEMBERS, INPUTS, CLASSES = 5, 37, 4
 
@@ -261,6 +262,26 @@ def test_shapes(tmp_path, logits):
     refused([path, path], "twice")
 
 
+def test_one_file_under_two_spellings_is_one(tmp_path, logits, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.savez("one.npz", logits)
+    np.savez("two.npz", a=logits[:2], b=logits[2:])
+    Path("link.npz").symlink_to("one.npz")
+    for other in (tmp_path / "one.npz", "./one.npz", "link.npz", "one.npz:arr_0"):
+        refused(["one.npz", other], "twice")
+        refused([other, "one.npz"], "twice")
+    refused(["two.npz:a", f"{tmp_path}/two.npz:a"], "twice")
+    np.testing.assert_array_equal(read(["two.npz:a", "two.npz:b"]), logits)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("needs named pipes")
+    for suffix in ("npy", "npz", "safetensors", "pt", "csv", "parquet"):
+        os.mkfifo(tmp_path / f"z.{suffix}")
+        refused(tmp_path / f"z.{suffix}", f"z.{suffix}: expected a file, got a pipe")
+
+
 def test_missing_files(tmp_path):
     for suffix in ("npy", "npz", "safetensors", "pt", "csv", "parquet"):
         refused(tmp_path / f"none.{suffix}", f"none.{suffix}", "No such file")
@@ -332,6 +353,54 @@ def test_npz_whose_entry_is_damaged(tmp_path, logits):
     refused(path, "holds none")
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_npz_packed_otherwise_and_damaged(tmp_path, logits, method):
+    path = tmp_path / "z.npz"
+    np.savez(tmp_path / "plain.npz", logits)
+    with zipfile.ZipFile(tmp_path / "plain.npz") as plain, zipfile.ZipFile(path, "w", method) as packed:
+        packed.writestr("z.npy", plain.read("arr_0.npy"))
+    np.testing.assert_array_equal(read(path), logits)
+    damaged = bytearray(path.read_bytes())
+    damaged[60:90] = b"\xff" * 30
+    path.write_bytes(damaged)
+    refused(path, str(path), "damaged")
+
+
+def test_npz_whose_header_claims_its_neighbour(tmp_path, logits):
+    path = tmp_path / "z.npz"
+    np.savez(path, a=logits, b=logits)
+    before = b"(%d, %d, %d), " % logits.shape
+    assert before in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(before, before.replace(b"37", b"38"), 1))
+    refused(f"{path}:a", "z.npz:a", "damaged")
+    np.testing.assert_array_equal(read(f"{path}:b"), logits)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': (), 'fortran_order': False, 'shape': (2, 2), }",
+        "{'descr': ('a',), 'fortran_order': False, 'shape': (2, 2), }",
+        "{'descr': [('a', ('<f8',))], 'fortran_order': False, 'shape': (2, 2), }",
+        "-" * 9000 + "1",
+        "1+" * 3000 + "1",
+    ],
+)
+def test_headers_that_break_the_parser(tmp_path, header):
+    text = header.encode() + b"\n"
+    (tmp_path / "z.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + bytes(32))
+    refused(tmp_path / "z.npy", "z.npy: expected a NumPy file")
+
+
+@pytest.mark.parametrize("pickled", [b"\x80\x02.", b"\x80\x02K\x01Q."])
+def test_tensors_that_break_the_unpickler(tmp_path, pickled):
+    pytest.importorskip("torch")
+    with zipfile.ZipFile(tmp_path / "z.pt", "w") as archive:
+        archive.writestr("archive/data.pkl", pickled)
+        archive.writestr("archive/version", "3\n")
+    refused(tmp_path / "z.pt", "z.pt: expected a tensor of torch.save")
+
+
 def test_an_array_appended_to_another_is_not_dropped_silently(tmp_path, logits):
     with (tmp_path / "z.npy").open("wb") as file:
         np.save(file, logits[0])
@@ -399,11 +468,26 @@ def test_types(tmp_path):
         ("a;b\n0.1;0.9\n", ["'0.1;0.9'", "line 2", "commas"]),
         (",a,b\n0,0.1,0.9\n", ["index=False"]),
         ("0,1\n1,0\n", ["either", "class_0"]),
+        (",0,1\n0,0.1,0.9\n", ["index=False"]),
+        ("0.2,,0.8\n0.2,0.3,0.5\n", ["''", "line 1"]),
+        (",0.2,0.8\n0.2,0.3,0.5\n", ["''", "line 1"]),
+        ("0.2,NA,0.8\n0.2,0.3,0.5\n", ["'NA'", "line 1"]),
+        ("NA,NA\n0.2,0.8\n", ["'NA'", "line 1"]),
+        ("\n0.2,0.5x\n0.2,0.8\n", ["'0.5x'", "line 2"]),
+        ("id,c0,c1\n1,0.1,0.9\n", ["'id'", "leave it out"]),
+        ("index,0,1\n0,0.1,0.9\n", ["'index'", "leave it out"]),
+        ("c0,c1,Label\n0.1,0.9,1\n", ["'Label'", "leave it out"]),
     ],
 )
 def test_bad_csv(tmp_path, text, words):
     (tmp_path / "z.csv").write_text(text)
     refused(tmp_path / "z.csv", "z.csv", *words)
+
+
+def test_blank_lines_of_a_csv_do_not_count(tmp_path):
+    for text in ("\n\na,b\n\n0.1,0.9\n", "\n0.1,0.9\n\n", " \n0,1\n\n0.1,0.9\n"):
+        (tmp_path / "z.csv").write_text(text)
+        np.testing.assert_array_equal(read(tmp_path / "z.csv"), [[[0.1, 0.9]]])
 
 
 def test_foreign_csv(tmp_path):
@@ -420,6 +504,34 @@ def test_bad_parquet(tmp_path):
     refused(tmp_path / "z.parquet", "'name'", "leave it out")
     frame.set_index("name").to_parquet(tmp_path / "z.parquet")
     refused(tmp_path / "z.parquet", "name", "index=False")
+    pd.DataFrame({"Input": [0, 1], "a": [0.1, 0.9]}).to_parquet(tmp_path / "z.parquet")
+    refused(tmp_path / "z.parquet", "'Input'", "leave it out")
+
+
+@pytest.mark.parametrize(
+    "metadata", [b"[1]", b"[" * 100_000, b"\xff\xfe", b"{", b'{"index_columns": 5}'], ids=range(5)
+)
+def test_parquet_with_damaged_metadata(tmp_path, metadata):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pa.table({"a": [0.1, 0.9]}).replace_schema_metadata({"pandas": metadata})
+    pq.write_table(table, tmp_path / "z.parquet")
+    refused(tmp_path / "z.parquet", "z.parquet", "damaged metadata")
+
+
+@pytest.mark.parametrize("rows", [1000, 200_000])
+def test_parquet_is_read_in_pieces(tmp_path, rows, monkeypatch):
+    """In row groups of any size, Arrow holds a small part of the file."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setattr("demur.stores.tables.BLOCK", 1 << 20)
+    values = np.random.default_rng(0).random((200_000, 10))
+    table = pa.table({f"c{column}": values[:, column] for column in range(10)})
+    pq.write_table(table, tmp_path / "z.parquet", row_group_size=rows, use_dictionary=False)
+    del table
+    before, found = pa.total_allocated_bytes(), []
+    for block in parquet_blocks(tmp_path / "z.parquet"):
+        found.append(len(block))
+        assert pa.total_allocated_bytes() - before < values.nbytes / 2
+    assert sum(found) == len(values)
 
 
 @pytest.mark.parametrize(
@@ -485,6 +597,8 @@ def test_weights_in_arrays(tmp_path):
         ("w.json", "[1, 2", ["w.json"]),
         ("w.npz", "", [".npy", "'.npz'"]),
         ("w.npy", "foreign", ["NumPy file"]),
+        ("w.json", "[1, 2, " + "9" * 400 + "]", ["3 numbers", "too large"]),
+        ("w.json", "[" * 100_000, ["3 numbers", "recursion"]),
     ],
 )
 def test_bad_weights(tmp_path, name, content, words):
@@ -493,6 +607,13 @@ def test_bad_weights(tmp_path, name, content, words):
         read_weights(tmp_path / name, members=3, inputs=7)
     for word in ["w.", *words]:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0)])
+def test_weights_that_are_none(tmp_path, shape):
+    np.save(tmp_path / "w.npy", np.ones(shape))
+    with pytest.raises(StoreError, match=r"w\.npy: expected a weight for each of the 3 members"):
+        read_weights(tmp_path / "w.npy", members=3, inputs=7)
 
 
 # Output
@@ -568,6 +689,21 @@ def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
         write_columns(path, COLUMNS, force=True)
     assert path.read_text() == "precious"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays_a_link(tmp_path, exists):
+    (tmp_path / "there").mkdir()
+    link, target = tmp_path / "link.csv", tmp_path / "there" / "target.csv"
+    link.symlink_to(target)
+    if exists:
+        target.write_text("precious")
+        with pytest.raises(StoreError, match="--force"):
+            write_columns(link, COLUMNS)
+    write_columns(link, COLUMNS, force=exists)
+    assert link.is_symlink()
+    assert target.read_text().startswith("input,")
+    assert list(target.parent.iterdir()) == [target]
 
 
 def test_bad_output(tmp_path):

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 @contextlib.contextmanager
 def progress_bar(total: int | None, unit: str, *, hidden: bool = False) -> Iterator[Callable[[int], object]]:
     """Show on a terminal how many of `total` (None: nobody knows) are done; in a pipe show nothing."""
-    if hidden or not sys.stderr.isatty():
+    # A process whose standard error was closed has none at all.
+    if hidden or sys.stderr is None or not sys.stderr.isatty():
         yield lambda done: None
         return
     from rich.console import Console

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from typer.testing import CliRunner
 
 import demur
 from demur.cli import app, main
+from demur.stores import read_columns
 
 MEASURES = ("pairwise", "average", "reverse")
 PARTS = ("total", "aleatoric", "epistemic")
@@ -265,6 +268,19 @@ def test_labels_are_written_beside_the_scores(logits):
     assert "Use " in Path("report.html").read_text()
 
 
+@pytest.mark.parametrize("suffix", [".csv", ".npz", ".parquet", ".json"])
+@pytest.mark.parametrize("dtype", [bool, ">i8"])
+def test_labels_of_any_type_can_be_evaluated(suffix, dtype):
+    np.save("z.npy", np.random.default_rng(0).normal(size=(5, 40, 2)))
+    labels = np.arange(40) % 2
+    np.save("labels.npy", labels.astype(dtype))
+    found = run_json("score", "z.npy", "--logits", "--labels", "labels.npy", "--top", 1)
+    assert found["scores"]["label"] == labels.tolist()
+    run("score", "z.npy", "--logits", "--labels", "labels.npy", "--out", f"scores{suffix}")
+    np.testing.assert_array_equal(read_columns(Path(f"scores{suffix}"))["label"], labels)
+    run("evaluate", "misclassification", f"scores{suffix}", "--resamples", 100)
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".npz", ".parquet"])
 @pytest.mark.parametrize("kind", ["--logits", "--probs", "--log-probs"])
 @pytest.mark.usefixtures("logits")
@@ -292,6 +308,15 @@ def test_an_input_is_never_replaced(logits):
     before = Path("z.npz").read_bytes()
     fails("score", "z.npz", "--logits", "--out", "z.npz", "--force", words=("z.npz", "read"))
     assert Path("z.npz").read_bytes() == before
+
+
+@pytest.mark.parametrize(("option", "rows"), [("--labels", 40), ("--weights", 12)])
+@pytest.mark.usefixtures("logits")
+def test_labels_and_weights_are_never_replaced(option, rows):
+    Path("beside.csv").write_text("label\n" + "1\n" * rows)
+    arguments = ("score", "z.npy", "--logits", option, "beside.csv", "--out", "beside.csv", "--force")
+    fails(*arguments, words=("beside.csv", "not read from"))
+    assert Path("beside.csv").read_text().startswith("label\n1\n")
 
 
 # Bad usage and bad input
@@ -412,6 +437,95 @@ def test_a_broken_pipe_is_no_bad_input(logits):
     os.close(writer)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
+
+
+ENDED = """
+import os, sys
+from demur.cli import main
+from demur.stores import output
+
+def end(file, *rest):
+    file.write(b"half of it")
+    file.flush()
+    os.kill(os.getpid(), int(number))
+    raise AssertionError("it went on")
+
+number, output._write = sys.argv.pop(), end
+sys.argv = ["demur", "score", "z.npy", "--logits", "--out", "s.csv"]
+main()
+"""
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.usefixtures("logits")
+def test_a_process_that_is_ended_leaves_nothing(name):
+    number = getattr(signal, name, None) or pytest.skip(f"needs {name}")
+    whole = [sys.executable, "-c", ENDED, str(int(number))]
+    done = subprocess.run(whole, capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, done.stderr) == (128 + number, "")
+    assert [path.name for path in Path().iterdir()] == ["z.npy"]
+
+
+@pytest.mark.usefixtures("logits")
+def test_signals_are_left_as_they_were(monkeypatch):
+    """What nohup ignores stays ignored, and afterwards all is as before."""
+    number = getattr(signal, "SIGHUP", None) or pytest.skip("needs SIGHUP")
+    seen = []
+    monkeypatch.setattr("demur.cli.app", lambda **_: seen.append(signal.getsignal(number)))
+    before = signal.getsignal(number)
+    try:
+        for action in (signal.SIG_IGN, signal.SIG_DFL):
+            signal.signal(number, action)
+            main()
+            assert signal.getsignal(number) is action
+    finally:
+        signal.signal(number, before)
+    assert seen[0] is signal.SIG_IGN and callable(seen[1])
+    thread = threading.Thread(target=main)  # which may not ask for signals
+    thread.start()
+    thread.join()
+    assert seen[2:] == [before]
+
+
+@pytest.mark.parametrize(
+    ("redirected", "arguments", "code", "said"),
+    [
+        ("2>&-", "--out s.csv", 0, "Wrote the scores of 40 inputs to s.csv"),
+        ("2>&-", "--measure nonsense", 2, ""),
+        (">&-", "--top 3", 0, ""),
+        (">/dev/full", "", 2, "demur: standard output: cannot be written: No space left on device"),
+        (">/dev/full", "--json", 2, "demur: standard output: cannot be written: No space left on device"),
+    ],
+)
+@pytest.mark.usefixtures("logits")
+def test_streams_that_are_closed_or_full(redirected, arguments, code, said):
+    if "full" in redirected and not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    line = f'"{sys.executable}" -m demur.cli score z.npy --logits {arguments} {redirected}'
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=300, check=False)
+    assert (done.returncode, (done.stdout + done.stderr).strip()) == (code, said)
+    assert Path("s.csv").exists() == ("s.csv" in arguments)
+
+
+@pytest.mark.usefixtures("logits")
+def test_letters_that_the_terminal_lacks():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = command("score", "z.npy", "--logits", "--out", "ö.csv", env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("\\xf6.csv\n") and Path("ö.csv").exists()
+
+
+@pytest.mark.parametrize("columns", ["20", "40", "59"])
+def test_a_narrow_terminal_shows_whole_inputs(monkeypatch, capsys, columns):
+    np.save("z.npy", np.random.default_rng(0).normal(size=(3, 20_000, 4)))
+    monkeypatch.setenv("COLUMNS", columns)
+    monkeypatch.setattr("sys.argv", ["demur", "score", "z.npy", "--logits", "--top", "3"])
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    with pytest.raises(SystemExit, match="0"):
+        main()
+    shown = [line.split()[0] for line in capsys.readouterr().out.splitlines()[-3:]]
+    order = np.argsort(-expected("pairwise", "epistemic", logits=np.load("z.npy")))[:3]
+    assert shown == [str(index) for index in order]
 
 
 def test_progress_on_a_terminal_only(logits):

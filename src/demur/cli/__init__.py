@@ -6,15 +6,19 @@ expected, what came and what to do.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 import typer.core
 
 from demur.cli import demo, evaluate, report, reproduce, score
-from demur.cli.printing import complain
+from demur.cli.printing import bad_output_exits, complain, mend_streams
 
 # typer brings its own copy of click, or before 0.25 the real one: this is UsageError of either.
 _UsageError: Any = typer.BadParameter.__mro__[1]
@@ -25,7 +29,8 @@ class _Commands(typer.core.TyperGroup):
 
     def main(self, *args: Any, standalone_mode: bool = True, **options: Any) -> Any:
         try:
-            result = super().main(*args, standalone_mode=False, **options)
+            with bad_output_exits():
+                result = super().main(*args, standalone_mode=False, **options)
             code = result if isinstance(result, int) else 0
         except _UsageError as error:
             message = error.format_message().partition(", unable to parse")[0].rstrip(".")
@@ -71,8 +76,31 @@ app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(reproduce.app, name="reproduce")
 
 
+@contextlib.contextmanager
+def _signals_end_it() -> Iterator[None]:
+    """Make `SystemExit` of signals that would end the process at once: half a file would stay behind."""
+
+    def end(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    found: list[int] = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # What is ignored, as by nohup, stays so; and only the main thread may ask for signals.
+    if threading.current_thread() is not threading.main_thread():
+        found = []
+    found = [number for number in found if signal.getsignal(number) is signal.SIG_DFL]
+    for number in found:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in found:
+            signal.signal(number, signal.SIG_DFL)
+
+
 def main() -> None:
     """Run the command line; ends in `SystemExit` with the exit code."""
+    mend_streams()
     # Threads of PyTorch that wait for work would hold the processors that demur's own threads need.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    app(prog_name="demur")
+    with _signals_end_it():
+        app(prog_name="demur")

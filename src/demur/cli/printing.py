@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import io
+import os
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -17,9 +20,37 @@ if TYPE_CHECKING:
     from demur.stores import ScoreTable
 
 
+def mend_streams() -> None:
+    """Make printing safe: a closed stream swallows, and a letter that the encoding lacks is escaped."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
+@contextlib.contextmanager
+def bad_output_exits() -> Iterator[None]:
+    """Make one line and exit code 2 of a standard output that takes no more; 1 where its reader went."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None:
+            raise  # of a file, which standard output is not
+        if error.errno != errno.EPIPE:
+            complain(f"standard output: cannot be written: {error.strerror or error}")
+        # What is still held would fail once more when Python ends.
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1 if error.errno == errno.EPIPE else 2) from error
+
+
 def complain(message: object) -> None:
     """Print one line on stderr, whatever the message looks like."""
-    print("demur:", as_options(" ".join(str(message).split())), file=sys.stderr)
+    with contextlib.suppress(OSError):  # nobody is left to be told
+        print("demur:", as_options(" ".join(str(message).split())), file=sys.stderr)
 
 
 def as_options(message: str) -> str:
@@ -66,7 +97,10 @@ def print_table(title: str, table: Table) -> None:
     from rich.console import Console
 
     print(f"\n{title}")
-    Console(width=None if sys.stdout.isatty() else 160, highlight=False).print(table)
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    # On a narrower terminal lines are better broken than columns cut down to nothing.
+    console.width = max(console.width, 8 * len(table.columns))
+    console.print(table, crop=False)
 
 
 def number(value: Any) -> str:
@@ -106,6 +140,8 @@ def print_top(scores: ScoreTable, count: int, unit: str, extra: Mapping[str, Any
     chosen = scores.top(count)
     extra = extra or {}
     table = new_table("input", "prediction", *extra, *(name.replace("_", "\n") for name in names))
+    # Half of its number names another input, so other columns give way on a narrow terminal.
+    table.columns[0].min_width = max(len(str(index)) for index in (*chosen, "input"))
     for index in chosen:
         cells = [number(scores.columns[name][index]) for name in names]
         shown = [scores.columns["prediction"][index], *(each[index] for each in extra.values())]

@@ -112,6 +112,7 @@ def score(
     """
     with bad_input_exits():
         from demur.stores import correct_of, read_labels
+        from demur.stores.names import split_name
 
         kind = choose_kind(logits=logits, probs=probs, log_probs=log_probs)
         options: dict[str, Any] = {
@@ -123,6 +124,8 @@ def score(
         if measure:
             options["measures"] = measure
         truth = None if labels is None else read_labels(labels)
+        if labels is not None:
+            refuse_to_replace([Path(split_name(labels)[0])], out)
         scores = score_files(files, kind, axis=axis, weights=weights, out=out, force=force, options=options)
         if truth is not None:
             correct_of(scores.columns, truth, files[0])  # as many, of the same kind and in the same order
@@ -180,24 +183,16 @@ def score_files(
     options: dict[str, Any],
 ) -> ScoreTable:
     """Read files and score their inputs, with a progress bar on a terminal."""
-    from demur.stores import (
-        StoreError,
-        check_output,
-        open_predictions,
-        read_weights,
-        score_predictions,
-    )
+    from demur.stores import check_output, open_predictions, read_weights, score_predictions
 
     if out is not None:
         check_output(out, force=force)
     with open_predictions(files, axis=axis, directory=out.parent if out else None) as predictions:
-        if out is not None and out.exists():
-            for source in predictions.sources:
-                if source.path.samefile(out):
-                    raise StoreError(f"{out}: expected a file that is not read from, got one that is")
+        refuse_to_replace([source.path for source in predictions.sources], out)
         chosen = None
         if weights is not None:
             chosen = read_weights(weights, members=predictions.members, inputs=predictions.inputs)
+            refuse_to_replace([weights], out)
         with progress_bar(predictions.inputs, "inputs") as progress:
             return score_predictions(
                 predictions,
@@ -207,6 +202,16 @@ def score_files(
                 progress=progress,
                 **options,
             )
+
+
+def refuse_to_replace(read: list[Path], out: Path | None) -> None:
+    """Raise a `StoreError` where the output file is one that is read."""
+    from demur.stores import StoreError
+
+    if out is not None and out.exists() and any(path.samefile(out) for path in read):
+        raise StoreError(
+            f"{out}: expected a file that is not read from, got one that is: choose another name"
+        )
 
 
 def describe(scores: ScoreTable, kind: Kind, files: list[str], options: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,10 @@ import numpy as np
 
 class StoreError(ValueError):
     """A file that cannot be read or written; the message is one line and names the file."""
+
+
+class EmptyError(StoreError):
+    """An array without axes, or with one of no length."""
 
 
 class StoredArray(Protocol):
@@ -155,7 +160,7 @@ def check_numbers(label: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> N
             f"{label}: expected float16, bfloat16, float32, float64 or integers, got {dtype}: convert it"
         )
     if min(shape, default=0) < 1:
-        raise StoreError(
+        raise EmptyError(
             f"{label}: expected (inputs, classes) or (members, inputs, classes), none of them 0, "
             f"got shape {shape}"
         )
@@ -187,6 +192,9 @@ def decode(raw: np.ndarray, precision: str) -> np.ndarray:
 def open_binary(path: Path) -> IO[bytes]:
     """Open a file for reading; what goes wrong becomes one line."""
     try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # opening a pipe would wait for a writer
+            raise StoreError(f"{path}: expected a file, got a pipe or a device: write it to a file first")
         return path.open("rb")
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from error

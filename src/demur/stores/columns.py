@@ -61,7 +61,7 @@ def read_labels(written: str) -> dict[str, np.ndarray]:
     """
     path, name = split_name(written)
     if Path(path).suffix.lower() == ".npy":
-        return {"label": _checked(Path(path), {"label": _read_npy(Path(path))})["label"]}
+        return {"label": _classes(_checked(Path(path), {"label": _read_npy(Path(path))})["label"])}
     if Path(path).suffix.lower() not in LABELS:
         raise StoreError(
             f"{path}: expected labels in a file that ends in {', '.join(LABELS)}, got "
@@ -77,8 +77,13 @@ def read_labels(written: str) -> dict[str, np.ndarray]:
                 f"write {path}:NAME"
             )
         name = (known or rest)[0]
-    found = {"label": column_of(columns, name, path)}
+    found = {"label": _classes(column_of(columns, name, path))}
     return found | {beside: columns[beside] for beside in ("input", "id") if beside in columns}
+
+
+def _classes(labels: np.ndarray) -> np.ndarray:
+    """Return labels as predictions are written: classes 0 and 1, not False and True."""
+    return labels.astype(np.int64) if labels.dtype.kind == "b" else labels
 
 
 def column_of(columns: Mapping[str, np.ndarray], name: str, path: object) -> np.ndarray:
@@ -167,7 +172,10 @@ def _checked(path: Path, columns: Mapping[str, np.ndarray]) -> dict[str, np.ndar
             f"{path}: expected columns of one length and at least one row, got "
             f"{' and '.join(str(length) for length in sorted(lengths)) or 'no column'}"
         )
-    return dict(columns)
+    # Arrow takes no other byte order than the machine's.
+    return {
+        name: values.astype(values.dtype.newbyteorder("="), copy=False) for name, values in columns.items()
+    }
 
 
 def _read_csv(
@@ -251,7 +259,7 @@ def _read_json(path: Path) -> dict[str, np.ndarray]:
             held = json.loads(file.read().decode("utf-8-sig"))
             columns = held.get("scores", held)
             return {name: _from_json(name, values) for name, values in columns.items()}
-        except (ValueError, AttributeError, TypeError) as error:
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
             raise StoreError(
                 f"{path}: expected a JSON object of columns, as demur score writes, got something else"
             ) from error

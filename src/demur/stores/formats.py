@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-import struct
-import tokenize
 import zipfile
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
@@ -21,9 +18,6 @@ from demur.stores.tables import csv_blocks, parquet_blocks, refuse_scores
 SUFFIXES = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".csv", ".parquet")
 NAMED = (".npz", ".safetensors", ".pt", ".pth")
 """Suffixes of files that hold arrays by name, as in `file.npz:name`."""
-
-_DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, RuntimeError, ValueError, EOFError)
-"""How `zipfile` fails on a damaged, encrypted or foreign archive."""
 
 _SAFETENSORS = {
     "F64": "<f8",
@@ -104,8 +98,7 @@ def _find_npy(label: str, path: Path | IO[bytes], file: IO[bytes]) -> FileArray:
             (2, 0): np.lib.format.read_array_header_2_0,
         }[version]
         shape, fortran, dtype = read(file)
-    # A damaged header fails in NumPy's little parser in any of these ways.
-    except (ValueError, KeyError, TypeError, SyntaxError, tokenize.TokenError) as error:
+    except Exception as error:  # a damaged header fails in Python's parser and in NumPy in many ways
         raise StoreError(
             f"{label}: expected a NumPy file, got something else or a damaged header: "
             "write it with numpy.save"
@@ -134,11 +127,19 @@ def _open_npz(path: Path, name: str | None, spool: Spool) -> FileArray:
                 # 30 bytes, the last four of which count the bytes of a name and an extra field.
                 file.seek(info.header_offset + 26)
                 name_and_extra = np.frombuffer(file.read(4), "<u2").sum(dtype=int)
-                file.seek(info.header_offset + 30 + int(name_and_extra))
-                return _find_npy(label, path, file)
+                begin = file.seek(info.header_offset + 30 + int(name_and_extra))
+                array = _find_npy(label, path, file)
+                if array.end - begin > info.file_size:
+                    raise StoreError(
+                        f"{label}: expected {array.end - begin} bytes, as its header says, got "
+                        f"{info.file_size}: the archive is damaged, write it again"
+                    )
+                return array
         except StoreError:
             raise
-        except _DAMAGED as error:
+        except Exception as error:  # zipfile, and what unpacks for it, fail in many ways
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the system failed, as for want of room; bzip2's own have no number
             raise StoreError(
                 f"{path}: expected a NumPy archive, got a damaged or foreign file ({error}): "
                 "write it with numpy.savez"
@@ -194,7 +195,7 @@ def _open_pt(path: Path, name: str | None) -> TensorArray:
                 f"{path}: expected a plain tensor, got objects that could run code and were not "
                 "loaded: write it with torch.save(tensor, path)"
             ) from error
-        except (RuntimeError, ValueError, KeyError, EOFError, OSError) as error:
+        except Exception as error:  # a damaged file fails in PyTorch's own unpickler in many ways
             raise StoreError(
                 f"{path}: expected a tensor of torch.save, got a damaged or foreign file, or the "
                 "format before PyTorch 1.6: write it with torch.save(tensor, path)"

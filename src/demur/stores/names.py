@@ -32,11 +32,15 @@ def locate(names: Sequence[str | os.PathLike[str]]) -> list[tuple[Path, str | No
         found.extend((Path(match), name) for match in matches)
     if not found:
         raise StoreError("files: expected at least one, got none")
-    for index, each in enumerate(found):
-        if each in found[:index]:
+    seen: dict[str, set[str | None]] = {}
+    for path, name in found:
+        taken = seen.setdefault(os.path.realpath(path), set())
+        # Without a name a file holds one array, so any name in it is that array again.
+        if name in taken or None in taken or (taken and name is None):
             raise StoreError(
-                f"{each[0]}: expected each file once, got it twice: a member counts twice by its weight"
+                f"{path}: expected each file once, got it twice: a member counts twice by its weight"
             )
+        taken.add(name)
     return found
 
 

@@ -33,9 +33,10 @@ def check_output(path: Path, *, force: bool = False) -> None:
         raise StoreError(f"{path}: expected an output file, got a directory: add a file name")
     if path.exists() and not force:
         raise _exists(path)
-    if not path.parent.is_dir():
-        raise StoreError(f"{path}: expected a directory to write to, found none: create {path.parent} first")
-    if not os.access(path.parent, os.W_OK):
+    parent = _target(path).parent
+    if not parent.is_dir():
+        raise StoreError(f"{path}: expected a directory to write to, found none: create {parent} first")
+    if not os.access(parent, os.W_OK):
         raise StoreError(f"{path}: expected a directory to write to, got one that is read-only")
     if suffix == ".parquet":
         try:
@@ -81,21 +82,27 @@ def write_columns(
         Replace an existing file.
     """
     check_output(path, force=force)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    target = _target(path)
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("xb") as file:
             _write(file, path.suffix.lower(), columns, facts or {})
             file.flush()
             os.fsync(file.fileno())
         if force:
-            os.replace(temporary, path)
+            os.replace(temporary, target)
         else:
-            _appear(temporary, path)
+            _appear(temporary, target)
     except OSError as error:
         raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
+
+
+def _target(path: Path) -> Path:
+    """Return the file that a link means: it is written, and the link stays."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def _appear(temporary: Path, path: Path) -> None:

@@ -5,26 +5,35 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
 from demur.stores.arrays import StoreError
 
+if TYPE_CHECKING:
+    from pyarrow import Schema
+
 BLOCK = 8 << 20
 """Bytes of text, or of numbers, that are held at a time."""
+
+_NO_CLASSES = ("id", "index", "input", "label", "labels")
+"""Names of columns that stand beside predictions, in any case of letters."""
 
 
 def csv_blocks(path: Path) -> Iterator[np.ndarray]:
     """Rows of a CSV file, as float64; the first line may name the columns."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         try:
-            first, second = _cells(file.readline()), _cells(file.readline())
+            number, first = _next_cells(file)
+            _, second = _next_cells(file)
             refuse_scores(path, first)
+            _refuse_beside(path, first)
+            columns = len(first)
+            number += _is_header(path, first, second)
             file.seek(0)
-            number, columns = 0, len(first)
-            if _is_header(path, first, second):
+            for _ in range(number):
                 file.readline()
-                number = 1
             yield np.empty((0, columns))
             while lines := file.readlines(BLOCK):
                 yield _parse(path, lines, number, columns)
@@ -45,6 +54,26 @@ def refuse_scores(path: Path, names: Iterable[str]) -> None:
         )
 
 
+def _refuse_beside(path: Path, names: Iterable[str]) -> None:
+    """Raise a `StoreError` where a column names or labels inputs: as a class it would count in silence."""
+    for name in names:
+        if name.lower() in _NO_CLASSES:
+            raise StoreError(
+                f"{path}: expected one column a class, got the column {name!r}, which by its name is no "
+                "class: leave it out"
+            )
+
+
+def _next_cells(file: TextIO) -> tuple[int, list[str]]:
+    """Return how many lines are blank, and the cells of the one behind them."""
+    blank = 0
+    while line := file.readline():
+        if line.strip():
+            return blank, _cells(line)
+        blank += 1
+    return blank, []
+
+
 def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in next(csv.reader([line]), [])]
 
@@ -61,12 +90,14 @@ def _is_header(path: Path, first: list[str], second: list[str]) -> bool:
                 "be either: name the columns, as class_0, or write 0.0 for 0"
             )
         return bool(second)
-    if first and first[0] in ("", "Unnamed: 0"):
+    names = [str(column) for column in range(len(first) - 1)]
+    if first and first[0] in ("", "Unnamed: 0") and (first[1:] == names or not any(map(is_number, first))):
         raise StoreError(
             f"{path}: expected one column a class, got a first column without a name: "
             "write the file without row numbers, in pandas with index=False"
         )
-    return bool(first)
+    # A number among other cells, or a text twice, is an input with a bad cell: parsing it says which.
+    return bool(first) and len(set(first)) == len(first) and not any(map(is_number, first))
 
 
 def is_number(cell: str) -> bool:
@@ -117,10 +148,10 @@ def parquet_blocks(path: Path) -> Iterator[np.ndarray]:
             f"{path}: expected pyarrow to read it with, found none: pip install 'demur[tables]'"
         ) from error
     try:
-        with pq.ParquetFile(path) as file:
-            # Those that are not text are ranges, which take no column.
+        # Otherwise Arrow reads ahead, and holds all row groups at once in the end.
+        with pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
             refuse_scores(path, file.schema_arrow.names)
-            names = (file.schema_arrow.pandas_metadata or {}).get("index_columns", [])
+            names = _index_columns(path, file.schema_arrow)
             for field in file.schema_arrow:
                 if field.name in names:
                     raise StoreError(
@@ -132,6 +163,7 @@ def parquet_blocks(path: Path) -> Iterator[np.ndarray]:
                         f"{path}: expected columns of numbers, got {field.name!r} of "
                         f"{field.type}: leave it out"
                     )
+            _refuse_beside(path, file.schema_arrow.names)
             kinds = [field.type.to_pandas_dtype() for field in file.schema_arrow]
             dtype = np.result_type(*kinds, np.float16) if kinds else np.dtype(np.float64)
             rows = max(1, BLOCK // (8 * max(1, len(kinds))))
@@ -144,4 +176,14 @@ def parquet_blocks(path: Path) -> Iterator[np.ndarray]:
         raise StoreError(
             f"{path}: expected a Parquet file, got a damaged or foreign one "
             f"({str(error).splitlines()[0]}): write it again"
+        ) from error
+
+
+def _index_columns(path: Path, schema: Schema) -> list[object]:
+    """Names of columns that pandas wrote row names to; those that are not text are ranges, and no columns."""
+    try:
+        return list((schema.pandas_metadata or {}).get("index_columns", []))
+    except (AttributeError, TypeError, ValueError, RecursionError) as error:  # any JSON, or none
+        raise StoreError(
+            f"{path}: expected what pandas says of its columns, got damaged metadata: write it again"
         ) from error

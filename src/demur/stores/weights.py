@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.stores.arrays import FileArray, StoreError, decode, open_binary
+from demur.stores.arrays import EmptyError, FileArray, StoreError, decode, open_binary
 from demur.stores.formats import open_array
 from demur.stores.spool import Spool
 
@@ -42,23 +42,24 @@ def read_weights(path: Path, *, members: int, inputs: int) -> np.ndarray:
             f"{path}: expected weights in a file that ends in {', '.join(_SUFFIXES)}, got "
             f"{repr(suffix) if suffix else 'no suffix'}"
         )
+    expected = f"{path}: expected a weight for each of the {members} members, or shape ({members}, {inputs})"
     if suffix == ".npy":
-        weights = _read_npy(path)
+        try:
+            weights = _read_npy(path)
+        except EmptyError as error:  # which speaks of predictions
+            raise StoreError(f"{expected}, got a single number or none") from error
     else:
         with open_binary(path) as file:
             content = file.read()
         try:
             text = content.decode("utf-8-sig")
             weights = np.array(_read_json(text) if suffix == ".json" else _read_text(text, suffix))
-        except ValueError as error:
+        except (ValueError, OverflowError, RecursionError) as error:
             raise StoreError(
                 f"{path}: expected {members} numbers, one a member, got something else: {error}"
             ) from error
     if weights.shape not in ((members,), (members, inputs)):
-        raise StoreError(
-            f"{path}: expected a weight for each of the {members} members, or shape "
-            f"({members}, {inputs}), got shape {weights.shape}"
-        )
+        raise StoreError(f"{expected}, got shape {weights.shape}")
     return weights
 
 
