@@ -370,3 +370,34 @@ def test_an_error_names_the_callers_own_place_in_a_large_array(dtype) -> None:
     probs[2, 8888] *= 1.5
     with pytest.raises(ValueError, match=r"Got 1.5 at \[2, 8888\]"):
         demur.decompose(probs)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    p = np.random.default_rng(0).dirichlet(np.ones(3), size=(4, 2))
+    given = demur.decompose(p, axis=np.int64(0), base=np.int64(2), stderr=True, groups=np.int64(2))
+    expected = demur.decompose(p, axis=0, base=2, stderr=True, groups=2)
+    np.testing.assert_array_equal(given.stderr.epistemic, expected.stderr.epistemic)
+    assert demur.Moments(groups=np.int64(2)).groups == 2
+    np.testing.assert_allclose(demur.decompose(p, base=np.float32(2)).total, expected.total, rtol=1e-12)
+
+
+def test_a_rule_that_is_no_name() -> None:
+    with pytest.raises(ValueError, match="rule must be one of"):
+        demur.decompose(np.full((2, 1, 2), 0.5), rule=["log"])
+
+
+@pytest.mark.parametrize("way", ["probs", "log_probs", "logits"])
+def test_members_without_weight_may_hold_anything(way) -> None:
+    """Also what would warn of itself."""
+    p = np.random.default_rng(0).dirichlet(np.ones(3), size=(3, 2))
+    values = p if way == "probs" else np.log(p)
+    for nonsense in (-5.0, 1e300, np.nan, np.inf):
+        given = values.copy()
+        given[1] = nonsense
+        options = {"weights": [1.0, 0.0, 1.0]}
+        found = (
+            demur.decompose(given, **options)
+            if way == "probs"
+            else demur.decompose(**{way: given}, **options)
+        )
+        np.testing.assert_allclose(found.epistemic, demur.decompose(p[[0, 2]]).epistemic, rtol=1e-12)

@@ -190,6 +190,27 @@ def test_classes_masked_by_a_large_negative_number(xp, shape, member, fill) -> N
         assert found < (1e-5 if xp.single else 1e-6), f"{name}: {found:.1e}"
 
 
+@pytest.mark.parametrize("shape", [(5, 30, 2), (5, 4000, 2), (5, 3000, 3), (5, 80, 100)])
+@pytest.mark.parametrize("size", [1e3, 1e4, 1e5, 1e6, 1e10])
+def test_nothing_is_negative_where_probabilities_are_next_to_nothing(size, shape) -> None:
+    """Logits far below the top differ, of probabilities that no number is small enough for."""
+    rng = np.random.default_rng(0)
+    logits = -size * (1.0 + np.abs(rng.normal(size=(1, *shape[1:])))) + 1e-3 * size * rng.normal(size=shape)
+    logits[..., 0] = 0.0
+    for way in ("at once", "left out", "one by one", "gradients"):
+        for name in NAMES:
+            found = WAYS[way](logits, name).epistemic
+            assert (found >= 0).all() and (found < np.inf).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_finite_logits_of_any_size_make_nothing_infinite(dtype) -> None:
+    for inputs in (1, 20_000):
+        logits = np.tile(np.array([[[1e10, 0.0]], [[0.0, 1e10]]], dtype), (1, inputs, 1))
+        for found in (demur.decompose(logits=logits), demur.Moments().update(logits=logits).decompose()):
+            np.testing.assert_allclose(found.epistemic, 5e9, rtol=1e-6)
+
+
 @pytest.mark.parametrize("margin", [10.0, 20.0, 40.0, 80.0, 300.0, 700.0])
 @pytest.mark.parametrize("shape", [(5, 4, 6), (5, 70, 100)], ids=["generic", "kernel"])
 def test_saturated_members_that_agree(margin, shape) -> None:

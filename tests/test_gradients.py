@@ -199,3 +199,68 @@ def test_jit_of_traced_weights() -> None:
         traced = function(jax.numpy.asarray(values), jax.numpy.asarray(weights))
     concrete = demur.decompose(logits=values, weights=weights).epistemic
     np.testing.assert_allclose(traced, concrete, rtol=1e-10)
+
+
+@pytest.mark.parametrize("part", loops.PARTS)
+@pytest.mark.parametrize("name", loops.NAMES)
+@pytest.mark.parametrize("lowest", [-50.0, -80.0, -400.0, -np.inf])
+def test_gradients_of_confident_members_are_numbers(lowest, name, part) -> None:
+    """A class next to nothing has a gradient next to 0; a square of its probability would underflow."""
+    jax, torch = pytest.importorskip("jax"), pytest.importorskip("torch")
+    for apart in (False, True):
+        logits = np.array([[[0.0, lowest, -1.0]], [[0.0, lowest, -2.0]]])
+        if apart:
+            logits[1] = logits[1, :, ::-1]
+        for double in (False, True):
+            with jax.enable_x64(double):
+                found = jax.grad(lambda z: getattr(demur.decompose(logits=z, measure=name), part).sum())(
+                    jax.numpy.asarray(logits)
+                )
+            assert np.isfinite(found).all()
+        own = torch.from_numpy(logits).requires_grad_()
+        getattr(demur.decompose(logits=own, measure=name), part).sum().backward()
+        assert torch.isfinite(own.grad).all()
+
+
+def test_gradients_beside_a_given_model_that_has_none() -> None:
+    torch = pytest.importorskip("torch")
+    jax = pytest.importorskip("jax")
+    logits = torch.from_numpy(members.ordinary(4, 3, 5)).requires_grad_()
+    given = loops.softmax(members.ordinary(3, 5))
+    expected = demur.decompose(logits=logits.detach(), measure=demur.Measure(given, "each")).epistemic
+    sums = demur.Moments().update(given)
+    for side in (given, torch.from_numpy(given), sums):
+        found = demur.decompose(logits=logits, measure=demur.Measure(side, "each")).epistemic
+        np.testing.assert_allclose(found.detach(), expected, rtol=1e-12)
+        found.sum().backward()
+    measure = demur.Measure(given, "each")
+    with jax.enable_x64(True):
+        found = jax.grad(lambda z: demur.decompose(logits=z, measure=measure).epistemic.sum())(
+            jax.numpy.asarray(logits.detach().numpy())
+        )
+    np.testing.assert_allclose(3 * np.asarray(found), logits.grad, rtol=1e-9, atol=1e-14)
+
+
+def test_gradients_of_weights_alone() -> None:
+    torch = pytest.importorskip("torch")
+    logits, values = torch.from_numpy(members.ordinary(4, 3, 5)), torch.from_numpy(members.weights(4))
+    weights = values.clone().requires_grad_()
+    found = demur.decompose(logits=logits, weights=weights).epistemic
+    np.testing.assert_allclose(
+        found.detach(), demur.decompose(logits=logits, weights=values).epistemic, rtol=1e-12
+    )
+    found.sum().backward()
+    expected = numerical(
+        lambda w: float(demur.decompose(logits=logits, weights=torch.from_numpy(w)).epistemic.sum()),
+        values.numpy(),
+    )
+    np.testing.assert_allclose(weights.grad, expected, rtol=1e-5, atol=1e-8)
+
+
+def test_members_without_weight_have_no_gradient() -> None:
+    torch = pytest.importorskip("torch")
+    probs = torch.from_numpy(loops.softmax(members.ordinary(3, 2, 4)))
+    probs[1] = float("nan")
+    probs.requires_grad_()
+    demur.decompose(probs, weights=[1.0, 0.0, 2.0]).epistemic.sum().backward()
+    assert (probs.grad[1] == 0).all() and torch.isfinite(probs.grad).all()

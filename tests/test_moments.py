@@ -502,3 +502,43 @@ def test_a_given_model_beside_members_is_that_model() -> None:
             np.testing.assert_array_equal(getattr(shared, part), getattr(direct, part))
     with pytest.raises(ValueError, match="given must be a model for the same inputs and classes"):
         moments.beside(demur.predictions.Categorical(logits=given[:, :3]))
+
+
+def test_inputs_without_any_weight_are_told() -> None:
+    moments = demur.Moments().update(np.array([[[0.5, 0.5], [0.2, 0.8]]]), weights=[[1.0, 0.0]])
+    given = demur.Measure(moments)
+    for asked in (lambda: moments.mean, lambda: demur.decompose(np.full((2, 2, 2), 0.5), measure=given)):
+        with pytest.raises(ValueError, match=r"positive weight for each input\. Got none for 1"):
+            asked()
+    np.testing.assert_array_equal(moments.effective_count, [1.0, 0.0])
+
+
+BROKEN = {
+    "count": lambda file: file | {"count": np.zeros(3, np.int64)},
+    "sides": lambda file: file | {"excluded": np.zeros((1, 2, 3))},
+    "few sides": lambda file: file | {"excluded": np.zeros((1, 1, 1)), "allowed": np.ones((1, 1, 1))},
+    "no number": lambda file: file | {"a": np.full((1, 2, 3), np.nan)},
+    "text": lambda file: file | {"u": np.full((1, 2, 3), "x")},
+    "complex": lambda file: file | {"u": file["u"] * 1j},
+    "negative": lambda file: file | {"weight": -file["weight"]},
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_sums_that_do_not_fit_each_other_are_no_file_of_moments(what, tmp_path) -> None:
+    path = tmp_path / "moments.npz"
+    demur.Moments().update(logits=np.zeros((2, 3))).save(path)
+    np.savez(path, **BROKEN[what](dict(np.load(path))))
+    with pytest.raises(ValueError, match=r"Expected a file written by Moments\.save"):
+        demur.Moments.load(path)
+
+
+def test_flags_that_nobody_wrote_are_no_file_of_moments(tmp_path) -> None:
+    path = tmp_path / "moments.npz"
+    demur.Moments().update(logits=np.zeros((2, 3))).save(path)
+    whole = path.read_bytes()
+    for flag in (0x01, 0x20):  # encrypted, patched
+        at = whole.index(b"PK\x01\x02") + 8
+        path.write_bytes(whole[:at] + bytes([whole[at] | flag]) + whole[at + 1 :])
+        with pytest.raises(ValueError, match=r"Expected a file written by Moments\.save"):
+            demur.Moments.load(path)

@@ -281,3 +281,34 @@ def test_the_checks_object_to_wrong_implementations() -> None:
         right = demur.decompose(p, measure=name, unbiased=True).epistemic
         coverage = covered(right, spread_of_means, population[name], count)
         assert off_by(coverage, expected) > STANDARD_ERRORS, name
+
+
+def test_unbiased_figures_where_a_given_model_excludes_a_class() -> None:
+    """What is infinite stays so, and what is finite learns nothing from leaving out who made it so."""
+    p = np.array([[[1.0, 0.0]], [[0.5, 0.5]], [[1.0, 0.0]]])
+    certain, even = np.array([[1.0, 0.0]]), np.array([[0.5, 0.5]])
+    measure = demur.Measure("bma", certain)
+    assert demur.decompose(p, measure=measure, unbiased=True).epistemic == np.inf
+    assert demur.attribute(p, measure=measure, unbiased=True)[0, 1] == np.inf
+    assert np.isfinite(demur.decompose(p, measure=demur.Measure(even, "bma"), unbiased=True).epistemic)
+
+
+def test_members_that_are_all_in_one_group_are_an_error() -> None:
+    rng = np.random.default_rng(0)
+    moments = demur.Moments(groups=16)
+    for _ in range(3):
+        moments.merge(demur.Moments(groups=16).update(logits=rng.normal(size=(2, 3))))
+    for asked in ({"stderr": True}, {"measure": "average", "unbiased": True}):
+        with pytest.raises(ValueError, match=r"at least 2 groups\. Got all of them in one"):
+            moments.decompose(**asked)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-170, 1e160, 1e307])
+@pytest.mark.parametrize("batch", [(), (4,)])
+def test_the_scale_of_weights_does_not_matter(scale, batch) -> None:
+    rng = np.random.default_rng(0)
+    p, weights = rng.dirichlet(np.ones(3), size=(5, 4)), rng.uniform(0.5, 1.5, size=(5, *batch))
+    for options in ({}, {"unbiased": True}, {"measure": "average", "unbiased": True, "stderr": True}):
+        found = demur.decompose(p, weights=weights * scale, **options)
+        expected = demur.decompose(p, weights=weights, **options)
+        np.testing.assert_allclose(found.epistemic, expected.epistemic, rtol=1e-12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -207,7 +208,7 @@ def prepare(
         axis = prediction.members_axis(axis)  # pyright: ignore[reportAttributeAccessIssue]
     members = gather(prediction, weights, axis)
     chosen, loss = resolve(measure), rule_for(prediction, resolve_rule(rule))
-    if groups is not None and (not isinstance(groups, int) or groups < 2):
+    if groups is not None and (not isinstance(groups, Integral) or groups < 2):
         raise ValueError(f"groups must be None or an integer of at least 2. Got {groups!r}.")
     if is_summary(chosen):
         return members, chosen, loss, [None, None]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from demur import described, kernels
 from demur.measures import Given, Measure
 from demur.predictions import Members, arrays, gather, predicted, rule_for, second_order
 from demur.rules import Array, Rule
-from demur.state import State
+from demur.state import State, arrays_of
 
 Side = Members | State | None
 
@@ -32,6 +33,7 @@ def given_side(name: str, value: Any, rule: Rule, batch: tuple[int, ...], classe
         if state.rule is not rule:
             raise ValueError(f"{name} must be Moments with rule {rule.name!r}. Got rule {state.rule.name!r}.")
         check_shape(name, rule, tuple(state.reference.shape), (*batch, classes))
+        check_every_input(state)
         return state
     if hasattr(value, "update") and hasattr(value, "merge"):
         raise ValueError(f"{name} must be Moments that have members. Got empty ones.")
@@ -41,6 +43,15 @@ def given_side(name: str, value: Any, rule: Rule, batch: tuple[int, ...], classe
     if prediction.shape[0 if one else 1 :] != (*batch, classes):
         check_shape(name, rule, prediction.shape, (*batch, classes))
     return gather(prediction.with_values(prediction.values[None]) if one else prediction, None, 0)
+
+
+def check_every_input(state: State) -> None:
+    """Raise unless every input has a member of positive weight."""
+    if not arrays.is_traced(state.count) and bool((state.count == 0).any()):
+        raise ValueError(
+            "Expected a member of positive weight for each input. "
+            f"Got none for {int((state.count == 0).sum())} of them. Update with weights above 0 first."
+        )
 
 
 def check_shape(name: str, rule: Rule, came: tuple[int, ...], expected: tuple[int, ...]) -> None:
@@ -75,7 +86,14 @@ def moved(side: Members | State, rule: Rule, reference: Array) -> State:
     """Return one given side's sums relative to the members' reference."""
     if isinstance(side, Members):
         values = arrays.matching(side.prediction.values, reference)
-        side = kernels.state_of(Members(side.prediction.with_values(values), None, side.batch), rule, 1)
+        here = Members(side.prediction.with_values(values), None, side.batch)
+        if arrays.library(reference) == "numpy" or here.stays:
+            side = kernels.state_of(here, rule, 1)
+        else:  # a model without gradients beside members that have them
+            side = kernels.state_in_library(here.prediction.logits(), rule)
+    elif arrays.library(side.reference) == "numpy" != arrays.library(reference):
+        there = {n: None if a is None else arrays.matching(a, reference) for n, a in arrays_of(side).items()}
+        side = replace(side, xp=arrays.namespace(reference), **there)
     if arrays.library(side.reference) != arrays.library(reference):
         raise TypeError(
             f"Expected a given side and predictions of one library. Got {arrays.library(side.reference)} and "

@@ -178,12 +178,16 @@ def totalled(parts: Parts) -> tuple[Array, Array, Array]:
 def jackknifed(state: State, value: Array, replicates: Array) -> Array:
     """Return ``G value - sum_g (1 - w_g / w) value_(-g)`` over groups that have members.
 
-    ``replicates`` are (groups, inputs), or (groups, classes, inputs).
+    ``replicates`` are (groups, inputs), or (groups, classes, inputs). An infinite value stays, and one that
+    is finite learns nothing from infinite ones.
     """
     xp = state.xp
+    finite = xp.isfinite(value)
+    known = xp.where(finite, value, xp.zeros_like(value))
+    replicates = xp.where(finite & xp.isfinite(replicates), replicates, known)
     weight = xp.reshape(state.weight, (state.groups, *(1,) * (replicates.ndim - 2), -1))
-    terms = value - (1 - weight / state.total("weight")) * replicates
-    return xp.sum(xp.where(weight > 0, terms, xp.zeros_like(terms)), axis=0)
+    terms = known - (1 - weight / state.total("weight")) * replicates
+    return xp.where(finite, xp.sum(xp.where(weight > 0, terms, xp.zeros_like(terms)), axis=0), value)
 
 
 def standard_error(state: State, value: Array, replicates: Array) -> Array:
@@ -211,8 +215,16 @@ def check_enough(state: State, measure: Measure, *, unbiased: bool, stderr: bool
             raise ValueError(
                 f"{asked} needs at least 2 members of positive weight for each input. Got {fewest}."
             )
-    if (stderr or needs_groups(measure)) and state.groups < 2:
-        what = "stderr=True" if stderr else f"unbiased=True for {measure}"
+    if not stderr and not needs_groups(measure):
+        return
+    what = "stderr=True" if stderr else f"unbiased=True for {measure}"
+    if state.groups < 2:
         raise ValueError(
             f"{what} needs members in at least 2 groups. Got none. Use Moments(groups=16) from the start."
+        )
+    used = state.xp.sum(state.xp.astype(state.weight > 0, state.xp.int32), axis=0)
+    if not type(used).__name__.endswith("Tracer") and int(state.xp.min(used)) < 2:
+        raise ValueError(
+            f"{what} needs members in at least 2 groups. Got all of them in one. "
+            "Give each of the Moments that are merged several members: each deals them to groups in turn."
         )

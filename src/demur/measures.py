@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from demur.rules import Array, Rule, unknown
+from demur.rules import Array, Rule, epsilon, unknown
 from demur.state import Means
 
 if TYPE_CHECKING:
@@ -109,9 +110,9 @@ def check_base(base: float | None, rule: Rule) -> float:
         return 1.0
     if not rule.nats:
         raise ValueError(f"base goes with rule 'log' only: {rule.name!r} has no unit. Got base {base!r}.")
-    if isinstance(base, bool) or not isinstance(base, (int, float)) or not 1 < base < math.inf:
+    if isinstance(base, bool) or not isinstance(base, Real) or not 1 < base < math.inf:
         raise ValueError(f"base must be a number above 1, as 2 for bits. Got {base!r}.")
-    return 1 / math.log(base)
+    return 1 / math.log(float(base))
 
 
 def check_separable(rule: Rule) -> None:
@@ -202,15 +203,25 @@ def divergence_terms(predictor: Means, truth: Means) -> tuple[Array, Array]:
     Every cell of the table: ``E phi_i - E phi_j  +  E a_j u_j - E a_i E u_j``. Both brackets are exactly 0
     where the sides are equal, and the first is 0 (class by class) for the pairwise measure.
     """
+    xp = predictor.xp
     apart = predictor.phi - truth.phi
+    if predictor.rule.separable:
+        apart = settled(xp, apart, 8 * predictor.phi)
     together = truth.au - predictor.a * truth.u
+    if predictor is truth:
+        together = settled(xp, together, truth.au)
     if truth.excludes is not None:
         impossible = truth.excludes
         if predictor.allows is not None:
             impossible = impossible & predictor.allows
-        xp = predictor.xp
         together = xp.where(impossible, xp.full_like(together, float("inf")), together)
     return apart, together
+
+
+def settled(xp: Any, difference: Array, of: Array) -> Array:
+    """Return a difference, but 0 for what rounding leaves of one: where p, next to 0, is alike for all."""
+    noise = 8 * epsilon(xp, difference) * xp.abs(of)
+    return xp.where(xp.abs(difference) > noise, difference, xp.zeros_like(difference))
 
 
 def from_summary(measure: Measure, entropy: Array, k: Array, i: Array) -> Parts:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import zipfile
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from demur import kernels
 from demur.families import FAMILIES, named
-from demur.given import given_side, given_sides, moved, referred
+from demur.given import check_every_input, given_side, given_sides, moved, referred
 from demur.jackknife import Estimates
 from demur.measures import Decomposition, Measure, check_base, resolve
 from demur.predictions import Members, arrays, gather, predicted, rule_for
@@ -48,9 +49,9 @@ class Moments:
 
     def __init__(self, *, rule: str = "log", groups: int | None = None) -> None:
         self.rule = resolve_rule(rule)
-        if groups is not None and (not isinstance(groups, int) or groups < 2):
+        if groups is not None and (not isinstance(groups, Integral) or groups < 2):
             raise ValueError(f"groups must be None or an integer of at least 2. Got {groups!r}.")
-        self.groups = groups
+        self.groups = None if groups is None else int(groups)
         self.state: State | None = None
         self._estimates: Estimates | None = None  # of the state as it is, for several measures
         self._factors: tuple[Array, Array] | None = None
@@ -77,13 +78,15 @@ class Moments:
         """``(sum w)**2 / sum w**2``: a number, or one for each input where they differ."""
         if self.state is None:
             return 0.0
-        weight, squared = self.state.total("weight"), self.state.total("squared_weight")
-        return uniform(weight**2 / squared, float)
+        xp, weight, squared = self.state.xp, self.state.total("weight"), self.state.total("squared_weight")
+        return uniform(weight**2 / xp.where(weight > 0, squared, xp.ones_like(squared)), float)
 
     @property
     def mean(self) -> Array:
         """The average prediction, shape (inputs, classes); of a family the mean of what it predicts."""
-        average = self.rule.as_given(self._filled().means().probabilities())
+        state = self._filled()
+        check_every_input(state)
+        average = self.rule.as_given(state.means().probabilities())
         return arrays.like(average, self._like, self._double)
 
     def update(
@@ -274,6 +277,7 @@ class Moments:
             AttributeError,
             EOFError,
             OSError,
+            RuntimeError,  # also NotImplementedError: what zipfile says of flags that nobody wrote
             zipfile.BadZipFile,
         ) as error:
             raise ValueError(f"{expected}: {error}.") from None
@@ -288,25 +292,24 @@ def common_rule(left: Moments, right: Moments) -> Rule | None:
     return left.rule if left.rule == right.rule else None
 
 
-def check_every_input(state: State) -> None:
-    """Raise unless every input has a member of positive weight."""
-    if not arrays.is_traced(state.count) and bool((state.count == 0).any()):
-        raise ValueError(
-            "Expected a member of positive weight for each input. "
-            f"Got none for {int((state.count == 0).sum())} of them. Update with weights above 0 first."
-        )
-
-
 def check_sums(state: State, groups: int) -> None:
     """Raise unless the arrays of a file fit each other."""
     inputs, classes = state.reference.shape
     whole = (groups, inputs, classes)
     phi = whole if state.rule.separable else (groups, inputs, 1)
-    wanted = {"a": whole, "u": whole, "au": whole, "phi": phi}
+    wanted = {"reference": whole[1:], "a": whole, "u": whole, "au": whole, "phi": phi, "count": whole[1:2]}
     wanted |= dict.fromkeys(("entropy", "weight", "squared_weight"), whole[:2])
+    if state.excluded is not None or state.allowed is not None:
+        wanted |= {"excluded": whole, "allowed": whole}
     for name, shape in wanted.items():
-        if getattr(state, name).shape != shape:
-            raise ValueError(f"{name} has shape {getattr(state, name).shape}, not {shape}")
+        sums = getattr(state, name)
+        if sums is None or sums.shape != shape:
+            came = "nothing" if sums is None else f"shape {sums.shape}"
+            raise ValueError(f"{name} has {came}, not shape {shape}")
+        if sums.dtype.kind not in ("iu" if name == "count" else "f") or not np.isfinite(sums).all():
+            raise ValueError(f"{name} holds something else than finite numbers")
+        if name in ("count", "weight", "squared_weight", "excluded", "allowed") and (sums < 0).any():
+            raise ValueError(f"{name} is negative")
 
 
 def nothing_weighs(members: Members) -> bool:

@@ -151,8 +151,9 @@ class Log(Rule):
         return Terms(q * ratio, u, q * bregman(xp, ratio, u))
 
     def mixture(self, xp: Any, a: Array, reference: Array) -> Terms:
-        q = self.probabilities(xp, reference)
-        ratio = a / q
+        log_q = self.log(xp, reference)
+        # Not a / q, whose derivative has a square of q, which is 0 long before q is.
+        q, ratio = xp.exp(log_q), a * xp.exp(-log_q)
         gone = ratio <= -1  # no member allows the class: 0 log 0 = 0
         u = xp.log1p(xp.where(gone, xp.zeros_like(ratio), ratio))
         return Terms(a, u, q * xp.where(gone, -ratio, bregman(xp, ratio, u)))
@@ -281,7 +282,7 @@ def resolve_rule(rule: str | Rule) -> Rule:
     """Return the rule of that name."""
     if isinstance(rule, Rule):
         return rule
-    if rule in RULES:
+    if isinstance(rule, str) and rule in RULES:
         return RULES[rule]
     raise ValueError(unknown("rule", rule, list(RULES)))
 

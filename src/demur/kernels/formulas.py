@@ -8,6 +8,7 @@ from typing import Any
 
 CLOSE = 1e-15  # of E a u: members are so close that E phi is half of it, to 1e-8,
 CLOSE_AVERAGE = 1e-3  # and of |a|: so close is their average that a series has all digits of its phi
+NOISE = 2e-15  # of E a u, of which K and I are differences: some units of its last digit
 LOST = 0.3  # of one log s: 5e-6 of that is more than float32 takes from t / s - log s
 DIFFERENT = 16  # members that are taken to be different at most: a chain that stays repeats them
 
@@ -23,6 +24,11 @@ def class_terms(a: Any, u: Any, au: Any, phi: Any, of_average: Any, log_q: Any) 
         ``phi / q`` of the average prediction.
     """
     return -phi - (1.0 + a) * log_q, au - a * u, phi - of_average
+
+
+def settled(term: Any, au: Any, where: Callable[..., Any]) -> Any:
+    """Return a term of K or I, or 0 for what rounding leaves of one where p, next to 0, is alike for all."""
+    return where(abs(term) > NOISE * abs(au), term, 0.0)
 
 
 def mean_phi(a: Any, u: Any, au: Any, close: Any, where: Callable[..., Any]) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from demur.kernels.arithmetic import add_in_any_order, cached, log1p
-from demur.kernels.wide import phi_of_average, set_reference, where
+from demur.kernels.wide import phi_of_average, set_reference, settled, where
 
 
 @cached
@@ -19,13 +19,11 @@ def figures(references, state, entropies, weights, left, begin, end, out):
     state_a, state_u, state_au, state_phi, state_excluded, state_allowed = state
     groups, _, classes = state_a.shape
     aligned, log_q, q = np.empty(classes), np.empty(classes), np.empty(classes)
-    sums, share = np.empty((4, classes)), np.empty(classes)
+    sums, counts = np.empty((4, classes)), np.empty(classes, np.bool_)
     for b in range(begin, end):
         set_reference(references[b], aligned, log_q, q)
-        share[:] = q
-        for y in range(classes if state_excluded.shape[0] > 0 else 0):
-            if not np.any(state_allowed[:, b, y] > 0.0):
-                share[y] = 0.0
+        for y in range(classes):  # those that somebody allows
+            counts[y] = state_excluded.shape[0] == 0 or np.any(state_allowed[:, b, y] > 0.0)
         sums[:] = 0.0
         total = entropy = 0.0
         for group in range(groups):
@@ -44,13 +42,17 @@ def figures(references, state, entropies, weights, left, begin, end, out):
             scale = 1.0 / (total - taken * weights[other, b])
             k = i = 0.0
             for y in range(classes):
-                a = (sums[0, y] - taken * state_a[other, b, y]) * scale / q[y]
+                if not counts[y]:
+                    continue
+                # Not over q, as in other loops: beside a q of exp(-690) that could be infinite.
+                a = (sums[0, y] - taken * state_a[other, b, y]) * scale
                 u = (sums[1, y] - taken * state_u[other, b, y]) * scale
-                au = (sums[2, y] - taken * state_au[other, b, y]) * scale / q[y]
+                au = (sums[2, y] - taken * state_au[other, b, y]) * scale
                 # Not made of the other sums: those of float32 members lose it where the members agree.
-                phi = (sums[3, y] - taken * state_phi[other, b, y]) * scale / q[y]
-                k = add_in_any_order(k, share[y] * (au - a * u))
-                i = add_in_any_order(i, share[y] * (phi - phi_of_average(a, log1p, where)))
+                phi = (sums[3, y] - taken * state_phi[other, b, y]) * scale
+                k = add_in_any_order(k, settled(au - a * u, au, where))
+                i_y = phi - q[y] * phi_of_average(a / q[y], log1p, where)
+                i = add_in_any_order(i, settled(i_y, au, where))
             for y in range(classes if state_excluded.shape[0] > 0 else 0):
                 excluding = allowing = False
                 for kept in range(groups):

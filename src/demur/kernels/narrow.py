@@ -23,6 +23,7 @@ from demur.kernels.wide import (
     entropy_of,
     mean_phi,
     phi_of_average,
+    settled,
     where,
 )  # fmt: skip
 from demur.kernels.workers import BLOCK, find_bad
@@ -306,8 +307,8 @@ def set_parts(sums, sides, total, lanes, log_q, q, parts):
             # A class that only members added before allow has no p here, but the reference's q in these two.
             parts[0, lane] += q[y, lane] * entropy
             parts[3, lane] += q[y, lane] * phi
-            parts[1, lane] += share * k
-            parts[2, lane] += share * i
+            parts[1, lane] += share * settled(k, au, where)
+            parts[2, lane] += share * settled(i, au, where)
     for y in range(q.shape[0]):
         for lane in range(lanes):
             if sides[0, y, lane] > 0.0 and sides[1, y, lane] > 0.0:

@@ -33,6 +33,7 @@ SHARE = ROWS
 
 
 class_terms = njit(**INLINED)(formulas.class_terms)
+settled = njit(**INLINED)(formulas.settled)
 mean_phi = njit(**INLINED)(formulas.mean_phi)
 phi_of_average = njit(**INLINED)(formulas.phi_of_average)
 
@@ -305,8 +306,8 @@ def summarise_input(source, start, member_step, members, heaviest, weights, limi
         phi = mean_phi(a, u, au, au < CLOSE and not sides[0, y] > 0.0, where)
         entropy_y, k_y, i_y = class_terms(a, u, au, phi, phi_of_average(a, log1p, where), log_q[y])
         entropy = add_in_any_order(entropy, share * entropy_y)
-        k = add_in_any_order(k, share * k_y)
-        i = add_in_any_order(i, share * i_y)
+        k = add_in_any_order(k, share * settled(k_y, au, where))
+        i = add_in_any_order(i, share * settled(i_y, au, where))
     for y in range(q.shape[0]):
         if sides[0, y] > 0.0 and sides[1, y] > 0.0:
             k = np.inf

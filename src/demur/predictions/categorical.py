@@ -84,16 +84,16 @@ class Categorical:
         """
         values = arrays.widened(self.values)
         xp = arrays.namespace(values)
+        if ignored is not None:  # whatever they hold: 0 times what is no number would be none, too
+            nothing = xp.ones_like(values) if self.kind == "probs" else xp.zeros_like(values)
+            values = xp.where(ignored[..., None], nothing, values)
         if not arrays.is_traced(values):
             self.check(xp, values, ignored, places)
         if self.kind == "probs":
             zero = values == 0
             log = xp.log(xp.where(zero, xp.ones_like(values), values))
             values = xp.where(zero, xp.full_like(values, -float("inf")), log)
-        if ignored is None:
-            return values
-        # Whatever they hold: 0 times what is no number would be none, too.
-        return xp.where(ignored[..., None], xp.zeros_like(values), values)
+        return values
 
     def kernel_logits(
         self, ignored: np.ndarray | None = None, places: np.ndarray | None = None
@@ -104,7 +104,7 @@ class Categorical:
             return values if values.dtype.kind == "f" else values.astype(np.float64)
         values = values.astype(np.float64)
         self.check(np, values, ignored, places)
-        with np.errstate(divide="ignore"):
+        with np.errstate(divide="ignore", invalid="ignore"):  # of 0, and of what has no weight
             return np.log(values, out=values)
 
     @property

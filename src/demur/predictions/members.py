@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from demur.predictions import arrays
 from demur.predictions.arrays import Array
 from demur.predictions.categorical import Categorical
 from demur.predictions.parametric import Parametric
+
+LIGHT, HEAVY = 1e-100, 1e100  # weights whose squares are no problem
 
 
 @dataclass(slots=True)
@@ -48,6 +51,8 @@ class Members:
     @property
     def stays(self) -> bool:
         """Whether to compute in the array's own library rather than on the processor with NumPy."""
+        if self.weights is not None and self.weights.__class__ is not np.ndarray:
+            return True  # there, since something has gradients
         return arrays.stays(self.prediction.values)
 
     def part(self, begin: int, end: int) -> Members:
@@ -97,7 +102,7 @@ def gather(
             f"{name} must have members and classes, at least 2 axes. Got shape {shape}. "
             "For a single model add a members axis: array[None]."
         )
-    if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+    if not isinstance(axis, Integral) or not -len(shape) <= axis < len(shape):
         raise ValueError(f"axis must be an axis of {name}, shape {shape}. Got {axis!r}.")
     if axis % len(shape) == len(shape) - 1:
         raise ValueError(f"axis must be the members' axis; the last one, {axis}, is the classes'.")
@@ -133,7 +138,10 @@ def check_weights(weights: Any, values: Array, batch: tuple[int, ...], may_be_ze
     if not arrays.is_traced(weights):
         numbers = arrays.to_numpy(weights).astype(np.float64)
         check_weight_values(numbers, may_be_zero)
-        if not arrays.stays(values):
+        alike = arrays.library(weights) == arrays.library(values)
+        if not arrays.stays(values) and not (alike and arrays.stays(weights)):
+            if not may_be_zero:
+                numbers = of_moderate_size(numbers)
             numbers = numbers.reshape((count, -1))
             return np.broadcast_to(numbers, (count, inputs))
     xp = arrays.namespace(values)
@@ -142,11 +150,19 @@ def check_weights(weights: Any, values: Array, batch: tuple[int, ...], may_be_ze
     return xp.broadcast_to(xp.reshape(moved, (count, -1)), (count, inputs))
 
 
+def of_moderate_size(weights: np.ndarray) -> np.ndarray:
+    """Return weights, of which only ratios count, so that their squares and sums are finite and not 0."""
+    largest = weights.max(axis=0)
+    if largest.min() >= LIGHT and largest.max() <= HEAVY:
+        return weights
+    return np.ldexp(weights, -np.frexp(largest)[1])
+
+
 def check_weight_values(weights: np.ndarray, may_be_zero: bool) -> None:
     """Raise unless weights are finite, not negative, and not all zero for any input."""
     if not np.isfinite(weights).all():
         raise ValueError(f"weights must be finite. Got {weights[~np.isfinite(weights)][0]}.")
     if (weights < 0).any():
         raise ValueError(f"weights must not be negative. Got {weights[weights < 0][0]:g}.")
-    if not may_be_zero and not (weights.sum(axis=0) > 0).all():
+    if not may_be_zero and not (weights.max(axis=0) > 0).all():
         raise ValueError("weights must not be all zero. Give at least one member of each input a weight.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -203,7 +204,7 @@ def members_axis(kind: str, axis: int, shape: tuple[int, ...], axes: int) -> int
             f"{kind} must have members, at least 1 axis. Got shape {shape}. "
             "For a single model add a members axis, as in mean[None]."
         )
-    if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+    if not isinstance(axis, Integral) or not -len(shape) <= axis < len(shape):
         raise ValueError(f"axis must be an axis of {kind}, shape {shape}. Got {axis!r}.")
     if axis % len(shape) >= axes:
         raise ValueError(f"axis must be the members' axis; the last one, {axis}, is the outcome's.")
