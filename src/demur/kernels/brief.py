@@ -16,8 +16,9 @@ from __future__ import annotations
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 from numba import njit
 
-from demur.kernels import formulas, lanes, quick
+from demur.kernels import lanes, quick
 from demur.kernels.arithmetic import INLINED
+from demur.kernels.compiled_formulas import noise
 from demur.kernels.lanes import LANES
 from demur.kernels.tile import NOTHING, REFERENCE, SUMS, TILE, Q, four, store_four
 
@@ -28,7 +29,6 @@ LOGIT = GROWN  # in a narrow box: logits are not needed any more when what grew 
 WIDE_STEP = NARROW_STEP = GROWN + TILE * LANES
 ALIGNED, TILTED = False, True
 MOVED, SHIFTED, far = quick.MOVED, quick.SHIFTED, quick.far
-noise = njit(**INLINED)(formulas.noise)
 
 
 @njit(**INLINED)

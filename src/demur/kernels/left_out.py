@@ -7,7 +7,8 @@ from __future__ import annotations
 import numpy as np
 
 from demur.kernels.arithmetic import add_in_any_order, cached, log1p
-from demur.kernels.wide import phi_of_average, set_reference, settled, where
+from demur.kernels.compiled_formulas import phi_of_average, settled, where
+from demur.kernels.wide import set_reference
 
 
 @cached

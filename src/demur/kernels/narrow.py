@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from demur.kernels.arithmetic import COMPILED, INLINED, add_in_any_order, cached, clip, exp, expm1, log1p
+from demur.kernels.compiled_formulas import class_terms, mean_phi, phi_of_average, settled, where
 from demur.kernels.formulas import CLOSE
 from demur.kernels.wide import (
     CANCELLED,
@@ -19,12 +20,7 @@ from demur.kernels.wide import (
     HUGE_LOGIT,
     TAME_LOGIT,
     TAME_REFERENCE,
-    class_terms,
     entropy_of,
-    mean_phi,
-    phi_of_average,
-    settled,
-    where,
 )  # fmt: skip
 from demur.kernels.workers import BLOCK, find_bad
 

@@ -16,9 +16,10 @@ from numba import njit
 
 from demur.kernels import lanes, narrow
 from demur.kernels.arithmetic import COMPILED, INLINED, cached, claim, exp, log1p
+from demur.kernels.compiled_formulas import mean_phi, phi_of_average, where
 from demur.kernels.formulas import CLOSE
 from demur.kernels.lanes import LANES
-from demur.kernels.wide import CANCELLED, mean_phi, phi_of_average, where
+from demur.kernels.wide import CANCELLED
 from demur.kernels.workers import taken
 
 CLAIM = 4 * LANES  # inputs that a thread takes at a time
@@ -106,6 +107,7 @@ def figures(reference, sums, total, lane):
     q, spread, size, share = reference[2, lane], reference[3, lane], reference[5, lane], 1.0 / total
     d, a = sums[lane] * share, sums[LANES + lane] * share
     ad, log = sums[2 * LANES + lane] * share, sums[3 * LANES + lane] * share
+    # Over both classes the sum of q E a u is E a d, and that of q E (u - a) is q E d - E log(1 + q e).
     k, phi = ad - a * d, mean_phi(log, q * d, ad, ad < CLOSE * spread, where)
     below, above = phi_of_average(a / q, log1p, where), phi_of_average(-a / (1.0 - q), log1p, where)
     entropy = ((q + a) * size + log1p(exp(-size))) - phi

@@ -17,8 +17,8 @@ import math
 import numpy as np
 from numba import njit
 
-from demur.kernels import formulas
-from demur.kernels.arithmetic import COMPILED, INLINED, add_in_any_order, cached, clip, exp, expm1, log1p
+from demur.kernels.arithmetic import COMPILED, add_in_any_order, cached, clip, exp, expm1, log1p
+from demur.kernels.compiled_formulas import class_terms, mean_phi, phi_of_average, settled, where
 from demur.kernels.formulas import CLOSE
 from demur.kernels.workers import ROWS, find_bad
 
@@ -30,18 +30,6 @@ HUGE_LOGIT = 1e5  # beyond, sums of u would swallow what phi is made of: members
 CANCELLED = 1e-3  # of K: an entropy below that comes from members that are certain and contradict each other
 TILE = 4  # members whose sums are kept in registers together
 SHARE = ROWS
-
-
-class_terms = njit(**INLINED)(formulas.class_terms)
-settled = njit(**INLINED)(formulas.settled)
-mean_phi = njit(**INLINED)(formulas.mean_phi)
-phi_of_average = njit(**INLINED)(formulas.phi_of_average)
-
-
-@njit(**INLINED)
-def where(condition, then, otherwise):
-    """Do as in NumPy."""
-    return then if condition else otherwise
 
 
 @njit(**COMPILED)
