@@ -59,9 +59,9 @@ class Rule:
         """Return the reference's probabilities."""
         return reference
 
-    def terms(self, xp: Any, logits: Array, reference: Array) -> Terms:
-        """Return the terms of predictions relative to a reference."""
-        return self.between(xp, softmax(xp, logits), reference)
+    def terms(self, xp: Any, logits: Array, chosen: Array) -> Terms:
+        """Return the terms of predictions relative to the reference that stands for the chosen logits."""
+        return self.between(xp, softmax(xp, logits), self.reference(xp, chosen))
 
     def between(self, xp: Any, source: Array, reference: Array) -> Terms:
         """Return the terms of one reference relative to another."""
@@ -127,16 +127,21 @@ class Log(Rule):
     def probabilities(self, xp: Any, reference: Array) -> Array:
         return xp.exp(self.log(xp, reference))
 
-    def terms(self, xp: Any, logits: Array, reference: Array) -> Terms:
-        """Align at the reference's top class, then take every difference before it is exponentiated."""
+    def terms(self, xp: Any, logits: Array, chosen: Array) -> Terms:
+        """Take differences from the chosen logits but for what moves all classes alike, then exponentiate."""
         floor, far = reach(xp, logits)
+        reference = self.reference(xp, chosen)
         q = self.probabilities(xp, reference)
         top = one_hot(xp, xp.argmax(reference, axis=-1), reference.shape[-1])
         own_top = xp.max(logits, axis=-1, keepdims=True)
         at_top = xp.max(xp.where(top, logits, -float("inf")), axis=-1, keepdims=True)
         offset = xp.where(own_top - at_top < far, at_top, own_top)
         excluded = logits == -float("inf")
-        d = (xp.where(excluded, offset, logits) - offset) - reference
+        below, lost = difference(xp, xp.where(excluded, offset, logits), offset)
+        chosen_top = xp.max(chosen, axis=-1, keepdims=True)
+        _, lost_before = difference(xp, xp.where(reference > floor, chosen, chosen_top), chosen_top)
+        # The digits of members that agree: in float32 the first bracket alone has few of them.
+        d = (below - reference) + (lost - lost_before)
         exponent = xp.where(excluded | (d < floor), xp.full_like(d, floor), d)
         growth = xp.expm1(exponent)
         shift = xp.sum(q * growth, axis=-1, keepdims=True)
@@ -204,6 +209,14 @@ class ZeroOne(Rule):
 
     def divergence(self, xp: Any, p: Array, q: Array) -> Array:
         return xp.sum(p * (self.score(xp, p) - self.score(xp, q)), axis=-1, keepdims=True)
+
+
+def difference(xp: Any, left: Array, right: Array) -> tuple[Array, Array]:
+    """Return ``left - right`` and, exactly, what rounding took from it (Knuth's sum of two numbers)."""
+    rounded = left - right
+    of_right = rounded - left
+    lost = (left - (rounded - of_right)) - (right + of_right)
+    return rounded, xp.where(xp.isfinite(lost), lost, 0.0)
 
 
 def bregman(xp: Any, ratio: Array, u: Array) -> Array:

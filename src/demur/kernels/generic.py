@@ -24,8 +24,8 @@ def state_of(
     ranks
         Shape (inputs,): how many members came before, or None for none.
     """
-    reference = first_reference(xp, logits, weights, rule)
-    terms = rule.terms(xp, logits, reference)
+    chosen = first_reference(xp, logits, weights, rule)
+    terms, reference = rule.terms(xp, logits, chosen), rule.reference(xp, chosen)
     weights = xp.ones_like(logits[..., 0]) if weights is None else weights
     positive = weights > 0  # pyright: ignore[reportOptionalOperand]
     count = xp.sum(xp.astype(positive, xp.int32), axis=0)
@@ -75,7 +75,7 @@ def summed(xp: Any, terms: Terms, entropy: Array, weights: Array) -> dict[str, A
 
 
 def first_reference(xp: Any, logits: Array, weights: Array | None, rule: Rule) -> Array:
-    """Return the heaviest member's prediction; classes it excludes come from the first that allows them."""
+    """Return the heaviest member's logits; classes it excludes come from the first that allows them."""
     chosen = logits[0]
     if weights is not None:
         # Rounding is relative to the reference's share of the weight, so that share should be large.
@@ -85,13 +85,13 @@ def first_reference(xp: Any, logits: Array, weights: Array | None, rule: Rule) -
         chosen = xp.max(xp.where(mask, logits, xp.full_like(logits, -float("inf"))), axis=0)
     missing = chosen == -float("inf")
     if rule.name != "log" or (is_concrete(missing) and not bool(xp.any(missing))):
-        return rule.reference(xp, chosen)
+        return chosen
     usable = logits - xp.max(logits, axis=-1, keepdims=True) + xp.max(chosen, axis=-1, keepdims=True)
     if weights is not None:
         usable = xp.where((weights > 0)[..., None], usable, xp.full_like(usable, -float("inf")))
     for m in range(logits.shape[0]):
         chosen = xp.where(chosen == -float("inf"), usable[m], chosen)
-    return rule.reference(xp, chosen)
+    return chosen
 
 
 def is_concrete(array: Array) -> bool:
