@@ -504,6 +504,30 @@ def test_a_given_model_beside_members_is_that_model() -> None:
         moments.beside(demur.predictions.Categorical(logits=given[:, :3]))
 
 
+@pytest.mark.parametrize("shape", [(2, 10, 5), (4, 40, 300), (8, 2000, 4)])
+@pytest.mark.parametrize(("growth", "chunks"), [(3.0, 35), (1000.0, 6)])
+def test_later_members_may_weigh_far_more_than_all_before(growth, chunks, shape) -> None:
+    """The first member, which is unlike the others, does not stay the reference when it has no share left."""
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(1, *shape[1:])) + 0.01 * rng.normal(size=(chunks, *shape))
+    logits[0] += rng.normal(size=shape[1:])
+    weights = np.repeat(growth ** np.arange(chunks), shape[0]).reshape(chunks, shape[0])
+    moments = demur.Moments()
+    for chunk, own in zip(logits, weights, strict=True):
+        moments.update(logits=chunk, weights=own)
+    for name in loops.NAMES:
+        expected = demur.decompose(
+            logits=logits.reshape(-1, *shape[1:]), weights=weights.ravel(), measure=name
+        )
+        np.testing.assert_allclose(moments.decompose(name).epistemic, expected.epistemic, rtol=1e-12)
+
+
+@pytest.mark.parametrize("weight", [1e-200, 1e200])
+def test_weights_whose_squares_are_no_numbers_are_refused(weight) -> None:
+    with pytest.raises(ValueError, match=r"0 or from 1e-100 to 1e\+100\. Got 1e[-+]200\. Multiply all"):
+        demur.Moments().update(np.array([[0.5, 0.5]]), weights=weight)
+
+
 def test_inputs_without_any_weight_are_told() -> None:
     moments = demur.Moments().update(np.array([[[0.5, 0.5], [0.2, 0.8]]]), weights=[[1.0, 0.0]])
     given = demur.Measure(moments)

@@ -312,3 +312,26 @@ def test_the_scale_of_weights_does_not_matter(scale, batch) -> None:
         found = demur.decompose(p, weights=weights * scale, **options)
         expected = demur.decompose(p, weights=weights, **options)
         np.testing.assert_allclose(found.epistemic, expected.epistemic, rtol=1e-12)
+
+
+@pytest.mark.parametrize("light", [1e-8, 1e-15, 1e-20])
+def test_one_member_may_have_nearly_all_of_the_weight(light) -> None:
+    """What others weigh is added up, not what the heavy one leaves of 1."""
+    logits, weights = members.ordinary(4, 5, 3), np.array([light, 1.0, 2 * light, 3 * light])
+    pairs = list(itertools.permutations(range(4), 2))
+    shares = np.array([weights[i] * weights[j] for i, j in pairs])
+    apart = demur.divergences(logits=logits)
+    expected = np.tensordot(shares / shares.sum(), np.stack([apart[i, j] for i, j in pairs]), 1)
+    found = demur.decompose(logits=logits, weights=weights, unbiased=True).epistemic
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+    def average(kept):
+        return exact.measures(logits=logits[kept], weights=weights[kept]).average
+
+    everyone = np.arange(4)
+    expected = 4 * average(everyone)
+    for left in everyone:
+        rest = everyone[everyone != left]
+        expected -= weights[rest].sum() / weights.sum() * average(rest)
+    found = demur.decompose(logits=logits, weights=weights, measure="average", unbiased=True).epistemic
+    np.testing.assert_allclose(found, expected, rtol=1e-9)

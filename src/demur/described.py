@@ -29,7 +29,7 @@ def state_of(prediction: SecondOrder, rule: Rule, stays: bool | None = None) -> 
     named = dict(zip(SUMS, (xp.zeros_like(log_mean), *sums), strict=True))
     return State(
         rule, xp, rule.reference(xp, log_mean[0]), **named, excluded=None, allowed=None, entropy=entropy,
-        weight=ones, squared_weight=ones, count=ones[0],
+        weight=ones, pair_weight=ones, heaviest=ones[0], count=ones[0],
     )  # fmt: skip
 
 
@@ -55,5 +55,6 @@ def scaled(state: State, share: float) -> State:
         **changed,
         entropy=state.entropy * factor,
         weight=state.weight * factor,
-        squared_weight=state.squared_weight * factor * factor,
+        pair_weight=state.pair_weight * factor * factor,
+        heaviest=state.heaviest * factor,
     )

@@ -65,16 +65,7 @@ def check_shape(name: str, rule: Rule, came: tuple[int, ...], expected: tuple[in
 
 def part_of(side: Side, begin: int, end: int) -> Side:
     """Return a given side for some of the inputs."""
-    if not isinstance(side, State):
-        return None if side is None else side.part(begin, end)
-    parts: dict[str, Any] = {
-        name: None if sums is None else sums[:, begin:end]
-        for name, sums in ((n, getattr(side, n)) for n in GROUPED)
-    }
-    return State(side.rule, side.xp, side.reference[begin:end], **parts, count=side.count[begin:end])
-
-
-GROUPED = ("a", "u", "au", "phi", "excluded", "allowed", "entropy", "weight", "squared_weight")
+    return None if side is None else side.only(slice(begin, end))
 
 
 def referred(sides: list[Side], rule: Rule, reference: Array) -> Given:

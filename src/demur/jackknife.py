@@ -56,7 +56,7 @@ class Estimates:
         if not is_summary(measure) or not self.state.rule.mixes:
             return evaluate(measure, self.whole, given)
         if self._summary is None:
-            short = kernels.figures(self.state, [-1])
+            short = kernels.figures(self.state, whole=True)
             self._summary = self.scaled(0, *(summary_of(self.whole) if short is None else short[0]))
         return from_summary(measure, *self._summary)
 
@@ -65,7 +65,7 @@ class Estimates:
         if not is_summary(measure) or not self.state.rule.mixes:
             return Parts(*self.stacked(lambda means: evaluate(measure, means, given)))
         if self._summaries is None:
-            short = kernels.figures(self.state, range(self.state.groups))
+            short = kernels.figures(self.state, whole=False)
             self._summaries = self.scaled(
                 1, *(self.stacked(summary_of) if short is None else short.swapaxes(0, 1))
             )
@@ -103,8 +103,11 @@ class Estimates:
         state = self.state
         if unbiased and measure.sides() == ("each", "each"):
             # The U-statistic without a group is a U-statistic of fewer members.
-            parts = Parts(parts.aleatoric, parts.epistemic / meeting_others(state))
-            replicates = Parts(replicates.aleatoric, replicates.epistemic / meeting_others_but_one(state))
+            parts = Parts(parts.aleatoric, parts.epistemic / state.share_of_pairs())
+            share = state.share_of_pairs_of_others()
+            # One member left: none of its pairs count.
+            share = state.xp.where(share > 0, share, state.share_of_pairs())
+            replicates = Parts(replicates.aleatoric, replicates.epistemic / share)
         figures = zip(totalled(parts), totalled(replicates), strict=True)
         return Decomposition(*(standard_error(state, value, rest) for value, rest in figures))
 
@@ -113,7 +116,7 @@ class Estimates:
         state, sides = self.state, measure.sides()
         aleatoric, epistemic = parts
         if sides == ("each", "each"):
-            return Parts(aleatoric, epistemic / meeting_others(state))
+            return Parts(aleatoric, epistemic / state.share_of_pairs())
         if replicates is None:
             return parts
         if sides[0] == "bma":
@@ -124,7 +127,7 @@ class Estimates:
                 state, self.parts(average, given).epistemic, self.replicates(average, given).epistemic
             )
             pairwise = self.parts(resolve("pairwise"), given).epistemic
-            epistemic = pairwise / meeting_others(state) - mutual
+            epistemic = pairwise / state.share_of_pairs() - mutual
         elif needs_groups(measure) and sides != ("bma", "bma"):
             epistemic = jackknifed(state, epistemic, replicates.epistemic)
         return Parts(aleatoric, epistemic)
@@ -142,7 +145,7 @@ def unbiased_terms(state: State, measure: Measure, value: Value) -> Array:
         return pairwise - unbiased_terms(state, resolve("average"), value)
     whole = value(measure, state.means())
     if sides == ("each", "each"):
-        return whole / meeting_others(state)
+        return whole / state.share_of_pairs()
     if needs_groups(measure) and sides != ("bma", "bma"):
         rest = state.xp.stack([value(measure, means) for means in state.leaving_one_out()])
         return jackknifed(state, whole, rest)
@@ -155,19 +158,6 @@ def summary_of(means: Means) -> Summary:
     pairwise = evaluate(resolve("pairwise"), means, none)
     average = evaluate(resolve("average"), means, none)
     return pairwise.aleatoric, pairwise.epistemic, average.epistemic
-
-
-def meeting_others(state: State) -> Array:
-    """Return the share of pairs that are of two different members, ``1 - sum w**2 / (sum w)**2``."""
-    return 1 - state.total("squared_weight") / state.total("weight") ** 2
-
-
-def meeting_others_but_one(state: State) -> Array:
-    """Return the share of such pairs without each group in turn, (groups, inputs)."""
-    rest = state.total("weight") - state.weight
-    share = 1 - (state.total("squared_weight") - state.squared_weight) / rest**2
-    whole = state.xp.zeros_like(share) + meeting_others(state)
-    return state.xp.where(share > 1e-9, share, whole)  # one member left: none of its pairs count
 
 
 def totalled(parts: Parts) -> tuple[Array, Array, Array]:
@@ -185,24 +175,28 @@ def jackknifed(state: State, value: Array, replicates: Array) -> Array:
     finite = xp.isfinite(value)
     known = xp.where(finite, value, xp.zeros_like(value))
     replicates = xp.where(finite & xp.isfinite(replicates), replicates, known)
-    weight = xp.reshape(state.weight, (state.groups, *(1,) * (replicates.ndim - 2), -1))
-    terms = known - (1 - weight / state.total("weight")) * replicates
-    return xp.where(finite, xp.sum(xp.where(weight > 0, terms, xp.zeros_like(terms)), axis=0), value)
+    shape = (state.groups, *(1,) * (replicates.ndim - 2), -1)
+    used, rest = (xp.reshape(each, shape) for each in (state.weight > 0, state.weight_of_others()))
+    terms = known - rest / state.total("weight") * replicates
+    return xp.where(finite, xp.sum(xp.where(used, terms, xp.zeros_like(terms)), axis=0), value)
 
 
 def standard_error(state: State, value: Array, replicates: Array) -> Array:
-    """Return the root of the mean of ``(pseudo_g - mean)**2 / (h_g - 1)``; NaN where not finite."""
+    """Return the root of the mean of ``(pseudo_g - mean)**2 / (h_g - 1)``, with ``h_g = sum w / w_g``.
+
+    NaN where the value is not finite.
+    """
     xp, total, weight = state.xp, state.total("weight"), state.weight
     finite = xp.isfinite(value)
     value = xp.where(finite, value, xp.zeros_like(value))
     used = weight > 0
-    h = total / xp.where(used, weight, xp.zeros_like(weight) + total / 2)
+    less_one = xp.where(used, state.weight_of_others() / xp.where(used, weight, total), 1.0)
     replicates = xp.where(finite & xp.isfinite(replicates), replicates, xp.zeros_like(replicates) + value)
-    pseudo = value + (h - 1) * (value - replicates)
+    pseudo = value + less_one * (value - replicates)
     nothing = xp.zeros_like(pseudo)
     groups = xp.sum(xp.astype(used, total.dtype), axis=0)
     mean = xp.sum(xp.where(used, pseudo, nothing), axis=0) / groups
-    variance = xp.sum(xp.where(used, (pseudo - mean) ** 2 / (h - 1), nothing), axis=0) / groups
+    variance = xp.sum(xp.where(used, (pseudo - mean) ** 2 / less_one, nothing), axis=0) / groups
     return xp.where(finite, xp.sqrt(variance), xp.full_like(variance, float("nan")))
 
 

@@ -18,10 +18,10 @@ from demur.jackknife import Estimates
 from demur.measures import Decomposition, Measure, check_base, resolve
 from demur.predictions import Members, arrays, gather, predicted, rule_for
 from demur.rules import Array, Rule, resolve_rule
-from demur.state import State, arrays_of
+from demur.state import SUMS, State, arrays_of
 
-FORMAT = "demur moments 1"
-OUTWEIGHED = 1024  # a chunk this many times heavier than all before it brings its own reference
+FORMAT = "demur moments 2"
+OUTWEIGHED = 1024  # a member this many times heavier than the reference's own becomes the reference
 
 
 class Moments:
@@ -78,8 +78,9 @@ class Moments:
         """``(sum w)**2 / sum w**2``: a number, or one for each input where they differ."""
         if self.state is None:
             return 0.0
-        xp, weight, squared = self.state.xp, self.state.total("weight"), self.state.total("squared_weight")
-        return uniform(weight**2 / xp.where(weight > 0, squared, xp.ones_like(squared)), float)
+        weight, pairs = self.state.total("weight"), self.state.weight_of_pairs()
+        squared = self.state.xp.where(weight > 0, weight**2 - pairs, 1.0)
+        return uniform(weight**2 / squared, float)
 
     @property
     def mean(self) -> Array:
@@ -154,8 +155,8 @@ class Moments:
             return False
         if not kernels.usable(members, self.rule):
             return False
-        chunk = kernels.spread_weights(members).sum(axis=0)
-        return bool((chunk <= OUTWEIGHED * before.total("weight")).all())
+        heaviest = 1.0 if members.weights is None else members.weights.max(axis=0)
+        return bool((heaviest <= OUTWEIGHED * before.heaviest).all())
 
     def merge(self, other: Moments) -> Moments:
         """Add another accumulator's members, in place; groups are added pairwise."""
@@ -297,8 +298,9 @@ def check_sums(state: State, groups: int) -> None:
     inputs, classes = state.reference.shape
     whole = (groups, inputs, classes)
     phi = whole if state.rule.separable else (groups, inputs, 1)
-    wanted = {"reference": whole[1:], "a": whole, "u": whole, "au": whole, "phi": phi, "count": whole[1:2]}
-    wanted |= dict.fromkeys(("entropy", "weight", "squared_weight"), whole[:2])
+    wanted = {"reference": whole[1:], "a": whole, "u": whole, "au": whole, "phi": phi}
+    wanted |= dict.fromkeys(("entropy", "weight", "pair_weight"), whole[:2])
+    wanted |= dict.fromkeys(("heaviest", "count"), whole[1:2])
     if state.excluded is not None or state.allowed is not None:
         wanted |= {"excluded": whole, "allowed": whole}
     for name, shape in wanted.items():
@@ -308,7 +310,7 @@ def check_sums(state: State, groups: int) -> None:
             raise ValueError(f"{name} has {came}, not shape {shape}")
         if sums.dtype.kind not in ("iu" if name == "count" else "f") or not np.isfinite(sums).all():
             raise ValueError(f"{name} holds something else than finite numbers")
-        if name in ("count", "weight", "squared_weight", "excluded", "allowed") and (sums < 0).any():
+        if name not in ("reference", *SUMS, "entropy") and (sums < 0).any():
             raise ValueError(f"{name} is negative")
 
 

@@ -6,9 +6,9 @@ Relative to a reference prediction ``q``, with a rule's terms ``a``, ``u`` and `
     sum w a,    sum w u,    sum w a u,    sum w phi,    sum w over members that exclude the class,
 
 the sums of ``u`` and ``a u`` over members that allow the class; and per group and input the sum of the
-members' entropies. Means of these give every cell of the table of measures without subtracting nearly equal
-numbers; identical members give exactly 0. A change of reference is affine, so states with different
-references merge.
+members' entropies, of their weights, and of products of two of these. Means give every cell of the table of
+measures without subtracting nearly equal numbers; identical members give exactly 0. A change of reference is
+affine, so states with different references merge.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 from demur.rules import Array, Rule, Terms
 
 SUMS = ("a", "u", "au", "phi")
+BY_INPUT = ("reference", "heaviest", "count")  # what has no axis of groups
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,8 @@ class State:
     allowed: Array | None  # weight of members that allow it; None as well
     entropy: Array  # (groups, inputs): generalised entropy, of each member by itself
     weight: Array
-    squared_weight: Array
+    pair_weight: Array  # sum of products of weights of two different members, not from a difference
+    heaviest: Array  # (inputs,): the weight of the member that the reference was taken from
     count: Array  # (inputs,): members of positive weight
 
     @property
@@ -93,10 +95,11 @@ class State:
     def leaving_one_out(self) -> Iterator[Means]:
         """Return, for each group, the averages over the members of all other groups."""
         xp = self.xp
-        sums = {name: self.total(name) for name in (*SUMS, "entropy", "weight")}
+        sums = {name: self.total(name) for name in (*SUMS, "entropy")}
+        weights = self.weight_of_others()
         for g in range(self.groups):
             others = {name: total - getattr(self, name)[g] for name, total in sums.items()}
-            weight = others.pop("weight")
+            weight = weights[g]
             excludes = allows = None
             if self.excluded is not None:
                 # Ask group by group: differences of sums would leave residues that look like exclusions.
@@ -104,6 +107,26 @@ class State:
                 excludes = xp.any(xp.stack([self.excluded[o] > 0 for o in rest]), axis=0)
                 allows = xp.any(xp.stack([sides(self)[1][o] > 0 for o in rest]), axis=0)
             yield self.divided(others, weight, excludes, allows)
+
+    def share_of_pairs(self) -> Array:
+        """Return which share of the pairs of members are of two different ones, (inputs,)."""
+        return self.weight_of_pairs() / self.total("weight") ** 2
+
+    def weight_of_pairs(self) -> Array:
+        """Return the sum of products of weights of two different members, (inputs,)."""
+        return self.total("pair_weight") + pairs_of(self.xp, self.weight)
+
+    def share_of_pairs_of_others(self) -> Array:
+        """Return the same without each group in turn, (groups, inputs)."""
+        xp, weight = self.xp, self.weight
+        before, after = beside(xp, weight)
+        between = beside(xp, 2 * weight * before)[0] + beside(xp, 2 * weight * after)[1] + 2 * before * after
+        return (sum(beside(xp, self.pair_weight)) + between) / (before + after) ** 2
+
+    def weight_of_others(self) -> Array:
+        """Return the weight without each group in turn, (groups, inputs): added up, so that none is lost."""
+        before, after = beside(self.xp, self.weight)
+        return before + after
 
     def total(self, name: str) -> Array:
         """Return one of the sums over all groups."""
@@ -145,11 +168,10 @@ class State:
             phi=self.phi + drift + weight * moved.phi,
         )
 
-    def only(self, inputs: Array) -> State:
+    def only(self, inputs: Array | slice) -> State:
         """Return the sums of some of the inputs, by their indices."""
-        by_input = ("reference", "count")
         found = {
-            name: values if values is None else values[inputs] if name in by_input else values[:, inputs]
+            name: values if values is None else values[inputs] if name in BY_INPUT else values[:, inputs]
             for name, values in arrays_of(self).items()
         }
         return replace(self, **found)
@@ -163,7 +185,7 @@ class State:
             other = replace(other, **dict(zip(("excluded", "allowed"), sides(other), strict=True)))
         for name, values in found.items():
             if values is not None:
-                place = inputs if name in ("reference", "count") else (slice(None), inputs)
+                place = inputs if name in BY_INPUT else (slice(None), inputs)
                 found[name] = values.copy()
                 found[name][place] = getattr(other, name)
         return replace(self, **found)
@@ -176,7 +198,7 @@ class State:
         )
 
     def merged(self, other: State) -> State:
-        """Return the state of both states' members, relative to the heavier one's reference."""
+        """Return the state of both states' members, relative to one of their references."""
         reference = self.common_reference(other)
         left, right = self.referred_to(reference), other.referred_to(reference)
         sums = {name: getattr(left, name) + getattr(right, name) for name in SUMS}
@@ -186,17 +208,18 @@ class State:
             **exclusions(left, right),
             entropy=left.entropy + right.entropy,
             weight=left.weight + right.weight,
-            squared_weight=left.squared_weight + right.squared_weight,
+            pair_weight=left.pair_weight + right.pair_weight + 2 * left.weight * right.weight,
+            heaviest=self.xp.maximum(left.heaviest, right.heaviest),
             count=left.count + right.count,
         )
 
     def common_reference(self, other: State) -> Array:
-        """Return the heavier state's reference, input by input; rounding then never exceeds its share.
+        """Return the reference of the heavier member, input by input; rounding is relative to its share.
 
         A class that all members of one state exclude takes the other's, where somebody allows it.
         """
         xp = self.xp
-        heavier = self.total("weight") >= other.total("weight")
+        heavier = self.heaviest >= other.heaviest
         if self.excluded is None and other.excluded is None:
             if bool(xp.all(heavier)):
                 return self.reference
@@ -232,13 +255,26 @@ def joined(states: list[State]) -> State:
     if len(states) == 1:
         return states[0]
     xp = states[0].xp
-    by_group = (*SUMS, "entropy", "weight", "squared_weight")
+    by_group = (*SUMS, "entropy", "weight", "pair_weight")
     parts = {name: xp.concat([getattr(s, name) for s in states], axis=1) for name in by_group}
-    parts |= {name: xp.concat([getattr(s, name) for s in states]) for name in ("reference", "count")}
+    parts |= {name: xp.concat([getattr(s, name) for s in states]) for name in BY_INPUT}
     if any(s.excluded is not None for s in states):
         parts["excluded"] = xp.concat([sides(s)[0] for s in states], axis=1)
         parts["allowed"] = xp.concat([sides(s)[1] for s in states], axis=1)
     return replace(states[0], **parts)
+
+
+def pairs_of(xp: Any, weights: Array) -> Array:
+    """Return the sum of ``w_i w_j`` over pairs of different ones along the first axis."""
+    return 2 * xp.sum(weights[1:, ...] * xp.cumsum(weights, axis=0)[:-1, ...], axis=0)
+
+
+def beside(xp: Any, numbers: Array) -> tuple[Array, Array]:
+    """Return the sums of what comes before and of what comes after each, along the first axis."""
+    none = xp.zeros_like(numbers[:1, ...])
+    before = xp.cumsum(numbers, axis=0)[:-1, ...]
+    after = xp.flip(xp.cumsum(xp.flip(numbers[1:, ...], axis=0), axis=0), axis=0)
+    return xp.concat([none, before]), xp.concat([after, none])
 
 
 def arrays_of(state: State) -> dict[str, Array]:

@@ -14,7 +14,7 @@ from demur.kernels import generic, plain_single, small
 from demur.kernels.workers import ROWS, find_bad, in_parallel, mapped, threads
 from demur.predictions import Members, arrays
 from demur.rules import Rule
-from demur.state import SUMS, State, joined
+from demur.state import SUMS, State, joined, pairs_of
 
 SMALLEST = 1 << 15  # logits from which importing and calling the compiled loop pays
 FEWEST_SINGLE = 8  # members from which adding them up in float32 first pays
@@ -142,11 +142,13 @@ def compiled_state(members: Members, rule: Rule, groups: int, ranks: Any) -> Sta
     """Return the state of members by the compiled loop."""
     inputs, classes = members.inputs, members.classes
     empty = [np.zeros((groups, inputs, classes)) for _ in range(6)]
-    nobody = np.zeros((groups, inputs))
+    nobody, none = np.zeros((groups, inputs)), np.zeros(inputs)
     count = np.zeros(inputs, np.int64) if ranks is None else ranks
     a, u, au, phi, excluded, allowed = empty
     reference = np.empty((inputs, classes))
-    state = State(rule, np, reference, a, u, au, phi, excluded, allowed, nobody, nobody, nobody, count)
+    state = State(
+        rule, np, reference, a, u, au, phi, excluded, allowed, nobody, nobody, nobody, none, count
+    )  # fmt: skip
     added = accumulated(state, members, fresh=True)
     return added if ranks is None else replace(added, count=added.count - ranks)
 
@@ -179,21 +181,24 @@ def accumulated(state: State, members: Members, *, fresh: bool) -> State:
     positive = weights > 0
     group = (np.cumsum(positive, axis=0) - 1 + state.count) % state.groups
     own = [np.where(group == g, weights, 0) for g in range(state.groups)]
+    weight = np.stack([w.sum(axis=0) for w in own])
+    pairs = np.stack([pairs_of(np, w) for w in own])
     grown = replace(
         state,
         entropy=entropy,
-        weight=state.weight + np.stack([w.sum(axis=0) for w in own]),
-        squared_weight=state.squared_weight + np.stack([(w * w).sum(axis=0) for w in own]),
+        weight=state.weight + weight,
+        pair_weight=state.pair_weight + pairs + 2 * state.weight * weight,
+        heaviest=weights.max(axis=0) if fresh else state.heaviest,
         count=state.count + positive.sum(axis=0),
     )
     some = grown.excluded is not None and grown.excluded.any()
     return grown if some else replace(grown, excluded=None, allowed=None)
 
 
-def figures(state: State, left: Sequence[int]) -> np.ndarray | None:
-    """Return entropy, K and I without each of these groups in turn, or None: no short way.
+def figures(state: State, *, whole: bool) -> np.ndarray | None:
+    """Return entropy, K and I of all members, or without each group in turn; None: no short way.
 
-    They are (len(left), 3, inputs). A group of -1 stands for none.
+    They are (1, 3, inputs), or (groups, 3, inputs).
     """
     if state.xp is not np or state.rule.name != "log" or state.a.size < SMALLEST or not has_numba():
         return None
@@ -202,10 +207,12 @@ def figures(state: State, left: Sequence[int]) -> np.ndarray | None:
     none = np.zeros((0, 0, 0))
     sides = (none, none) if state.excluded is None else (state.excluded, state.allowed)
     sums = (state.a, state.u, state.au, state.phi, *sides)
-    out, groups = np.empty((len(left), 3, state.reference.shape[0])), np.array(left, np.int64)
+    left = np.array([-1] if whole else range(state.groups), np.int64)
+    weight = state.total("weight")[None] if whole else state.weight_of_others()
+    out = np.empty((len(left), 3, state.reference.shape[0]))
 
     def share(bounds: tuple[int, int]) -> None:
-        left_out.figures(state.reference, sums, state.entropy, state.weight, groups, *bounds, out)
+        left_out.figures(state.reference, sums, state.entropy, weight, left, *bounds, out)
 
     in_parallel(share, out.shape[2], state.a.size, ROWS)
     return out
@@ -238,12 +245,13 @@ def added_in_single(before: State | None, members: Members, rule: Rule) -> State
 
     run(members, 1, work)
     sums = dict(zip(SUMS, new[:, None], strict=True))
-    weight, squared, count = weight_sums(members)
+    weight, pairs, heaviest, count = weight_sums(members)
     if before is not None:
-        weight, squared, count = weight + before.weight, squared + before.squared_weight, count + before.count
+        pairs, heaviest = before.pair_weight + pairs + 2 * before.weight * weight, before.heaviest
+        weight, count = before.weight + weight, before.count + count
     state = State(
         rule, np, reference, **sums, excluded=None, allowed=None, entropy=entropy[None], weight=weight,
-        squared_weight=squared, count=count,
+        pair_weight=pairs, heaviest=heaviest, count=count,
     )  # fmt: skip
     if not rejected.any():
         return state
@@ -262,14 +270,15 @@ def agree(state: State) -> np.ndarray:
     return k < 2 * quick.ROUGH * weight**2  # one of I and M is at most half of K
 
 
-def weight_sums(members: Members) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the sums of weights and of their squares, (1, inputs), and how many are positive, (inputs,)."""
+def weight_sums(members: Members) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the weight of members and of pairs, (1, inputs), the largest, and how many are positive."""
+    count, inputs = members.count, members.inputs
     if members.weights is None:
-        alike = np.full((1, members.inputs), float(members.count))
-        return alike, alike.copy(), np.full(members.inputs, members.count)
-    weights = spread_weights(members)
-    sums = weights.sum(axis=0)[None], (weights * weights).sum(axis=0)[None]
-    return *sums, (weights > 0).sum(axis=0)
+        alike = np.full((1, inputs), float(count))
+        return alike, alike * (count - 1), np.ones(inputs), np.full(inputs, count)
+    weights = members.weights
+    sums = weights.sum(axis=0)[None], pairs_of(np, weights)[None]
+    return *sums, weights.max(axis=0), (weights > 0).sum(axis=0)
 
 
 def spread_weights(members: Members) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from demur.rules import Array, Rule, Terms
-from demur.state import State
+from demur.state import State, pairs_of
 
 
 def state_of(
@@ -49,7 +49,8 @@ def state_of(
         sums = {
             name: None if dealt[0][name] is None else xp.stack([d[name] for d in dealt]) for name in dealt[0]
         }
-    return State(rule=rule, xp=xp, reference=reference, count=count, **sums)
+    heaviest = xp.max(weights, axis=0)
+    return State(rule=rule, xp=xp, reference=reference, heaviest=heaviest, count=count, **sums)
 
 
 def summed(xp: Any, terms: Terms, entropy: Array, weights: Array) -> dict[str, Array | None]:
@@ -70,7 +71,7 @@ def summed(xp: Any, terms: Terms, entropy: Array, weights: Array) -> dict[str, A
         "allowed": allowed,
         "entropy": xp.sum(weights * entropy, axis=0),
         "weight": xp.sum(weights, axis=0),
-        "squared_weight": xp.sum(weights * weights, axis=0),
+        "pair_weight": pairs_of(xp, weights),
     }
 
 

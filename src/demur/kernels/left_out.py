@@ -15,7 +15,7 @@ from demur.kernels.wide import set_reference
 def figures(references, state, entropies, weights, left, begin, end, out):
     """Write entropy, K and I of inputs ``begin`` to ``end`` to ``out``, without each group ``left`` in turn.
 
-    A group of -1 stands for none.
+    A group of -1 stands for none. ``weights``, (left, inputs), are those of the members that stay.
     """
     state_a, state_u, state_au, state_phi, state_excluded, state_allowed = state
     groups, _, classes = state_a.shape
@@ -26,9 +26,8 @@ def figures(references, state, entropies, weights, left, begin, end, out):
         for y in range(classes):  # those that somebody allows
             counts[y] = state_excluded.shape[0] == 0 or np.any(state_allowed[:, b, y] > 0.0)
         sums[:] = 0.0
-        total = entropy = 0.0
+        entropy = 0.0
         for group in range(groups):
-            total += weights[group, b]
             entropy += entropies[group, b]
             for y in range(classes):
                 sums[0, y] += state_a[group, b, y]
@@ -40,7 +39,7 @@ def figures(references, state, entropies, weights, left, begin, end, out):
             none = group < 0
             other = 0 if none else group
             taken = 0.0 if none else 1.0
-            scale = 1.0 / (total - taken * weights[other, b])
+            scale = 1.0 / weights[at, b]
             k = i = 0.0
             for y in range(classes):
                 if not counts[y]:

@@ -166,3 +166,10 @@ def check_weight_values(weights: np.ndarray, may_be_zero: bool) -> None:
         raise ValueError(f"weights must not be negative. Got {weights[weights < 0][0]:g}.")
     if not may_be_zero and not (weights.max(axis=0) > 0).all():
         raise ValueError("weights must not be all zero. Give at least one member of each input a weight.")
+    heavy = weights.max(axis=0) if may_be_zero else np.empty(0)  # else they are scaled
+    strange = heavy[(heavy > HEAVY) | ((heavy > 0) & (heavy < LIGHT))]
+    if strange.size:
+        raise ValueError(
+            f"weights in a stream must be 0 or from {LIGHT:g} to {HEAVY:g}. Got {strange[0]:g}. "
+            "Multiply all of them, also those to come, by the same number."
+        )
