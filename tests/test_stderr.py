@@ -335,3 +335,34 @@ def test_one_member_may_have_nearly_all_of_the_weight(light) -> None:
         expected -= weights[rest].sum() / weights.sum() * average(rest)
     found = demur.decompose(logits=logits, weights=weights, measure="average", unbiased=True).epistemic
     np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(4, 3, 5), (4, 2000, 5), (4, 90, 100)], ids=["generic", "narrow", "wide"])
+@pytest.mark.parametrize("below", [10.0, 40.0, 300.0])
+@pytest.mark.parametrize("likely", [0, 2])
+def test_a_class_that_only_one_member_thinks_likely(likely, below, shape) -> None:
+    """Without that one, the logarithm of the average is that of next to nothing: not of what q + a leaves."""
+    logits = members.ordinary(*shape, scale=1.0)
+    logits[np.arange(4) != likely, :, 1] -= below
+    given = np.full(shape[1:], 1 / shape[2])
+    measure = demur.Measure(given, "bma")
+
+    def cross_entropy(kept):
+        p = loops.softmax(logits[kept])
+        return np.sum(given * (np.log(given) - np.log(p.mean(axis=0))), axis=-1)
+
+    everyone = np.arange(4)
+    value = cross_entropy(everyone)
+    rest = np.stack([cross_entropy(everyone != left) for left in everyone])
+    error = np.sqrt(3 / 4 * np.sum((rest - rest.mean(axis=0)) ** 2, axis=0))
+    moments = demur.Moments(groups=4)
+    for member in logits:
+        moments.update(logits=member)
+    for found in (
+        lambda **asked: demur.decompose(logits=logits, measure=measure, **asked),
+        lambda **asked: moments.decompose(measure, **asked),
+    ):
+        np.testing.assert_allclose(found(stderr=True).stderr.epistemic, error, rtol=1e-9)
+        np.testing.assert_allclose(
+            found(unbiased=True).epistemic, 4 * value - 3 / 4 * rest.sum(axis=0), rtol=1e-9, atol=1e-12
+        )

@@ -28,8 +28,8 @@ def state_of(prediction: SecondOrder, rule: Rule, stays: bool | None = None) -> 
     ones = xp.ones_like(entropy)
     named = dict(zip(SUMS, (xp.zeros_like(log_mean), *sums), strict=True))
     return State(
-        rule, xp, rule.reference(xp, log_mean[0]), **named, excluded=None, allowed=None, entropy=entropy,
-        weight=ones, pair_weight=ones, heaviest=ones[0], count=ones[0],
+        rule, xp, rule.reference(xp, log_mean[0]), **named, excluded=None, allowed=None, p=None,
+        entropy=entropy, weight=ones, pair_weight=ones, heaviest=ones[0], count=ones[0],
     )  # fmt: skip
 
 

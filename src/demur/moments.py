@@ -268,7 +268,7 @@ class Moments:
             moments.rule = named(str(content.pop("rule")))
             moments._double = bool(content.pop("double"))
             if content:
-                content = {"excluded": None, "allowed": None} | content
+                content = dict.fromkeys(("excluded", "allowed", "p")) | content
                 moments.state = State(rule=moments.rule, xp=np, **content)
                 check_sums(moments.state, groups or 1)
         except (
@@ -303,6 +303,8 @@ def check_sums(state: State, groups: int) -> None:
     wanted |= dict.fromkeys(("heaviest", "count"), whole[1:2])
     if state.excluded is not None or state.allowed is not None:
         wanted |= {"excluded": whole, "allowed": whole}
+    if state.p is not None:
+        wanted["p"] = whole
     for name, shape in wanted.items():
         sums = getattr(state, name)
         if sums is None or sums.shape != shape:

@@ -68,10 +68,14 @@ class Rule:
         u = self.score(xp, source) - self.score(xp, reference)
         return Terms(source - reference, u, self.divergence(xp, source, reference))
 
-    def mixture(self, xp: Any, a: Array, reference: Array) -> Terms:
-        """Return the terms of the average prediction, ``q + a``."""
+    def mixture(self, xp: Any, a: Array, reference: Array, mean: Array | None = None) -> Terms:
+        """Return the terms of the average prediction, ``q + a``; ``mean`` is the same by itself, if known."""
         u = self.score(xp, reference + a) - self.score(xp, reference)
         return Terms(a, u, self.divergence(xp, reference + a, reference))
+
+    def likelihood(self, xp: Any, terms: Terms, reference: Array) -> Array | None:
+        """Return probabilities, not as ``q + a``, where a measure needs the logarithm of their average."""
+        return None
 
     def average(self, xp: Any, a: Array, reference: Array) -> Array:
         """Return the average prediction, from the mean of ``a``."""
@@ -155,13 +159,24 @@ class Log(Rule):
         ratio = xp.expm1(u)
         return Terms(q * ratio, u, q * bregman(xp, ratio, u))
 
-    def mixture(self, xp: Any, a: Array, reference: Array) -> Terms:
+    def likelihood(self, xp: Any, terms: Terms, reference: Array) -> Array | None:
+        p = xp.exp(self.log(xp, reference) + terms.u)
+        return p if terms.excluded is None else xp.where(terms.excluded, xp.zeros_like(p), p)
+
+    def mixture(self, xp: Any, a: Array, reference: Array, mean: Array | None = None) -> Terms:
         log_q = self.log(xp, reference)
         # Not a / q, whose derivative has a square of q, which is 0 long before q is.
         q, ratio = xp.exp(log_q), a * xp.exp(-log_q)
         gone = ratio <= -1  # no member allows the class: 0 log 0 = 0
         u = xp.log1p(xp.where(gone, xp.zeros_like(ratio), ratio))
-        return Terms(a, u, q * xp.where(gone, -ratio, bregman(xp, ratio, u)))
+        phi = q * xp.where(gone, -ratio, bregman(xp, ratio, u))
+        if mean is not None:
+            # Where a member that thought the class likely has been left out, a has none of its digits.
+            least = float(xp.finfo(mean.dtype).tiny)
+            direct = xp.log(xp.where(mean > least, mean, least)) - log_q
+            alike = xp.abs(u - direct) < 64 * epsilon(xp, u) * (1 - log_q)
+            u = xp.where(alike, u, direct)
+        return Terms(a, u, phi)
 
 
 class Brier(Rule):

@@ -36,13 +36,14 @@ class Means:
     au: Array
     phi: Array
     entropy: Array  # (inputs,): mean generalised entropy
+    p: Array | None  # the average prediction, where groups are kept; else it is the reference and a
     excludes: Array | None  # some member gives the class no probability at all
     allows: Array | None  # some member gives it some
 
     @functools.cached_property
     def mixture(self) -> Means:
         """The average prediction as a side of its own: one member."""
-        terms = self.rule.mixture(self.xp, self.a, self.reference)
+        terms = self.rule.mixture(self.xp, self.a, self.reference, self.p)
         nobody = None
         if self.allows is not None:
             nobody = ~self.allows
@@ -72,6 +73,7 @@ class State:
     phi: Array
     excluded: Array | None  # weight of members that exclude the class; None: nobody excludes any
     allowed: Array | None  # weight of members that allow it; None as well
+    p: Array | None  # sum of w p, which is not that of a and q where p is small; None without groups
     entropy: Array  # (groups, inputs): generalised entropy, of each member by itself
     weight: Array
     pair_weight: Array  # sum of products of weights of two different members, not from a difference
@@ -86,6 +88,7 @@ class State:
     def means(self) -> Means:
         """Return the averages over all members."""
         sums = {name: self.total(name) for name in (*SUMS, "entropy")}
+        sums["p"] = None if self.p is None else self.total("p")
         excludes = allows = None
         if self.excluded is not None:
             excludes = self.xp.any(self.excluded > 0, axis=0)
@@ -97,8 +100,10 @@ class State:
         xp = self.xp
         sums = {name: self.total(name) for name in (*SUMS, "entropy")}
         weights = self.weight_of_others()
+        p = None if self.p is None else around(xp, self.p)
         for g in range(self.groups):
             others = {name: total - getattr(self, name)[g] for name, total in sums.items()}
+            others["p"] = None if p is None else p[g]
             weight = weights[g]
             excludes = allows = None
             if self.excluded is not None:
@@ -121,12 +126,11 @@ class State:
         xp, weight = self.xp, self.weight
         before, after = beside(xp, weight)
         between = beside(xp, 2 * weight * before)[0] + beside(xp, 2 * weight * after)[1] + 2 * before * after
-        return (sum(beside(xp, self.pair_weight)) + between) / (before + after) ** 2
+        return (around(xp, self.pair_weight) + between) / (before + after) ** 2
 
     def weight_of_others(self) -> Array:
         """Return the weight without each group in turn, (groups, inputs): added up, so that none is lost."""
-        before, after = beside(self.xp, self.weight)
-        return before + after
+        return around(self.xp, self.weight)
 
     def total(self, name: str) -> Array:
         """Return one of the sums over all groups."""
@@ -134,10 +138,11 @@ class State:
         return sums[0] if self.groups == 1 else self.xp.sum(sums, axis=0)
 
     def divided(
-        self, sums: dict[str, Array], weight: Array, excludes: Array | None, allows: Array | None
+        self, sums: dict[str, Any], weight: Array, excludes: Array | None, allows: Array | None
     ) -> Means:
         """Divide sums by the weight."""
         means = {name: sums[name] / weight[..., None] for name in SUMS}
+        means["p"] = None if sums["p"] is None else sums["p"] / weight[..., None]
         entropy = sums["entropy"] / weight
         return Means(
             self.rule, self.xp, self.reference, **means, entropy=entropy, excludes=excludes, allows=allows
@@ -206,6 +211,7 @@ class State:
             left,
             **sums,
             **exclusions(left, right),
+            p=None if left.p is None or right.p is None else left.p + right.p,
             entropy=left.entropy + right.entropy,
             weight=left.weight + right.weight,
             pair_weight=left.pair_weight + right.pair_weight + 2 * left.weight * right.weight,
@@ -258,6 +264,8 @@ def joined(states: list[State]) -> State:
     by_group = (*SUMS, "entropy", "weight", "pair_weight")
     parts = {name: xp.concat([getattr(s, name) for s in states], axis=1) for name in by_group}
     parts |= {name: xp.concat([getattr(s, name) for s in states]) for name in BY_INPUT}
+    if all(s.p is not None for s in states):
+        parts["p"] = xp.concat([s.p for s in states], axis=1)
     if any(s.excluded is not None for s in states):
         parts["excluded"] = xp.concat([sides(s)[0] for s in states], axis=1)
         parts["allowed"] = xp.concat([sides(s)[1] for s in states], axis=1)
@@ -275,6 +283,12 @@ def beside(xp: Any, numbers: Array) -> tuple[Array, Array]:
     before = xp.cumsum(numbers, axis=0)[:-1, ...]
     after = xp.flip(xp.cumsum(xp.flip(numbers[1:, ...], axis=0), axis=0), axis=0)
     return xp.concat([none, before]), xp.concat([after, none])
+
+
+def around(xp: Any, numbers: Array) -> Array:
+    """Return the sums of all others than each, along the first axis; none is lost beside a large one."""
+    before, after = beside(xp, numbers)
+    return before + after
 
 
 def arrays_of(state: State) -> dict[str, Array]:

@@ -68,7 +68,7 @@ class Family(Rule):
         """Return the mean of the outcome under the average prediction."""
         raise AssertionError("each family has its own")
 
-    def mixture(self, xp: Any, a: Array, reference: Array) -> Terms:
+    def mixture(self, xp: Any, a: Array, reference: Array, mean: Array | None = None) -> Terms:
         raise ValueError(
             f"The average of {self.name} predictions is not {self.name}, so that sums over members do not "
             f"give a measure that has 'bma' in it. {self.advice} Or take measure='pairwise'."

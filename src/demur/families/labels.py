@@ -37,8 +37,13 @@ class Labels(Log):
     def between(self, xp: Any, source: Array, reference: Array) -> Terms:
         return flattened(LOG.between(xp, apart(source), apart(reference)))
 
-    def mixture(self, xp: Any, a: Array, reference: Array) -> Terms:
-        return flattened(LOG.mixture(xp, apart(a), apart(reference)))
+    def likelihood(self, xp: Any, terms: Terms, reference: Array) -> Array | None:
+        split = Terms(*(None if part is None else apart(part) for part in terms))
+        return together(LOG.likelihood(xp, split, apart(reference)))
+
+    def mixture(self, xp: Any, a: Array, reference: Array, mean: Array | None = None) -> Terms:
+        mean = None if mean is None else apart(mean)
+        return flattened(LOG.mixture(xp, apart(a), apart(reference), mean))
 
 
 LOG = Log("log", separable=True)

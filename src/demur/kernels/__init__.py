@@ -145,9 +145,10 @@ def compiled_state(members: Members, rule: Rule, groups: int, ranks: Any) -> Sta
     nobody, none = np.zeros((groups, inputs)), np.zeros(inputs)
     count = np.zeros(inputs, np.int64) if ranks is None else ranks
     a, u, au, phi, excluded, allowed = empty
+    p = np.zeros_like(a) if groups > 1 else None
     reference = np.empty((inputs, classes))
     state = State(
-        rule, np, reference, a, u, au, phi, excluded, allowed, nobody, nobody, nobody, none, count
+        rule, np, reference, a, u, au, phi, excluded, allowed, p, nobody, nobody, nobody, none, count
     )  # fmt: skip
     added = accumulated(state, members, fresh=True)
     return added if ranks is None else replace(added, count=added.count - ranks)
@@ -169,7 +170,8 @@ def add_to(state: State, members: Members) -> State:
 
 def accumulated(state: State, members: Members, *, fresh: bool) -> State:
     """Add members to a state's sums, in place; ``fresh`` sets its reference first."""
-    sums = (state.a, state.u, state.au, state.phi, state.excluded, state.allowed)
+    p = np.zeros((0, 0, 0)) if state.p is None else state.p
+    sums = (state.a, state.u, state.au, state.phi, state.excluded, state.allowed, p)
     entropy = state.entropy.copy()
 
     def work(entry: Any, *arguments: Any) -> int:
@@ -250,8 +252,8 @@ def added_in_single(before: State | None, members: Members, rule: Rule) -> State
         pairs, heaviest = before.pair_weight + pairs + 2 * before.weight * weight, before.heaviest
         weight, count = before.weight + weight, before.count + count
     state = State(
-        rule, np, reference, **sums, excluded=None, allowed=None, entropy=entropy[None], weight=weight,
-        pair_weight=pairs, heaviest=heaviest, count=count,
+        rule, np, reference, **sums, excluded=None, allowed=None, p=None, entropy=entropy[None],
+        weight=weight, pair_weight=pairs, heaviest=heaviest, count=count,
     )  # fmt: skip
     if not rejected.any():
         return state

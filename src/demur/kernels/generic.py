@@ -37,13 +37,14 @@ def state_of(
     if groups == 1:
         sums = {
             name: None if value is None else value[None, ...]
-            for name, value in summed(xp, terms, entropy, weights).items()
+            for name, value in summed(xp, terms, None, entropy, weights).items()
         }
     else:
+        p = rule.likelihood(xp, terms, reference)
         rank = xp.cumsum(xp.astype(positive, xp.int32), axis=0) - 1
         group = (rank if ranks is None else rank + ranks) % groups
         dealt = [
-            summed(xp, terms, entropy, xp.where(group == g, weights, xp.zeros_like(weights)))
+            summed(xp, terms, p, entropy, xp.where(group == g, weights, xp.zeros_like(weights)))
             for g in range(groups)
         ]
         sums = {
@@ -53,7 +54,7 @@ def state_of(
     return State(rule=rule, xp=xp, reference=reference, heaviest=heaviest, count=count, **sums)
 
 
-def summed(xp: Any, terms: Terms, entropy: Array, weights: Array) -> dict[str, Array | None]:
+def summed(xp: Any, terms: Terms, p: Array | None, entropy: Array, weights: Array) -> dict[str, Array | None]:
     """Return the weighted sums over members, without the axis of groups."""
     w = weights[..., None]
     weighted = w * terms.a
@@ -69,6 +70,7 @@ def summed(xp: Any, terms: Terms, entropy: Array, weights: Array) -> dict[str, A
         "phi": xp.sum(w * terms.phi, axis=0),
         "excluded": excluded,
         "allowed": allowed,
+        "p": None if p is None else xp.sum(w * p, axis=0),
         "entropy": xp.sum(weights * entropy, axis=0),
         "weight": xp.sum(weights, axis=0),
         "pair_weight": pairs_of(xp, weights),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from demur.kernels import narrow, wide
+from demur.kernels import narrow_reference, wide
 from demur.kernels.arithmetic import COMPILED, INLINED, expm1
 from demur.kernels.lanes import LANES
 from demur.kernels.tile import REFERENCE
@@ -89,7 +89,7 @@ def keep_lanes(inputs, fits, box, step, parts, sums, totals, weights, found, car
     for y in range(classes):
         for lane in range(LANES):
             own[y, lane] = box[y * step + REFERENCE + lane]
-    narrow.set_reference(own, aligned, log_q, q, top)
+    narrow_reference.set_reference(own, aligned, log_q, q, top)
     if fresh:
         for lane in range(inputs.shape[0]):
             if fits[lane]:
@@ -99,7 +99,7 @@ def keep_lanes(inputs, fits, box, step, parts, sums, totals, weights, found, car
         for y in range(classes):
             for lane in range(LANES):
                 own[y, lane] = references[inputs[min(lane, inputs.shape[0] - 1)], y]
-        narrow.set_reference(own, aligned, log_to, q, top)
+        narrow_reference.set_reference(own, aligned, log_to, q, top)
     for lane in range(inputs.shape[0]):
         if fits[lane]:
             entropies[inputs[lane]] += weights[lane] * found[lane]

@@ -10,108 +10,15 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from demur.kernels.arithmetic import COMPILED, INLINED, add_in_any_order, cached, clip, exp, expm1, log1p
+from demur.kernels.arithmetic import COMPILED, INLINED, cached, clip, expm1, log1p
+from demur.kernels.average import add_probabilities, is_hidden
 from demur.kernels.compiled_formulas import class_terms, mean_phi, phi_of_average, settled, where
 from demur.kernels.formulas import CLOSE
-from demur.kernels.wide import (
-    CANCELLED,
-    FAR,
-    FLOOR,
-    HUGE_LOGIT,
-    TAME_LOGIT,
-    TAME_REFERENCE,
-    entropy_of,
-)  # fmt: skip
-from demur.kernels.workers import BLOCK, find_bad
+from demur.kernels.narrow_reference import LANES, first_reference, load, set_reference
+from demur.kernels.wide import CANCELLED, FAR, HUGE_LOGIT, TAME_LOGIT, TAME_REFERENCE, entropy_of
+from demur.kernels.workers import find_bad
 
-LANES = SHARE = BLOCK
-
-
-@njit(**COMPILED)
-def load(flat, starts, offset, class_step, lanes, z):
-    """Copy one member's logits to (classes, LANES); return the sum of their squares."""
-    for y in range(z.shape[0]):
-        for lane in range(lanes):  # unsigned: no test for negative indices
-            z[y, lane] = flat[np.uintp(starts[lane] + offset + y * class_step)]
-        for lane in range(lanes, LANES):
-            z[y, lane] = 0.0
-    squares = 0.0
-    in_a_row = z.reshape(-1)
-    for i in range(in_a_row.shape[0]):
-        squares = add_in_any_order(squares, in_a_row[i] * in_a_row[i])
-    return squares
-
-
-@njit(**COMPILED)
-def first_reference(flat, starts, steps, weights, inputs, lanes, logits, z):
-    """Copy the heaviest member's logits; classes it excludes come from the first member that allows them."""
-    member_step, _, class_step = steps
-    count = weights.shape[0]
-    clean = True
-    for lane in range(lanes):
-        heaviest = 0
-        for member in range(count):
-            if weights[member, inputs[lane]] > weights[heaviest, inputs[lane]]:
-                heaviest = member
-        begin = starts[lane] + heaviest * member_step
-        for y in range(logits.shape[0]):
-            logits[y, lane] = flat[begin + y * class_step]
-            clean = clean and logits[y, lane] > -np.inf
-    for lane in range(lanes, LANES):
-        logits[:, lane] = 0.0
-    if clean:
-        return
-    top = np.full(LANES, -np.inf)
-    for y in range(logits.shape[0]):
-        for lane in range(LANES):
-            top[lane] = max(top[lane], logits[y, lane])
-    for member in range(count):
-        load(flat, starts, member * member_step, class_step, lanes, z)
-        for lane in range(lanes):
-            if weights[member, inputs[lane]] > 0.0:
-                own_top = np.max(z[:, lane])
-                for y in range(logits.shape[0]):
-                    if logits[y, lane] == -np.inf and z[y, lane] > -np.inf:
-                        logits[y, lane] = (z[y, lane] - own_top) + top[lane]
-
-
-@njit(**COMPILED)
-def find_top(logits, top):
-    """Write the most probable class of each lane."""
-    for lane in range(logits.shape[1]):
-        best = 0
-        for y in range(logits.shape[0]):
-            if logits[y, lane] > logits[best, lane]:
-                best = y
-        top[lane] = best
-
-
-@njit(**COMPILED)
-def set_reference(logits, aligned, log_q, q, top):
-    """Align and normalise ``logits``; -inf stands for a class that no member allows."""
-    find_top(logits, top)
-    lanes = logits.shape[1]
-    highest, rest = np.empty(lanes), np.zeros(lanes)
-    for lane in range(lanes):
-        highest[lane] = logits[top[lane], lane]
-    for y in range(logits.shape[0]):
-        for lane in range(lanes):
-            below = logits[y, lane] - highest[lane]
-            below = below if below > FLOOR else FLOOR
-            aligned[y, lane] = below
-            q[y, lane] = exp(below) if logits[y, lane] > -np.inf else 0.0
-    for lane in range(lanes):
-        q[top[lane], lane] = 0.0
-    for y in range(logits.shape[0]):
-        for lane in range(lanes):
-            rest[lane] += q[y, lane]
-    for lane in range(lanes):
-        q[top[lane], lane] = 1.0
-        highest[lane] = log1p(rest[lane])
-    for y in range(logits.shape[0]):
-        for lane in range(lanes):
-            log_q[y, lane] = aligned[y, lane] - highest[lane]
-            q[y, lane] /= 1.0 + rest[lane]
+SHARE = LANES
 
 
 @njit(**COMPILED)
@@ -256,8 +163,11 @@ def add_members(
 
 
 @njit(**COMPILED)
-def add_entropies(flat, start, steps, weights, begin, step, row):
-    """Return the weighted sum of entropies over every ``step``-th member of positive weight, of one input."""
+def add_one_by_one(flat, start, steps, weights, begin, step, row, p):
+    """Return the weighted sum of entropies over every ``step``-th member of positive weight, of one input.
+
+    Their probabilities are added to ``p``, if it has room for them.
+    """
     member_step, _, class_step = steps
     total = 0.0
     rank = 0
@@ -267,6 +177,8 @@ def add_entropies(flat, start, steps, weights, begin, step, row):
                 for y in range(row.shape[0]):
                     row[y] = flat[start + member * member_step + y * class_step]
                 total += weights[member] * entropy_of(row)
+                if p.shape[0] > 0:
+                    add_probabilities(row, weights[member], p)
             rank += 1
     return total
 
@@ -324,7 +236,7 @@ def summarise_inputs(flat, origin, steps, classes, weights, tolerance, chosen, o
     box = (classes, LANES)
     logits, aligned, log_q, q = np.empty(box), np.empty(box), np.empty(box), np.empty(box)
     parts, row, total = np.empty((4, LANES)), np.empty(classes, flat.dtype), work[-1]
-    starts = np.empty(LANES, np.int64)
+    starts, nowhere = np.empty(LANES, np.int64), np.empty(0)
     for b in range(0, chosen.shape[0], LANES):
         inputs = chosen[b : b + LANES]
         lanes = inputs.shape[0]
@@ -341,7 +253,8 @@ def summarise_inputs(flat, origin, steps, classes, weights, tolerance, chosen, o
         for lane in range(lanes):
             if cancels(parts, lane):
                 own = weights[:, inputs[lane]]
-                parts[0, lane] = add_entropies(flat, starts[lane], steps, own, 0, 1, row) / total[lane]
+                entropy = add_one_by_one(flat, starts[lane], steps, own, 0, 1, row, nowhere)
+                parts[0, lane] = entropy / total[lane]
             for part in range(3):
                 out[part, inputs[lane]] = parts[part, lane]
     return -1
@@ -382,9 +295,9 @@ def accumulate(
     box = (classes, LANES)
     logits, aligned, log_q, q = np.zeros(box), np.empty(box), np.empty(box), np.empty(box)
     parts, row, total = np.empty((4, LANES)), np.empty(classes, flat.dtype), work[-1]
-    state_a, state_u, state_au, state_phi, state_excluded, state_allowed = state
+    state_a, state_u, state_au, state_phi, state_excluded, state_allowed, state_p = state
     groups = state_a.shape[0]
-    starts = np.empty(LANES, np.int64)
+    starts, nowhere = np.empty(LANES, np.int64), np.empty(0)
     for b in range(begin, end, LANES):
         inputs = np.arange(b, min(b + LANES, end))
         lanes = inputs.shape[0]
@@ -412,9 +325,15 @@ def accumulate(
             set_parts(sums, sides, total, lanes, log_q, q, parts)
             for lane in range(lanes):
                 entropy = total[lane] * parts[0, lane]
-                if cancels(parts, lane):
-                    own = weights[:, b + lane]
-                    entropy = add_entropies(flat, starts[lane], steps, own, dealt, groups, row)
+                own = weights[:, b + lane]
+                if groups > 1 and is_hidden(sums[0, :, lane], total[lane]):
+                    p = state_p[group, b + lane]
+                    entropy = add_one_by_one(flat, starts[lane], steps, own, dealt, groups, row, p)
+                else:
+                    if cancels(parts, lane):
+                        entropy = add_one_by_one(flat, starts[lane], steps, own, dealt, groups, row, nowhere)
+                    for y in range(classes if groups > 1 else 0):
+                        state_p[group, b + lane, y] += q[y, lane] * (total[lane] + sums[0, y, lane])
                 entropies[group, b + lane] += entropy
                 for y in range(classes):
                     a, u, au = sums[0, y, lane], sums[1, y, lane], sums[2, y, lane]

@@ -18,6 +18,7 @@ import numpy as np
 from numba import njit
 
 from demur.kernels.arithmetic import COMPILED, add_in_any_order, cached, clip, exp, expm1, log1p
+from demur.kernels.average import add_probabilities, is_hidden
 from demur.kernels.compiled_formulas import class_terms, mean_phi, phi_of_average, settled, where
 from demur.kernels.formulas import CLOSE
 from demur.kernels.workers import ROWS, find_bad
@@ -359,7 +360,7 @@ def accumulate(
     logits, aligned, log_q, q = scratch[0], scratch[1], scratch[2], scratch[3]
     sums, sides = work[3], work[4]
     found = np.empty(count, np.int64)
-    state_a, state_u, state_au, state_phi, state_excluded, state_allowed = state
+    state_a, state_u, state_au, state_phi, state_excluded, state_allowed, state_p = state
     groups = state_a.shape[0]
     for b in range(begin, end):
         start = origin + b * input_step
@@ -380,6 +381,13 @@ def accumulate(
             total = 0.0
             for member in members:
                 total += own[member]
+            if groups > 1 and is_hidden(sums[0, :classes], total):
+                for member in members:
+                    row, _ = row_of(source, start + member * member_step)
+                    add_probabilities(row, own[member], state_p[group, b])
+            elif groups > 1:
+                for y in range(classes):
+                    state_p[group, b, y] += q[y] * (total + sums[0, y])
             for y in range(classes):
                 a, u, au = sums[0, y], sums[1, y], sums[2, y]
                 close = au < CLOSE * total and not sides[0, y] > 0.0
