@@ -260,6 +260,29 @@ def test_gradients_beside_a_given_model_that_has_none() -> None:
     np.testing.assert_allclose(3 * np.asarray(found), logits.grad, rtol=1e-9, atol=1e-14)
 
 
+@pytest.mark.parametrize("cell", demur.measures.GIVEN)
+@pytest.mark.parametrize("from_sums", [False, True], ids=["array", "Moments"])
+def test_gradients_of_a_given_model_alone(from_sums, cell) -> None:
+    """The members have none; A1 needs another given model, so it is set beside itself."""
+    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
+    logits, given = members.ordinary(4, 3, 5), members.ordinary(3, 5, seed=1)
+
+    def value(z, softmax=loops.softmax):
+        measure = demur.measures.cell(cell, softmax(z))
+        if from_sums:
+            return demur.Moments().update(logits=logits).decompose(measure).total.sum()
+        return demur.decompose(logits=logits, measure=measure, weights=[1.0, 1.0, 1.0, 1.0]).total.sum()
+
+    expected = numerical(lambda z: float(value(z)), given)
+    assert np.abs(expected).max() > 0.01
+    held = torch.from_numpy(given).requires_grad_()
+    value(held, lambda z: torch.softmax(z, -1)).backward()
+    np.testing.assert_allclose(held.grad, expected, rtol=1e-5, atol=1e-8)
+    with jax.enable_x64(True):
+        found = jax.grad(lambda z: value(z, jax.nn.softmax))(jax.numpy.asarray(given))
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-8)
+
+
 def test_gradients_of_weights_alone() -> None:
     torch = pytest.importorskip("torch")
     logits, values = torch.from_numpy(members.ordinary(4, 3, 5)), torch.from_numpy(members.weights(4))

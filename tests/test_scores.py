@@ -144,6 +144,19 @@ def test_label_variance_is_the_law_of_total_variance(xp, weighted) -> None:
         xp.close(getattr(brier, part), xp.numpy(getattr(actual, part)).sum(-1))
 
 
+@pytest.mark.parametrize("margin", [1.0, 40.0, 600.0, np.inf])
+def test_label_variance_of_confident_members_is_not_lost_in_one(margin) -> None:
+    """p (1 - p) is exp(-margin), not what rounding leaves of 1 - 1; members that contradict change nothing."""
+    logits = np.zeros((3, 4, 2))
+    logits[0, :, 0] = logits[1:, :, 1] = -margin
+    found = demur.label_variance(logits=logits).aleatoric
+    odds = np.exp(-margin)
+    np.testing.assert_allclose(found, np.full((4, 2), odds / (1 + odds) ** 2), rtol=1e-14)
+    rng = np.random.default_rng(0)
+    mixed = demur.label_variance(rng.dirichlet(np.full(3, 1e-3), size=(10, 500)))
+    assert min(part.min() for part in mixed.to_dict().values()) >= 0
+
+
 def test_identical_members_have_no_variance(xp) -> None:
     logits = xp.array(np.repeat(members.ordinary(1, 3, 4), 7, axis=0))
     assert (xp.numpy(demur.softmax_variance(logits=logits)) == 0).all()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from demur import distributions, kernels
-from demur.given import Side, given_sides, part_of, referred
+from demur.given import Side, given_sides, part_of, referred, with_gradients
 from demur.jackknife import Estimates, check_enough, unbiased_terms
 from demur.measures import (
     Decomposition,
@@ -212,7 +212,9 @@ def prepare(
         raise ValueError(f"groups must be None or an integer of at least 2. Got {groups!r}.")
     if is_summary(chosen):
         return members, chosen, loss, [None, None]
-    return members, chosen, loss, given_sides(chosen, loss, members.batch, members.classes)
+    sides = given_sides(chosen, loss, members.batch, members.classes)
+    target = with_gradients(sides)
+    return members if target is None or members.stays else members.beside(target), chosen, loss, sides
 
 
 def group_count(

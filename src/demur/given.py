@@ -73,18 +73,27 @@ def referred(sides: list[Side], rule: Rule, reference: Array) -> Given:
     return Given(*(None if side is None else moved(side, rule, reference).means() for side in sides))
 
 
+def with_gradients(sides: list[Side]) -> Array | None:
+    """Return the numbers of a given side that has gradients, or None."""
+    for side in sides:
+        if isinstance(side, Members) and side.stays:
+            return side.prediction.values
+    return None
+
+
+def in_library_of(state: State, target: Array) -> State:
+    """Return sums in the library and on the device of an array."""
+    there = {n: None if a is None else arrays.matching(a, target) for n, a in arrays_of(state).items()}
+    return replace(state, xp=arrays.namespace(target), **there)
+
+
 def moved(side: Members | State, rule: Rule, reference: Array) -> State:
     """Return one given side's sums relative to the members' reference."""
     if isinstance(side, Members):
-        values = arrays.matching(side.prediction.values, reference)
-        here = Members(side.prediction.with_values(values), None, side.batch)
-        if arrays.library(reference) == "numpy" or here.stays:
-            side = kernels.state_of(here, rule, 1)
-        else:  # a model without gradients beside members that have them
-            side = kernels.state_in_library(here.prediction.logits(), rule)
+        numpy = arrays.library(reference) == "numpy"
+        side = kernels.state_of(side if numpy or side.stays else side.beside(reference), rule, 1)
     elif arrays.library(side.reference) == "numpy" != arrays.library(reference):
-        there = {n: None if a is None else arrays.matching(a, reference) for n, a in arrays_of(side).items()}
-        side = replace(side, xp=arrays.namespace(reference), **there)
+        side = in_library_of(side, reference)
     if arrays.library(side.reference) != arrays.library(reference):
         raise TypeError(
             f"Expected a given side and predictions of one library. Got {arrays.library(side.reference)} and "

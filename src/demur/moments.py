@@ -13,7 +13,15 @@ import numpy as np
 
 from demur import kernels
 from demur.families import FAMILIES, named
-from demur.given import check_every_input, given_side, given_sides, moved, referred
+from demur.given import (
+    check_every_input,
+    given_side,
+    given_sides,
+    in_library_of,
+    moved,
+    referred,
+    with_gradients,
+)  # fmt: skip
 from demur.jackknife import Estimates
 from demur.measures import Decomposition, Measure, check_base, resolve
 from demur.predictions import Members, arrays, gather, predicted, rule_for
@@ -224,11 +232,14 @@ class Moments:
         chosen = resolve(measure)
         scale = check_base(base, self.rule)
         sides = given_sides(chosen, self.rule, (self.shape[0],), self.shape[1])
+        like, target = self._like, with_gradients(sides)
+        if target is not None and arrays.library(state.reference) == "numpy":
+            like, state = target, in_library_of(state, target)
         given = referred(sides, self.rule, state.reference)
         if self._estimates is None or self._estimates.state is not state:
             self._estimates = Estimates(state, self._factors)
         result = self._estimates.decompose(chosen, given, unbiased=unbiased, stderr=stderr)
-        return result.mapped(lambda part: arrays.like(part * scale, self._like, self._double))
+        return result.mapped(lambda part: arrays.like(part * scale, like, self._double))
 
     def _filled(self) -> State:
         if self.state is None:

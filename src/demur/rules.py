@@ -262,10 +262,16 @@ def beside_top(xp: Any, logits: Array) -> Array:
 
 
 def gini(xp: Any, logits: Array) -> Array:
-    """Return ``1 - |p|**2``, as ``(1 - p_top) (1 + p_top) - sum of the other squares``."""
+    """Return ``1 - |p|**2``, the sum of ``p (1 - p)``."""
+    return xp.sum(own_variance(xp, logits), axis=-1)
+
+
+def own_variance(xp: Any, logits: Array) -> Array:
+    """Return ``p (1 - p)`` of each class, exact relative to itself also where ``p`` is next to 1."""
     odds = beside_top(xp, logits)
-    rest = xp.sum(odds, axis=-1)
-    return (rest * (2 + rest) - xp.sum(odds * odds, axis=-1)) / (1 + rest) ** 2
+    rest = xp.sum(odds, axis=-1, keepdims=True)
+    top = one_hot(xp, xp.argmax(logits, axis=-1), logits.shape[-1])
+    return xp.where(top, rest, odds * ((1 - odds) + rest)) / (1 + rest) ** 2
 
 
 def norm(xp: Any, p: Array) -> Array:

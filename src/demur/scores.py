@@ -8,8 +8,8 @@ from typing import Any
 from demur import kernels
 from demur.decompose import finished, joined, pieces, prepare
 from demur.measures import Decomposition
-from demur.predictions import Parametric, predicted
-from demur.rules import Array
+from demur.predictions import Members, Parametric, arrays, predicted
+from demur.rules import Array, own_variance
 from demur.state import Means
 
 
@@ -145,12 +145,21 @@ def label_variance(
     (array([[0.17, 0.17]]), array([[0.04, 0.04]]))
     """
 
-    def split(means: Means) -> Decomposition:
-        p, epistemic = means.probabilities(), variance(means)
-        total = p * (1 - p)
-        return Decomposition(total, total - epistemic, epistemic)
+    def split(means: Means, members: Members) -> Decomposition:
+        aleatoric, epistemic = mean_own_variance(members), variance(means)
+        return Decomposition(aleatoric + epistemic, aleatoric, epistemic)
 
     return over_pieces("brier", split, probs, logits, log_probs, weights, axis)
+
+
+def mean_own_variance(members: Members) -> Array:
+    """Return the mean of ``p (1 - p)`` over members, (inputs, classes)."""
+    logits, weights = members.logits(), members.weights
+    xp = arrays.namespace(logits)
+    own = own_variance(xp, logits)
+    if weights is None:
+        return xp.mean(own, axis=0)
+    return xp.sum(weights[..., None] * own, axis=0) / xp.sum(weights, axis=0)[..., None]
 
 
 def variance(means: Means) -> Array:
@@ -164,7 +173,7 @@ def per_input(
 ) -> Array:  # fmt: skip
     """Return a score of each input from averages over members."""
 
-    def split(means: Means) -> Decomposition:
+    def split(means: Means, members: Members) -> Decomposition:
         value = score(means)
         return Decomposition(value, value, value)
 
@@ -172,7 +181,7 @@ def per_input(
 
 
 def over_pieces(
-    rule: str, split: Callable[[Means], Decomposition], probs: Any, logits: Any, log_probs: Any,
+    rule: str, split: Callable[[Means, Members], Decomposition], probs: Any, logits: Any, log_probs: Any,
     weights: Any, axis: int,
 ) -> Decomposition:  # fmt: skip
     """Apply a function of averages to parts of the inputs, and put the results together."""
@@ -180,5 +189,6 @@ def over_pieces(
     if isinstance(prediction, Parametric):
         raise ValueError(f"This score needs predictions of classes. Got {prediction!r}.")
     members, _, loss, _ = prepare(prediction, None, None, "pairwise", rule, weights, None, axis)
-    found = [split(kernels.state_of(part, loss, 1).means()) for part, _ in pieces(members, loss, 1, [])]
+    parts = [part for part, _ in pieces(members, loss, 1, [])]
+    found = [split(kernels.state_of(part, loss, 1).means(), part) for part in parts]
     return finished(joined(found), members, 1.0)

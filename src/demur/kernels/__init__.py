@@ -35,11 +35,6 @@ def state_of(members: Members, rule: Rule, groups: int, ranks: Any = None) -> St
     return generic.state_of(arrays.namespace(logits), logits, members.weights, rule, groups, ranks)
 
 
-def state_in_library(logits: Any, rule: Rule) -> State:
-    """Return the state of checked members by the functions of their own library."""
-    return generic.state_of(arrays.namespace(logits), logits, None, rule, 1, None)
-
-
 def plain_state(members: Members, rule: Rule, groups: int, ranks: Any) -> State:
     """Return the state of many members by plain array functions, for a part of the inputs at a time."""
     states = []

@@ -27,6 +27,7 @@ class Members:
     weights: Array | None
     batch: tuple[int, ...]
     places: np.ndarray | None = None  # which of the caller's inputs these are; None: all of them
+    kept: bool = False  # in their library, since what they are set beside has gradients
 
     @property
     def count(self) -> int:
@@ -51,9 +52,15 @@ class Members:
     @property
     def stays(self) -> bool:
         """Whether to compute in the array's own library rather than on the processor with NumPy."""
-        if self.weights is not None and self.weights.__class__ is not np.ndarray:
+        if self.kept or (self.weights is not None and self.weights.__class__ is not np.ndarray):
             return True  # there, since something has gradients
         return arrays.stays(self.prediction.values)
+
+    def beside(self, target: Array) -> Members:
+        """Return the members in the library and on the device of an array, to stay there."""
+        values = arrays.matching(self.prediction.values, target)
+        weights = None if self.weights is None else arrays.matching(self.weights, target)
+        return Members(self.prediction.with_values(values), weights, self.batch, self.places, kept=True)
 
     def part(self, begin: int, end: int) -> Members:
         """Return the members for the inputs from ``begin`` to ``end``."""
@@ -64,7 +71,8 @@ class Members:
         values = self.prediction.values[:, inputs]
         weights = None if self.weights is None else self.weights[:, inputs]
         places = np.arange(self.inputs) if self.places is None else self.places
-        return Members(self.prediction.with_values(values), weights, (values.shape[1],), places[inputs])
+        own = self.prediction.with_values(values)
+        return Members(own, weights, (values.shape[1],), places[inputs], self.kept)
 
     def parts(self, size: int) -> Iterator[tuple[int, int]]:
         """Return ranges of inputs, all about as long, with at most ``size`` numbers each, or one input."""
