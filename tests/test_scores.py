@@ -146,7 +146,7 @@ def test_label_variance_is_the_law_of_total_variance(xp, weighted) -> None:
 
 @pytest.mark.parametrize("margin", [1.0, 40.0, 600.0, np.inf])
 def test_label_variance_of_confident_members_is_not_lost_in_one(margin) -> None:
-    """p (1 - p) is exp(-margin), not what rounding leaves of 1 - 1; members that contradict change nothing."""
+    """p (1 - p) is exp(-margin), not what rounding leaves of 1 - 1, also if members contradict each other."""
     logits = np.zeros((3, 4, 2))
     logits[0, :, 0] = logits[1:, :, 1] = -margin
     found = demur.label_variance(logits=logits).aleatoric
