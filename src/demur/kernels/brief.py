@@ -16,7 +16,7 @@ from __future__ import annotations
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 from numba import njit
 
-from demur.kernels import lanes, quick
+from demur.kernels import exponentials, lanes, quick
 from demur.kernels.arithmetic import INLINED
 from demur.kernels.compiled_formulas import noise
 from demur.kernels.lanes import LANES
@@ -36,7 +36,7 @@ def grow(z, offset, weights, box, at):
     """Write ``exp(d)`` of four members and add ``w d``; return ``q r`` and ``q r d``."""
     reference, q = lanes.load(box, at + REFERENCE), lanes.load(box, at + Q)
     d0, d1, d2, d3 = z[0] - reference, z[1] - reference, z[2] - reference, z[3] - reference
-    r0, r1, r2, r3 = lanes.exp(d0), lanes.exp(d1), lanes.exp(d2), lanes.exp(d3)
+    r0, r1, r2, r3 = exponentials.exp(d0), exponentials.exp(d1), exponentials.exp(d2), exponentials.exp(d3)
     store_four(box, at + GROWN, (r0, r1, r2, r3))
     of_d = (weights[0] * d0 + weights[1] * d1) + (weights[2] * d2 + weights[3] * d3)
     lanes.store(box, at + D, lanes.load(box, at + D) + of_d)
@@ -47,7 +47,7 @@ def grow(z, offset, weights, box, at):
 @njit(**INLINED)
 def terms(total, weight):
     """Return ``log s`` and the weight over ``s``."""
-    return lanes.log(total), weight / total
+    return exponentials.log(total), weight / total
 
 
 @njit(**INLINED)
@@ -71,7 +71,7 @@ def figures(box, at, sums, place, share, log_q):
     """Return the terms of the entropy, K, I and ``E phi``, but for T and L."""
     r, d = lanes.load(sums, place) * share, lanes.load(sums, place + LANES) * share
     p = lanes.spread(0.0) - lanes.doubled(lanes.load(box, at + Q)) * r
-    return p * log_q, p * d, p * lanes.log(r), p
+    return p * log_q, p * d, p * exponentials.log(r), p
 
 
 @njit(**INLINED)

@@ -16,6 +16,7 @@ from numba import njit
 
 from demur.kernels import lanes
 from demur.kernels.arithmetic import INLINED
+from demur.kernels.exponentials import expm1, log1p
 from demur.kernels.lanes import LANES
 from demur.kernels.tile import REFERENCE, SUMS, TILE, Q, four, store_four
 
@@ -59,7 +60,7 @@ def grow(z, offset, weights, box, at):
     reference, q = lanes.load(box, at + REFERENCE), lanes.load(box, at + Q)
     d0, d1 = relative(z[0], reference, offset[0]), relative(z[1], reference, offset[1])
     d2, d3 = relative(z[2], reference, offset[2]), relative(z[3], reference, offset[3])
-    e0, e1, e2, e3 = lanes.expm1(d0), lanes.expm1(d1), lanes.expm1(d2), lanes.expm1(d3)
+    e0, e1, e2, e3 = expm1(d0), expm1(d1), expm1(d2), expm1(d3)
     store_four(box, at + LOGIT, (d0, d1, d2, d3))
     store_four(box, at + GROWN, (e0, e1, e2, e3))
     return q * e0, q * e1, q * e2, q * e3
@@ -69,7 +70,7 @@ def grow(z, offset, weights, box, at):
 def terms(total, weight):
     """Return ``log(1 + shift)``, the weight over ``1 + shift``, and that times ``shift``."""
     scale = weight / (lanes.spread(ONE) + total)
-    return lanes.log1p(total), scale, scale * total
+    return log1p(total), scale, scale * total
 
 
 @njit(**INLINED)
@@ -117,7 +118,7 @@ def figures(box, at, sums, place, share, log_q):
     q, half, one = lanes.doubled(lanes.load(box, at + Q)), lanes.spread(0.5), lanes.spread(1.0)
     a, u = lanes.load(sums, place) * share, lanes.load(sums, place + LANES) * share
     au, g = lanes.load(sums, place + 2 * LANES) * share, lanes.load(sums, place + 3 * LANES) * share
-    of_average = lanes.log1p(a)
+    of_average = log1p(a)
     k, phi = au - a * u, half * au + g
     i = half * (k - a * (of_average - u)) + (g - ((of_average - a) + half * (a * of_average)))
     return lanes.spread(0.0) - q * (phi + (one + a) * log_q), q * k, q * i, q * phi

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from demur.kernels import brief, careful, lanes, narrow, quick, tile, wide
+from demur.kernels import brief, careful, exponentials, lanes, narrow, quick, tile, wide
 from demur.kernels.arithmetic import COMPILED, INLINED, cached, claim, named, prefetch
 from demur.kernels.kept import keep_lanes, room_for_lanes
 from demur.kernels.lanes import FOUR, LANES
@@ -95,13 +95,13 @@ def set_reference(box, step, plane, few, normaliser, moved):
         bottom = lanes.larger(lanes.spread(NOTHING) - reference, bottom)
     tops, others, one = lanes.spread(0.0), lanes.spread(0.0), lanes.spread(1.0)
     for at in range(0, box.shape[0], step):
-        lanes.store(box, at + Q, lanes.full_exp(lanes.load(box, at + REFERENCE) - top))
+        lanes.store(box, at + Q, exponentials.full_exp(lanes.load(box, at + REFERENCE) - top))
         more = tile.odds_of(box, at, top)
         tops, others = tops + more[0], others + more[1]
     scale = lanes.rounded(one / (tops + others))
     for at in range(0, box.shape[0], step):
         lanes.store(box, at + Q, lanes.load(box, at + Q) * scale)
-    log_odds = lanes.log1p((tops - one) + others)
+    log_odds = exponentials.log1p((tops - one) + others)
     lanes.store(normaliser, 0, lanes.doubled(top))
     lanes.store(normaliser, LANES, log_odds)
     below = (top + bottom) + lanes.rounded(log_odds)

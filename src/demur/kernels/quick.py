@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from demur.kernels import lanes
+from demur.kernels import exponentials, lanes
 from demur.kernels.arithmetic import INLINED
 from demur.kernels.lanes import LANES
 from demur.kernels.tile import NOTHING, REFERENCE, SUMS, TILE, Q, four, largest, store_four
@@ -38,8 +38,8 @@ far = largest  # of log s: how far they have moved
 def grow(z, offset, weights, box, at):
     """Write ``exp(d)`` of four members, and return it times ``q``; other arithmetics need the rest."""
     reference, q = lanes.load(box, at + REFERENCE), lanes.load(box, at + Q)
-    r0, r1 = lanes.exp(z[0] - reference), lanes.exp(z[1] - reference)
-    r2, r3 = lanes.exp(z[2] - reference), lanes.exp(z[3] - reference)
+    r0, r1 = exponentials.exp(z[0] - reference), exponentials.exp(z[1] - reference)
+    r2, r3 = exponentials.exp(z[2] - reference), exponentials.exp(z[3] - reference)
     store_four(box, at + GROWN, (r0, r1, r2, r3))
     return q * r0, q * r1, q * r2, q * r3
 
@@ -47,8 +47,8 @@ def grow(z, offset, weights, box, at):
 @njit(**INLINED)
 def terms(total, weight):
     """Return ``log s`` and the weight over ``s``."""
-    log_s = lanes.log(total)
-    return log_s, weight * lanes.full_exp(lanes.spread(NOTHING) - log_s)
+    log_s = exponentials.log(total)
+    return log_s, weight * exponentials.full_exp(lanes.spread(NOTHING) - log_s)
 
 
 @njit(**INLINED)
@@ -77,7 +77,7 @@ def figures(box, at, sums, place, share, log_q):
     q = lanes.doubled(lanes.load(box, at + Q))
     r, u = lanes.load(sums, place) * share, lanes.load(sums, place + LANES) * share
     x = lanes.load(sums, place + 2 * LANES) * share
-    entropy, k, i = x + r * log_q, x - r * u, x - r * lanes.log(r)
+    entropy, k, i = x + r * log_q, x - r * u, x - r * exponentials.log(r)
     return lanes.spread(0.0) - q * entropy, q * k, q * i, q * ((x - r) + lanes.spread(1.0))
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from demur.kernels import lanes, narrow
+from demur.kernels import exponentials, lanes, narrow
 from demur.kernels.arithmetic import COMPILED, INLINED, cached, claim, exp, log1p
 from demur.kernels.compiled_formulas import mean_phi, phi_of_average, where
 from demur.kernels.formulas import CLOSE
@@ -83,7 +83,7 @@ def add_members(flat, starts, steps, weights, inputs, in_a_line, z, weight, refe
                 weight[lane] = weights[member, inputs[min(lane, inputs.shape[0] - 1)]]
             w = lanes.load(weight, 0)
             d = lanes.where_less(none, w, d, none)  # without weight a member may hold anything
-        e = lanes.expm1_double(d)
+        e = exponentials.expm1_double(d)
         more = q * e
         a = w * ((spread * e) / (one + more))
         of_d, of_a, of_ad = of_d + w * d, of_a + a, of_ad + a * d
@@ -91,13 +91,13 @@ def add_members(flat, starts, steps, weights, inputs, in_a_line, z, weight, refe
         if alike:
             product = product + (more + product * more)  # less 1
             if member % TOGETHER == TOGETHER - 1:
-                of_log, product = of_log + lanes.log1p(product), none
+                of_log, product = of_log + exponentials.log1p(product), none
         else:
-            of_log = of_log + w * lanes.log1p(more)
+            of_log = of_log + w * exponentials.log1p(more)
     lanes.store(sums, 0, of_d)
     lanes.store(sums, LANES, of_a)
     lanes.store(sums, 2 * LANES, of_ad)
-    lanes.store(sums, 3 * LANES, of_log + lanes.log1p(product))
+    lanes.store(sums, 3 * LANES, of_log + exponentials.log1p(product))
     lanes.store(sums, 4 * LANES, farthest)
 
 

@@ -14,7 +14,7 @@ import math
 import numpy as np
 from numba import njit
 
-from demur.kernels import brief, careful, lanes, quick, tile, wide
+from demur.kernels import brief, careful, exponentials, lanes, quick, tile, wide
 from demur.kernels.arithmetic import COMPILED, INLINED, cached, claim, named, prefetch_near
 from demur.kernels.kept import keep, room_for_one
 from demur.kernels.lanes import LANES
@@ -71,7 +71,7 @@ def set_reference(rows, places, classes, few, step, box):
         return 0.0, 0.0, False
     top = lanes.spread(highest)
     for at in range(0, box.shape[0], step):
-        lanes.store(box, at + Q, lanes.full_exp(lanes.load(box, at + REFERENCE) - top))
+        lanes.store(box, at + Q, exponentials.full_exp(lanes.load(box, at + REFERENCE) - top))
     again = slots * LANES - classes
     box[(slots - 1) * step + Q : (slots - 1) * step + Q + again] = NOTHING
     tops, others = lanes.spread(0.0), lanes.spread(0.0)
