@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import spearmanr
 
 import demur
-from demur.report import verdict
+from demur.report import cards, verdict
 from demur.report.choice import choose
 from demur.report.findings import find
 from demur.report.folder import read_run
@@ -298,7 +298,7 @@ def test_ties_are_called_so(tmp_path):
         "None of the 2 measures is shown to be better: each is the best, or statistically tied with the "
         "best, in this comparison."
     )
-    (card,) = verdict.cards(found)
+    (card,) = cards.cards(found)
     assert card["sentences"][0].startswith(
         "The highest of the 2 measures, but not shown to be better than the other."
     )
@@ -324,7 +324,7 @@ def test_a_winner_is_called_so(tmp_path):
     )
     gap = area.value - found.detections["", "none"]["ood-a"].auroc.value
     assert fourth == f"Measures differ by up to {100 * gap:.2g} points."
-    assert verdict.cards(found)[0]["sentences"] == [
+    assert cards.cards(found)[0]["sentences"] == [
         f"The best of the 2 measures. The lowest is {100 * gap:.2g} points below the best."
     ]
 
@@ -459,7 +459,7 @@ def test_methods_are_compared_on_unknown_inputs_only(tmp_path):
         "Accuracy on known inputs and x: a 98.0 % and 90.0 %; b 98.0 % and 40.0 %."
     )
     assert set(found.best) == {"ood-far"}
-    unknown, attacked, *_ = verdict.cards(found)
+    unknown, attacked, *_ = cards.cards(found)
     assert attacked["caption"].endswith(" by aleatoric of a.") and attacked["sentences"][-1] == verdict.OWN
     assert attacked["bounds"][0] == areas["a", score]["adversarial-x"]
     assert not any(" of b" in sentence for sentence in attacked["sentences"])
@@ -484,7 +484,7 @@ def test_the_best_of_another_method_is_named(tmp_path):
             write_columns(tmp_path / method / f"{name}.npz", columns)
     found = find(read_run(tmp_path))
     assert choose(found).key == ("a", "x")
-    (card,) = verdict.cards(found)
+    (card,) = cards.cards(found)
     difference = found.best["ood-far"].comparisons["a", "x"].difference
     top = 100 * float(found.detections["b", "y"]["ood-far"].auroc)
     assert card["sentences"][-1] == (
@@ -545,13 +545,13 @@ def test_a_verdict_on_another_measure_needs_no_excuse(tmp_path):
 
 def test_cards_are_about_the_choice_of_the_verdict(found):
     method, score = choose(found).key
-    cards = verdict.cards(found)
+    all_cards = cards.cards(found)
     by = f"{verdict.name_of(score).short} of {method}"
-    assert len(cards) == 4 and all(card["caption"].endswith(f"by {by}.") for card in cards)
-    for card, task in zip(cards, ("ood-far", "adversarial-pgd"), strict=False):
+    assert len(all_cards) == 4 and all(card["caption"].endswith(f"by {by}.") for card in all_cards)
+    for card, task in zip(all_cards, ("ood-far", "adversarial-pgd"), strict=False):
         assert card["bounds"][0] == float(found.detections[method, score][task].auroc)
-    assert cards[2]["bounds"][0] == float(found.errors[method, score].auroc)
-    assert cards[-1]["sentences"][-1] == (
+    assert all_cards[2]["bounds"][0] == float(found.errors[method, score].auroc)
+    assert all_cards[-1]["sentences"][-1] == (
         "Measured on these inputs. What can be promised for new ones stands below: When to ask a person."
     )
 
@@ -561,7 +561,7 @@ def test_a_card_says_how_the_measure_stands_among_those_of_its_method(found, met
     for score in found.scores:
         for task in (*found.run.sets[1:], "errors"):
             leading = found.within[method, task]
-            (said,) = verdict.compared(found, (method, score), task)
+            (said,) = cards.compared(found, (method, score), task)
             best = verdict.name_of(leading.best[1]).short
             if leading.best == (method, score):
                 assert said.startswith(

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import demur
+from demur.report.cards import promised
 from demur.report.findings import find
 from demur.report.folder import read_run
 from demur.report.page import write
-from demur.report.verdict import promised
 from demur.stores import write_columns
 
 pytestmark = pytest.mark.browser

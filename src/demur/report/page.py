@@ -15,7 +15,7 @@ import numpy as np
 
 from demur.decompose import attribute
 from demur.deferral import Deferral, just_below, written
-from demur.report import verdict
+from demur.report import cards, verdict
 from demur.report.choice import choose, key_of, standing
 from demur.report.findings import ERRORS, RESAMPLED, Findings, Key
 from demur.report.folder import Method, Run, Scored, kind_of
@@ -104,7 +104,7 @@ def data(found: Findings, top: int = 20) -> dict[str, Any]:
         "title": title_of(run),
         "headline": verdict.headline(found),
         "accuracies": verdict.accuracies(found),
-        "cards": verdict.cards(found),
+        "cards": cards.cards(found),
         "confidence": found.confidence,
         "methods": [method.name for method in run.methods],
         "sets": [
@@ -272,7 +272,7 @@ def promise(target: float, policy: Deferral | str, ranked: np.ndarray, at: list[
     if isinstance(policy, str):
         return {"target": target, "text": policy, "at": None}
     kept = policy.thresholds[""].kept
-    return {"target": target, "text": verdict.promised(policy, float(ranked[kept - 1])), "at": at.index(kept)}
+    return {"target": target, "text": cards.promised(policy, float(ranked[kept - 1])), "at": at.index(kept)}
 
 
 def ends_of(estimates: list[Estimate]) -> list[list[Any]]:
