@@ -460,7 +460,7 @@ def test_methods_are_compared_on_unknown_inputs_only(tmp_path):
     )
     assert set(found.best) == {"ood-far"}
     unknown, attacked, *_ = cards.cards(found)
-    assert attacked["caption"].endswith(" by aleatoric of a.") and attacked["sentences"][-1] == verdict.OWN
+    assert attacked["caption"].endswith(" by aleatoric of a.") and attacked["sentences"][-1] == cards.OWN
     assert attacked["bounds"][0] == areas["a", score]["adversarial-x"]
     assert not any(" of b" in sentence for sentence in attacked["sentences"])
     assert unknown["sentences"][-1] == "No measure of another method is higher."
