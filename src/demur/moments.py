@@ -110,7 +110,8 @@ class Moments:
             ``Gaussian``: one member (inputs,) or several (members, inputs). The first ones say what kind
             comes.
         weights
-            A number for one member; shape (members,) or (members, inputs) for several.
+            A number for one member; shape (members,) or (members, inputs) for several. 0, or from 1e-100 to
+            1e100.
         """
         prediction = predicted(probs, logits, log_probs)
         rule = rule_for(prediction, self.rule)
