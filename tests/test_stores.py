@@ -19,6 +19,7 @@ from demur.stores import (
     StoreError,
     check_output,
     open_predictions,
+    read_columns,
     read_weights,
     score_predictions,
     write_columns,
@@ -76,7 +77,9 @@ def to_bfloat16(values: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", ["<f2", "<f4", "<f8", ">f4", ">f8", "<i4", "u1"])
 @pytest.mark.parametrize("order", ["C", "F"])
-def test_npy(tmp_path, logits, dtype, order):
+@pytest.mark.parametrize("window", [1, 300, 1 << 20])
+def test_npy(tmp_path, logits, dtype, order, window, monkeypatch):
+    monkeypatch.setattr("demur.stores.arrays._WINDOW", window)
     array = np.asarray(np.abs(logits) * 10, dtype=dtype, order=order)
     np.save(tmp_path / "z.npy", array)
     values = read(tmp_path / "z.npy")
@@ -120,7 +123,9 @@ def test_safetensors_of_the_library(tmp_path, logits):
     refused(path, "2 arrays")
 
 
-def test_safetensors_bfloat16(tmp_path, logits):
+@pytest.mark.parametrize("window", [1, 1 << 20])
+def test_safetensors_bfloat16(tmp_path, logits, window, monkeypatch):
+    monkeypatch.setattr("demur.stores.arrays._WINDOW", window)
     path = tmp_path / "z.safetensors"
     write_safetensors(path, "BF16", to_bfloat16(logits))
     exact = (to_bfloat16(logits).astype(np.uint32) << 16).view(np.float32)
@@ -186,6 +191,17 @@ def test_unpacked_files_leave_nothing_behind(tmp_path, logits):
     refused(tmp_path / "z.npz", "room for a temporary file", directory=tmp_path / "missing")
 
 
+@pytest.mark.parametrize("suffix", ["npz", "csv"])
+def test_no_room_to_unpack_is_told_with_the_place(tmp_path, logits, suffix, monkeypatch):
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    np.savez_compressed(tmp_path / "z.npz", logits)
+    np.savetxt(tmp_path / "z.csv", logits[0], delimiter=",")
+    monkeypatch.setattr("tempfile.TemporaryFile", lambda **_: open("/dev/full", "w+b"))  # noqa: SIM115
+    message = f"{tmp_path}: expected room for a temporary file, got: No space left on device"
+    refused(tmp_path / f"z.{suffix}", message, directory=tmp_path)
+
+
 # Several files, globs, axes
 
 
@@ -211,6 +227,42 @@ def test_a_name_with_glob_characters_or_a_colon_is_a_name(tmp_path, logits):
         np.testing.assert_array_equal(read(tmp_path / name), logits)
 
 
+@pytest.mark.parametrize("suffix", ["npz", "safetensors", "pt"])
+def test_names_of_arrays_may_have_colons(tmp_path, logits, suffix, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("z").mkdir()
+    for path in (f"z.{suffix}", f"z:1.{suffix}", f"z/z.{suffix}"):
+        arrays = {"c:d": logits, "d": logits[:1], ":": logits[:2], "z/e": logits[:3]}
+        if suffix == "npz":
+            np.savez(path, **arrays)  # pyright: ignore
+        elif suffix == "safetensors":
+            pytest.importorskip("safetensors.numpy").save_file(arrays, path)
+        else:
+            torch = pytest.importorskip("torch")
+            torch.save({name: torch.from_numpy(array) for name, array in arrays.items()}, path)
+        for name, array in arrays.items():
+            np.testing.assert_array_equal(read(f"{path}:{name}"), array)
+        refused(f"{path}:c:e", f"{path}: expected the name of an array in it, got 'c:e': it has ")
+    np.testing.assert_array_equal(read(f"z/*.{suffix}:c:d"), logits)
+    refused(f"none.{suffix}:c:d", f"none.{suffix}: cannot be read: No such file")
+
+
+def test_a_directory_is_not_what_a_colon_splits_off(tmp_path, logits, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("run", "run:1"):
+        Path(name).mkdir()
+    np.save("run:1/z.npy", logits)
+    np.testing.assert_array_equal(read("run:1/*.npy"), logits)
+    refused("run:1/y.npy", "run:1/y.npy: cannot be read: No such file")
+
+
+def test_names_of_tensors_may_be_numbers(tmp_path, logits):
+    torch = pytest.importorskip("torch")
+    torch.save({0: torch.from_numpy(logits), 1: torch.from_numpy(logits[:1])}, tmp_path / "z.pt")
+    np.testing.assert_array_equal(read(f"{tmp_path}/z.pt:0"), logits)
+    refused(tmp_path / "z.pt", f"write {tmp_path}/z.pt:0")
+
+
 def test_files_of_different_rank_and_type_are_counted_through(tmp_path, logits):
     np.save(tmp_path / "a.npy", logits[:2])
     np.save(tmp_path / "b.npy", logits[2].astype(np.float64))
@@ -227,9 +279,18 @@ def test_files_of_different_rank_and_type_are_counted_through(tmp_path, logits):
 def test_axis(tmp_path, logits, axis):
     np.save(tmp_path / "z.npy", logits.swapaxes(0, 1))
     np.testing.assert_array_equal(read(tmp_path / "z.npy", axis=axis), logits)
-    with open_predictions([tmp_path / "z.npy"], axis=axis) as predictions:
-        assert plan(predictions, groups=1, budget=2000)[1] == MEMBERS  # they lie side by side
     refused(tmp_path / "z.npy", "axis", "got 2", axis=2)
+    np.save(tmp_path / "z.npy", np.asfortranarray(logits.swapaxes(0, 1)))
+    np.testing.assert_array_equal(read(tmp_path / "z.npy", axis=axis), logits)
+
+
+@pytest.mark.parametrize(("axis", "order"), [(1, "C"), (0, "F")])
+def test_members_that_lie_side_by_side_are_read_at_once(tmp_path, axis, order):
+    np.save(tmp_path / "z.npy", np.asarray(np.zeros((40, 40, 4)), order=order))
+    with open_predictions([tmp_path / "z.npy"], axis=axis) as predictions:
+        assert plan(predictions, groups=1, budget=4000)[1] == 40
+    with open_predictions([tmp_path / "z.npy"], axis=1 - axis) as predictions:
+        assert plan(predictions, groups=1, budget=4000)[1] < 40
 
 
 def test_more_files_than_descriptors(tmp_path, logits):
@@ -353,6 +414,19 @@ def test_npz_whose_entry_is_damaged(tmp_path, logits):
     refused(path, "holds none")
 
 
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+@pytest.mark.parametrize("where", [300, -400])
+def test_npz_with_another_checksum(tmp_path, logits, save, where):
+    path = tmp_path / "z.npz"
+    save(path, a=logits, b=logits)
+    damaged = bytearray(path.read_bytes())
+    damaged[where] ^= 1
+    path.write_bytes(damaged)
+    good, bad = ("b", "a") if where > 0 else ("a", "b")
+    np.testing.assert_array_equal(read(f"{path}:{good}"), logits)
+    refused(f"{path}:{bad}", f"{path}: expected a NumPy archive, got a damaged or foreign file")
+
+
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_npz_packed_otherwise_and_damaged(tmp_path, logits, method):
     path = tmp_path / "z.npz"
@@ -467,7 +541,9 @@ def test_types(tmp_path):
         ("a,b\n0.1,\n", ["''", "line 2"]),
         ("a;b\n0.1;0.9\n", ["'0.1;0.9'", "line 2", "commas"]),
         (",a,b\n0,0.1,0.9\n", ["index=False"]),
-        ("0,1\n1,0\n", ["either", "class_0"]),
+        ("0,1\n1,0\n", ["either", "class_0", "0.0 for 0"]),
+        ("1,2,3\n0.1,0.2,0.7\n", ["line 1", "got 1,2,3", "either", "class_0", "1.0 for 1"]),
+        ("0.1,0.9\n0.1,1_0\n", ["'1_0'", "line 2"]),
         (",0,1\n0,0.1,0.9\n", ["index=False"]),
         ("0.2,,0.8\n0.2,0.3,0.5\n", ["''", "line 1"]),
         (",0.2,0.8\n0.2,0.3,0.5\n", ["''", "line 1"]),
@@ -560,6 +636,23 @@ def test_a_file_that_changes_meanwhile(tmp_path, logits):
         np.save(tmp_path / "z.npy", logits[:1])
         with pytest.raises(StoreError, match="changed while it was read"):
             next(predictions.chunks(slice(0, 3), 2))
+
+
+# Columns
+
+
+def test_names_that_python_takes_for_numbers(tmp_path):
+    (tmp_path / "s.csv").write_text("group,x\n1_0,1\n10,2\n")
+    columns = read_columns(tmp_path / "s.csv")
+    assert columns["group"].tolist() == ["1_0", "10"] and columns["x"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("values", [[[0.1, 0.9], [0.2, 0.8]], [{"a": 1}, {"a": 2}]])
+def test_columns_of_lists_are_named(tmp_path, values):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"x": [0.1, 0.2], "y": values}), tmp_path / "s.parquet")
+    with pytest.raises(StoreError, match=r"s\.parquet: expected numbers or text, got y of (list|struct)<"):
+        read_columns(tmp_path / "s.parquet")
 
 
 # Weights
@@ -764,6 +857,20 @@ def test_weights_go_with_their_members_and_inputs(tmp_path, logits, per_input):
             expected = whole("logits", logits, weights=weights)
             for name, values in expected.items():
                 np.testing.assert_allclose(scores.columns[name], values, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-200, 1e200, 2.0**1023])
+@pytest.mark.parametrize("per_input", [False, True])
+def test_weights_of_any_scale(tmp_path, logits, scale, per_input):
+    weights = np.array([1.0, 0.0, 1.0, 1.0, 1.0])
+    if per_input:
+        weights = np.repeat(weights[:, None], INPUTS, axis=1)
+    np.save(tmp_path / "z.npy", logits)
+    with open_predictions([tmp_path / "z.npy"]) as predictions:
+        expected = score_predictions(predictions, "logits", weights=weights)
+        found = score_predictions(predictions, "logits", weights=weights * scale)
+    for name, values in expected.columns.items():
+        np.testing.assert_allclose(found.columns[name], values, rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", ["probs", "log_probs"])

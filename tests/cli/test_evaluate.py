@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +299,39 @@ def test_nothing_is_written_over(files) -> None:
     fails(*apply, words="expected a new file, got one that exists")
 
 
+def test_what_is_read_is_never_replaced(files) -> None:
+    fit = ["defer", "fit", "scores.json", "--labels", "truth.json", "--coverage", 0.5]
+    write_columns(Path("scores.json"), read_columns(Path("id.csv")))
+    write_columns(Path("truth.json"), {"label": files})
+    run(*fit, "--out", "policy.json")
+    for out in ("scores.json", "truth.json"):
+        fails(*fit, "--force", "--out", out, words=f"{out}: expected a file that is not read from")
+    apply = ["defer", "apply", "policy.json", "scores.json", "--labels", "truth.json", "--force"]
+    for out in ("scores.json", "truth.json", "policy.json"):
+        fails(*apply, "--out", out, words=f"{out}: expected a file that is not read from")
+
+
+def test_half_a_policy_is_not_written(files, monkeypatch) -> None:
+    def fail(policy, path):
+        Path(path).write_text("half of it")
+        raise OSError(28, "No space left on device")
+
+    Path("policy.json").write_text("precious")
+    monkeypatch.setattr(demur.Deferral, "save", fail)
+    fit = ["defer", "fit", "id.csv", "--labels", "labels.npy", "--coverage", 0.5, "--out", "policy.json"]
+    fails(*fit, "--force", words="policy.json: cannot be written: No space left on device")
+
+
+def test_a_policy_is_no_pipe(files) -> None:
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("needs named pipes")
+    os.mkfifo("policy.json")
+    whole = [sys.executable, "-m", "demur.cli", "evaluate", "defer", "apply", "policy.json", "ood.csv"]
+    done = subprocess.run(whole, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "policy.json: expected a file, got a pipe" in done.stderr
+
+
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize(
     ("short", "column"),
@@ -329,6 +365,45 @@ def test_a_cell_that_is_no_number_is_quoted_with_its_line():
 
 
 OOD = ("ood", "--id", "id.csv", "--ood", "ood.csv")
+
+
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("buffered", [True, False])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        OOD,
+        (*OOD, "--json"),
+        ("selective", "id.csv", "--labels", "labels.npy"),
+        ("calibration", "id.npy", "--logits", "--labels", "labels.npy"),
+    ],
+    ids=["text", "json", "selective", "calibration"],
+)
+def test_a_full_output_is_told_in_one_line(arguments, buffered):
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full")
+    whole = [sys.executable, *([] if buffered else ["-u"]), "-m", "demur.cli", "evaluate", *arguments]
+    whole += ["--resamples", "200"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            whole, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300, check=False, env=environment
+        )
+    said = "demur: standard output: cannot be written: No space left on device\n"
+    assert (done.returncode, done.stderr) == (2, said)
+
+
+@pytest.mark.usefixtures("files")
+def test_an_equals_sign_in_a_path_is_no_name():
+    Path("lr=0.1").mkdir()
+    np.savez("lr=0.1/z.npz", **{"a=b": np.load("id.npy"), "c": np.load("ood.npy")})  # pyright: ignore
+    for member, values in enumerate(np.load("id.npy")):
+        np.save(f"lr=0.1/m{member}.npy", values)
+    expected = run_json("misclassification", "id.npy", "--labels", "labels.npy", "--logits")
+    for written in ("lr=0.1/z.npz:a=b", "lr=0.1/m*.npy", "DE=lr=0.1/m*.npy", "DE=lr=0.1/z.npz:a=b"):
+        found = run_json("misclassification", written, "--labels", "labels.npy", "--logits")
+        assert found["auroc"] == expected["auroc"]
+        assert (found["method"] == "DE") == written.startswith("DE=")
 
 
 @pytest.mark.parametrize(
@@ -365,6 +440,10 @@ OOD = ("ood", "--id", "id.csv", "--ood", "ood.csv")
         (("misclassification", "id.csv", "--labels", "all.npy"), "Got 120 that are all right"),
         (("selective", "id.csv", "--labels", "labels.npy", "--prediction", "deployed"), "column deployed"),
         (("calibration", "id.npy", "--labels", "labels.npy"), "expected exactly one of --logits"),
+        (
+            ("calibration", "id.npy", "./id.npy", "--labels", "labels.npy", "--logits"),
+            "expected another name for each file, as NAME=./id.npy, got id twice",
+        ),
         (("calibration", "id.npy", "--labels", "short.npy", "--logits"), "labels must be integers of shape"),
         (("defer", "fit", "id.csv", "--labels", "labels.npy", "--out", "p.json"), "exactly one of accuracy"),
         (
@@ -377,11 +456,14 @@ OOD = ("ood", "--id", "id.csv", "--ood", "ood.csv")
         ),
         (("defer", "apply", "id.csv", "ood.csv"), "must be a policy written by Deferral.save"),
         (("defer", "apply", "none.json", "ood.csv"), "none.json"),
+        (("defer", "apply", "odd.json", "ood.csv"), "ood.csv: expected a column 1, got input"),
     ],
 )
 def test_bad_input_is_told_in_one_line(files, arguments, words) -> None:
     np.save("short.npy", files[:100])
     np.save("names.npy", np.full(120, "cat"))
+    demur.Deferral.fit(np.arange(9.0), np.arange(9) < 5, cost=0.3).save("odd.json")
+    Path("odd.json").write_text(json.dumps(json.loads(Path("odd.json").read_text()) | {"score": 1}))
     np.save("nan.npy", np.where(np.arange(120) == 3, np.nan, files))
     np.save("all.npy", read_columns(Path("id.csv"))["prediction"])
     write_columns(Path("shuffled.csv"), {"input": np.arange(120)[::-1].copy(), "label": files})

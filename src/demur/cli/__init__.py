@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -100,6 +101,9 @@ def _signals_end_it() -> Iterator[None]:
 def main() -> None:
     """Run the command line; ends in `SystemExit` with the exit code."""
     mend_streams()
+    if not sys.warnoptions:
+        # Those of PyTorch and NumPy are about files and code; what a user can mend is told in one line.
+        warnings.simplefilter("ignore")
     # Threads of PyTorch that wait for work would hold the processors that demur's own threads need.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with _signals_end_it():

@@ -10,6 +10,7 @@ import typer
 
 from demur.cli.options import Axis, Confidence, Force, Json, Labels, Logits, LogProbs, Prediction, Probs
 from demur.cli.printing import bad_input_exits, complain, print_object
+from demur.cli.score import refuse_to_replace
 from demur.cli.sources import FIRST, Reader, Source, method_of
 
 if TYPE_CHECKING:
@@ -78,13 +79,14 @@ def fit(
     """
     with bad_input_exits():
         from demur.deferral import Deferral
-        from demur.stores import StoreError, check_output, correct_of, read_labels
+        from demur.stores import StoreError, check_output, correct_of, read_labels, whole_file
 
         if out.suffix.lower() != ".json":
             raise StoreError(f"{out}: expected an output file that ends in .json")
         check_output(out, force=force)
         reader = Reader([score], logits=logits, probs=probs, log_probs=log_probs, axis=axis)
         source, score = reader.read(scores), reader.head
+        refuse_read(out, source.path, labels)
         truth = None if labels is None else read_labels(labels)
         correct = correct_of(source.columns, truth, source.path, prediction=prediction)
         names = groups_of(source, groups)
@@ -93,7 +95,8 @@ def fit(
             confidence=confidence, groups=names,
         )  # fmt: skip
         policy = replace(policy, score=score, method=method_of(source.path) or None)
-        policy.save(out)
+        with whole_file(out, force=force) as temporary:
+            policy.save(temporary)
     # What it does to these inputs is no estimate of what it does to others: shares only, no intervals.
     kept = ~policy.defer(source.score(score), names)
     if json:
@@ -135,13 +138,17 @@ def apply(
     with bad_input_exits():
         from demur.deferral import Deferral
         from demur.stores import check_output, correct_of, read_labels, write_columns
+        from demur.stores.arrays import open_binary
 
         if out is not None:
             check_output(out, force=force)
+        open_binary(policy).close()  # says what is wrong, and waits for no pipe
         rule = Deferral.load(policy)
-        column = score or rule.score or FIRST
+        column = score or str(rule.score or FIRST)
         reader = Reader([column], logits=logits, probs=probs, log_probs=log_probs, axis=axis)
         source, column = reader.read(scores), reader.head
+        if out is not None:
+            refuse_read(out, source.path, labels, str(policy))
         correct = None
         if labels is not None or "label" in source.columns:
             truth = None if labels is None else read_labels(labels)
@@ -157,6 +164,15 @@ def apply(
     print(report)
     if out is not None:
         print(f"Wrote the decisions on {report.number} inputs to {out}")
+
+
+def refuse_read(out: Path, *read: str | None) -> None:
+    """Raise a `StoreError` where the output file is one of those that are read."""
+    from demur.stores.names import locate
+
+    for written in read:
+        if written is not None:
+            refuse_to_replace([path for path, _ in locate([written])], out)
 
 
 def warn(rule: Deferral, score: str, method: str) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -128,10 +129,11 @@ def ood(
             method: {name: (first.score(name), second.score(name)) for name in names}
             for method, (first, second) in pairs.items()
         }
-        show(
+        answer = evaluated(
             "detection", scores, None, figure, form, reader.head,
             confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
         )  # fmt: skip
+    answer()
 
 
 def add_command(task: str, text: str) -> None:
@@ -175,10 +177,11 @@ def add_command(task: str, text: str) -> None:
             correct = {s.name: correct_of(s.columns, truth, s.path, prediction=prediction) for s in sources}
             names = reader.scores(sources)
             scores = {source.name: {name: source.score(name) for name in names} for source in sources}
-            show(
+            answer = evaluated(
                 task, scores, correct, figure, form, reader.head,
                 confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
             )  # fmt: skip
+        answer()
 
     app.command(name=task, help=f"{text}\n\ndemur evaluate {task} scores.csv --labels labels.npy")(command)
 
@@ -226,20 +229,23 @@ def calibration(
         results = {}
         for written in files:
             name, path = named(written)
+            name = name or Path(path).stem
+            if name in results:
+                raise ValueError(f"expected another name for each file, as NAME={path}, got {name} twice")
             with (
                 open_predictions([path], axis=axis) as predictions,
                 progress_bar(predictions.inputs, "inputs") as progress,
             ):
                 average = average_predictions(predictions, kind, progress=progress)
             options = {"confidence": confidence, "resamples": resamples, "seed": seed}
-            results[name or Path(path).stem] = calibration(average, truth, bins=bins, **options)
-        figures = ("nll", "brier", "ece")
-        if form == "json":
-            found = {name: json_figures(result, figures) for name, result in results.items()}
-            print_object(next(iter(found.values())) | ({"methods": found} if len(found) > 1 else {}))
-        else:
-            title = f"Calibration of {len(truth)} predictions, with {100 * confidence:g} % intervals"
-            print_figures(table_of_figures(results, figures), form, title)
+            results[name] = calibration(average, truth, bins=bins, **options)
+    figures = ("nll", "brier", "ece")
+    if form == "json":
+        found = {name: json_figures(result, figures) for name, result in results.items()}
+        print_object(next(iter(found.values())) | ({"methods": found} if len(found) > 1 else {}))
+    else:
+        title = f"Calibration of {len(truth)} predictions, with {100 * confidence:g} % intervals"
+        print_figures(table_of_figures(results, figures), form, title)
 
 
 def choose_form(**forms: bool) -> str:
@@ -250,7 +256,7 @@ def choose_form(**forms: bool) -> str:
     return asked[0] if asked else "text"
 
 
-def show(
+def evaluated(
     task: str,
     scores: Mapping[str, Mapping[str, Any]],
     correct: Mapping[str, Any] | None,
@@ -258,8 +264,8 @@ def show(
     form: str,
     head: str,
     **options: Any,
-) -> None:
-    """Evaluate the scores of all methods and print what came out."""
+) -> Callable[[], None]:
+    """Evaluate the scores of all methods; returns what prints what came out."""
     from demur.report.tables import kinds_of, table_of_figures, table_of_scores
     from demur.tasks import contest
 
@@ -271,13 +277,12 @@ def show(
             raise ValueError(f"--figure: expected one of {', '.join(SHOWN[task])}, got {figure}")
     found = contest(scores, task, correct=correct, figures=shown, groups=kinds_of(names), **options)
     if form == "json":
-        print_object(json_of(found, SHOWN[task], head))
-        return
+        return partial(print_object, json_of(found, SHOWN[task], head))
     if one:
         table = table_of_figures({m: named[head] for m, named in found.results.items()}, shown, head)
     else:
         table = table_of_scores(found)
-    print_figures(table, form, title_of(task, table, options))
+    return partial(print_figures, table, form, title_of(task, table, options))
 
 
 def title_of(task: str, table: Table, options: Mapping[str, Any]) -> str:

@@ -49,8 +49,10 @@ def bad_output_exits() -> Iterator[None]:
 
 def complain(message: object) -> None:
     """Print one line on stderr, whatever the message looks like."""
-    with contextlib.suppress(OSError):  # nobody is left to be told
-        print("demur:", as_options(" ".join(str(message).split())), file=sys.stderr)
+    try:
+        print("demur:", as_options(" ".join(str(message).split())), file=sys.stderr, flush=True)
+    except OSError:  # nobody is left to be told, and what is still held would change the exit code
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
 def as_options(message: str) -> str:
@@ -71,6 +73,7 @@ def bad_input_exits() -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        sys.stdout.flush()  # fails again if that was it, and is told by `bad_output_exits`
         where = f"{error.filename}: " if error.filename else ""
         complain(f"{where}{error.strerror or error}")
     except (ValueError, TypeError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
@@ -138,8 +139,11 @@ def named(written: str) -> tuple[str | None, str]:
     >>> named("MC dropout=mcd/id.csv"), named("id.csv")
     (('MC dropout', 'mcd/id.csv'), (None, 'id.csv'))
     """
+    from demur.stores.names import split_name
+
     name, equals, path = written.partition("=")
-    if not equals or os.path.exists(written):
+    whole, _ = split_name(written)  # lr=0.1/*.npy may have no name before it
+    if not equals or os.path.exists(whole) or glob.glob(whole, recursive=True):
         return None, written
     if not name or not path:
         raise ValueError(f"{written}: expected NAME=FILE, got a part of it")

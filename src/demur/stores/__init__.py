@@ -11,7 +11,14 @@ Files are mapped, never loaded whole, and no code in them is ever run.
 
 from demur.stores.arrays import StoreError
 from demur.stores.columns import column_of, correct_of, numbers_of, read_columns, read_labels
-from demur.stores.output import check_output, json_columns, json_number, make_directory, write_columns
+from demur.stores.output import (
+    check_output,
+    json_columns,
+    json_number,
+    make_directory,
+    whole_file,
+    write_columns,
+)
 from demur.stores.predictions import Predictions, open_predictions
 from demur.stores.scoring import (
     MEASURES,
@@ -47,5 +54,6 @@ __all__ = [
     "score_columns",
     "score_predictions",
     "unit_of",
+    "whole_file",
     "write_columns",
 ]

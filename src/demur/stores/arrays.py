@@ -17,6 +17,9 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
+_WINDOW = 64 << 20
+"""Bytes of a file that may lie between the first and the last number of a copy."""
+
 
 class StoreError(ValueError):
     """A file that cannot be read or written; the message is one line and names the file."""
@@ -182,11 +185,37 @@ def decode(raw: np.ndarray, precision: str) -> np.ndarray:
         Of float16, float32 or float64, in this machine's byte order; a copy, so the map may go.
     """
     if precision == "bfloat16":
-        wide = raw.astype(np.uint32)
+        wide = _copy(raw, np.dtype(np.uint32))
         wide <<= 16
         return wide.view(np.float32)
-    kind = raw.dtype.newbyteorder("=") if raw.dtype.kind == "f" else np.dtype(np.float64)
-    return raw.astype(kind, order="C")
+    return _copy(raw, raw.dtype.newbyteorder("=") if raw.dtype.kind == "f" else np.dtype(np.float64))
+
+
+def _copy(raw: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Copy to another type, in C order. Of a map, no more is in memory at a time than a window."""
+    base: Any = raw
+    while isinstance(base, np.ndarray):
+        base = base.base
+    found = np.empty(raw.shape, dtype)
+    _copy_windows(raw, found, base if hasattr(mmap, "MADV_DONTNEED") else None)
+    return found
+
+
+def _copy_windows(source: np.ndarray, target: np.ndarray, base: object) -> None:
+    extents = [stride * (length - 1) for stride, length in zip(source.strides, source.shape, strict=True)]
+    axis = int(np.argmax(extents))
+    if extents[axis] <= _WINDOW:
+        target[...] = source
+        return
+    step = _WINDOW // source.strides[axis]
+    step = step if step > 8 else 1  # a copy goes over the last axis first: few classes take longest
+    for start in range(0, source.shape[axis], step):
+        part = (slice(None),) * axis + (slice(start, start + step),)
+        _copy_windows(source[part], target[part], base)
+        # Up to 2 MB around each number that is read are mapped with it: in Fortran order, where the classes
+        # of an input lie far apart, nearly the whole file.
+        if isinstance(base, mmap.mmap):
+            base.madvise(mmap.MADV_DONTNEED)
 
 
 def open_binary(path: Path) -> IO[bytes]:

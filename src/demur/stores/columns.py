@@ -225,9 +225,10 @@ def _read_csv(
 
 def _typed(cells: Sequence[Any]) -> np.ndarray:
     """Return integers, else numbers, else text."""
-    for kind, dtype in ((int, np.int64), (float, np.float64)):
-        with contextlib.suppress(ValueError, OverflowError):
-            return np.array(list(map(kind, cells)), dtype)
+    if not any("_" in cell for cell in cells):  # Python takes 1_0 for 10
+        for kind, dtype in ((int, np.int64), (float, np.float64)):
+            with contextlib.suppress(ValueError, OverflowError):
+                return np.array(list(map(kind, cells)), dtype)
     return np.array(list(map(str, cells)))
 
 
@@ -297,6 +298,8 @@ def _read_parquet(path: Path) -> dict[str, np.ndarray]:
             raise StoreError(
                 f"{path}: expected a value in each row, got {column.null_count} without in {name}"
             )
+        if pa.types.is_nested(column.type):
+            raise StoreError(f"{path}: expected numbers or text, got {name} of {column.type}: leave it out")
         values = column.to_numpy()
         found[name] = values.astype(str) if values.dtype == object else values
     return found

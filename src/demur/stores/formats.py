@@ -134,6 +134,9 @@ def _open_npz(path: Path, name: str | None, spool: Spool) -> FileArray:
                         f"{label}: expected {array.end - begin} bytes, as its header says, got "
                         f"{info.file_size}: the archive is damaged, write it again"
                     )
+                with archive.open(info) as member:  # read to its end, so that zipfile compares the checksum
+                    while member.read(1 << 20):
+                        pass
                 return array
         except StoreError:
             raise
@@ -219,8 +222,9 @@ def choose(path: Path, name: str | None, names: Iterable[object]) -> Any:
     known = list(names)
     listed = ", ".join(str(each) for each in known[:8]) + (", ..." if len(known) > 8 else "")
     if name is not None:
-        if name in known:
-            return name
+        for each in known:
+            if str(each) == name:  # keys of a .pt may be numbers
+                return each
         raise StoreError(
             f"{path}: expected the name of an array in it, got '{name}': it has {listed or 'none'}"
         )

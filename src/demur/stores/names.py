@@ -45,15 +45,23 @@ def locate(names: Sequence[str | os.PathLike[str]]) -> list[tuple[Path, str | No
 
 
 def split_name(written: str) -> tuple[str, str | None]:
-    """Return the file and the array or column in it, as `file:name` says."""
+    """Return the file and the array or column in it, as `file:name` says; either may have colons in it.
+
+    Examples
+    --------
+    >>> split_name("run.npz:logits"), split_name("run.npz:layer:logits"), split_name("run:1.npy")
+    (('run.npz', 'logits'), ('run.npz', 'layer:logits'), ('run:1.npy', None))
+    """
+    splits = [(written[: colon.start()], written[colon.end() :]) for colon in re.finditer(":(?!$)", written)]
     if os.path.exists(written):
         return written, None
-    path, colon, name = written.rpartition(":")
-    if colon and name and Path(path).suffix.lower() in NAMED:
-        return path, name
     # Also where the format holds one array: opening it says so better than "no such file".
-    if colon and name and os.path.exists(path):
-        return path, name
+    for path, name in reversed(splits):
+        if os.path.isfile(path):
+            return path, name
+    for path, name in splits:
+        if Path(path).suffix.lower() in NAMED:
+            return path, name
     return written, None
 
 

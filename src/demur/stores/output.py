@@ -8,7 +8,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -82,12 +82,18 @@ def write_columns(
         Replace an existing file.
     """
     check_output(path, force=force)
+    with whole_file(path, force=force) as temporary, temporary.open("xb") as file:
+        _write(file, path.suffix.lower(), columns, facts or {})
+
+
+@contextlib.contextmanager
+def whole_file(path: Path, *, force: bool = False) -> Iterator[Path]:
+    """Yield where to write a file that shall appear at `path` at once and whole, or not at all."""
     target = _target(path)
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("xb") as file:
-            _write(file, path.suffix.lower(), columns, facts or {})
-            file.flush()
+        yield temporary
+        with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         if force:
             os.replace(temporary, target)

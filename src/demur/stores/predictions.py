@@ -54,15 +54,24 @@ class Source:
         count = 1 if self.axis is None else self.stored.shape[self.axis]
         return range(self.first, self.first + count)
 
+    @property
+    def members_together(self) -> bool:
+        """Whether the members of an input lie nearer to each other than inputs do."""
+        members, inputs, _ = self._map().strides
+        return self.axis is not None and members < inputs
+
     def read(self, members: range, inputs: slice) -> np.ndarray:
         """Numbers of those of `members` that are here, (members, inputs, classes), a copy."""
         here = slice(
             max(members.start, self.first) - self.first,
             max(members.stop, self.first) - self.first,
         )
+        return decode(self._map()[here, inputs], self.stored.precision)
+
+    def _map(self) -> np.ndarray:
+        """Map all raw values, (members, inputs, classes)."""
         array = self.stored.map()
-        array = array[None] if self.axis is None else np.moveaxis(array, self.axis, 0)
-        return decode(array[here, inputs], self.stored.precision)
+        return array[None] if self.axis is None else np.moveaxis(array, self.axis, 0)
 
 
 @dataclass(frozen=True)
@@ -101,7 +110,7 @@ class Predictions:
         self.members = sources[-1].members.stop
         self.itemsize = max(source.stored.dtype.itemsize for source in sources)
         # Files with the members of an input side by side are read fastest with all members at once.
-        self.members_together = any(source.axis == 1 for source in sources)
+        self.members_together = any(source.members_together for source in sources)
         self._spool = spool
 
     def chunks(self, inputs: slice, members: int) -> Iterator[Chunk]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import mmap
-import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,38 +33,47 @@ class Spool:
         file, offset = self._begin()
         rows, columns, dtype = 0, 0, np.dtype(np.float64)
         for block in blocks:
-            file.write(np.ascontiguousarray(block).data)
+            with self._room():
+                file.write(np.ascontiguousarray(block).data)
+                file.flush()
             rows, columns, dtype = rows + len(block), block.shape[1], block.dtype
-        file.flush()
         shape = (rows, columns)
         return FileArray(label, file, shape, dtype, offset=offset, precision=precision)
 
     def add_bytes(self, source: IO[bytes]) -> IO[bytes]:
         """Copy all of `source`; returns the spool's file, standing at the first byte of it."""
         file, offset = self._begin()
-        shutil.copyfileobj(source, file, 1 << 20)
-        file.flush()
+        while piece := source.read(1 << 20):
+            with self._room():
+                file.write(piece)
+                file.flush()
         file.seek(offset)
         return file
 
     def close(self) -> None:
         """Give the room back."""
         if self._file is not None:
-            self._file.close()
+            with contextlib.suppress(OSError):  # of a full disk, once more
+                self._file.close()
             self._file = None
 
     def _begin(self) -> tuple[IO[bytes], int]:
         """Stand behind all that was written, where a page and so a map can begin."""
         if self._file is None:
-            try:
+            with self._room():
                 self._file = tempfile.TemporaryFile(dir=self._directory, prefix=".demur-")  # noqa: SIM115
-            except OSError as error:
-                raise StoreError(
-                    f"{self._directory or tempfile.gettempdir()}: expected room for a temporary "
-                    f"file, got: {error.strerror or error}"
-                ) from error
         end = self._file.seek(0, 2)
         return self._file, self._file.seek(end + -end % mmap.ALLOCATIONGRANULARITY)
+
+    @contextlib.contextmanager
+    def _room(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                f"{self._directory or tempfile.gettempdir()}: expected room for a temporary file, got: "
+                f"{error.strerror or error}"
+            ) from error
 
     def __enter__(self) -> Self:
         return self

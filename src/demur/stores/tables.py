@@ -82,12 +82,13 @@ def _is_header(path: Path, first: list[str], second: list[str]) -> bool:
     """Whether the first line names the columns; where nobody can tell, a `StoreError`."""
     if first and all(is_number(cell) for cell in first):
         # pandas names columns 0, 1, ... if nobody else does. Rows of floats never look like that.
-        if first != [str(column) for column in range(len(first))]:
+        counted = first == [str(column) for column in range(1, len(first) + 1)] and len(first) > 1
+        if not counted and first != [str(column) for column in range(len(first))]:
             return False
-        if len(second) == len(first) and all(cell.lstrip("-").isdecimal() for cell in second):
+        if counted or (len(second) == len(first) and all(cell.lstrip("-").isdecimal() for cell in second)):
             raise StoreError(
                 f"{path}: expected inputs or names in line 1, got {','.join(first[:4])} which may "
-                "be either: name the columns, as class_0, or write 0.0 for 0"
+                f"be either: name the columns, as class_0, or write {first[0]}.0 for {first[0]}"
             )
         return bool(second)
     names = [str(column) for column in range(len(first) - 1)]
@@ -101,12 +102,12 @@ def _is_header(path: Path, first: list[str], second: list[str]) -> bool:
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell holds a number."""
+    """Whether a cell holds a number; 1_0, which Python takes for 10, is a name."""
     try:
         float(cell)
     except ValueError:
         return False
-    return True
+    return "_" not in cell
 
 
 def _parse(path: Path, lines: list[str], number: int, columns: int) -> np.ndarray:
