@@ -547,6 +547,15 @@ def test_warnings_of_libraries_are_not_for_users():
         torch.load("script.pt", weights_only=True)
     done = command("score", "script.pt", "--logits")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "script.pt" in done.stderr
+    code = (
+        "import sys, warnings, demur.cli; sys.argv = ['demur', '--version']\n"
+        "try: demur.cli.main()\n"
+        "except SystemExit: pass\n"
+        "warnings.warn_explicit('theirs', UserWarning, 'x.py', 1, module='torch.load')\n"
+        "warnings.warn_explicit('ours', UserWarning, 'x.py', 1, module='demur.posteriors')"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
+    assert "ours" in said and "theirs" not in said
 
 
 @pytest.mark.usefixtures("logits")
