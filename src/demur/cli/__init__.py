@@ -104,7 +104,7 @@ def main() -> None:
     if not sys.warnoptions:
         # Those of PyTorch and NumPy are about files and code; what a user can mend is told in one line.
         warnings.simplefilter("ignore")
-        warnings.filterwarnings("default", module=r"demur\.")
+        warnings.filterwarnings("default", module=r"demur\.posteriors")  # but for what is said of a network
     # Threads of PyTorch that wait for work would hold the processors that demur's own threads need.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with _signals_end_it():
