@@ -255,6 +255,18 @@ def test_another_file_is_refused(text, tmp_path) -> None:
         demur.Deferral.load(tmp_path / "policy.json")
 
 
+@pytest.mark.parametrize(
+    "edit",
+    [{"confidence": -1}, {"confidence": "high"}, {"target": "all"}, {"thresholds": {}}, {"goal": None}],
+)
+def test_a_policy_that_somebody_edited_is_refused(edit, tmp_path) -> None:
+    path = tmp_path / "policy.json"
+    demur.Deferral.fit(*draw(np.random.default_rng(0), 500), accuracy=0.85).save(path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | edit))
+    with pytest.raises(ValueError, match=r"must be a policy written by Deferral\.save"):
+        demur.Deferral.load(path)
+
+
 def test_report_counts_what_is_kept() -> None:
     rng = np.random.default_rng(0)
     policy = demur.Deferral.fit(*draw(rng, 1000), accuracy=0.85)

@@ -214,6 +214,9 @@ class Deferral:
                 raise ValueError
             thresholds = {name: Threshold(**entry) for name, entry in content.pop("thresholds").items()}
             policy = cls(**content, thresholds={name: restored(t) for name, t in thresholds.items()})
+            known = policy.goal in ("accuracy", "coverage", "risk", "cost") and math.isfinite(policy.target)
+            if not (known and 0 < policy.confidence < 1 and thresholds):
+                raise ValueError
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"{path} must be a policy written by Deferral.save. Got something else. "
