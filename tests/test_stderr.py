@@ -366,3 +366,28 @@ def test_a_class_that_only_one_member_thinks_likely(likely, below, shape) -> Non
         np.testing.assert_allclose(
             found(unbiased=True).epistemic, 4 * value - 3 / 4 * rest.sum(axis=0), rtol=1e-9, atol=1e-12
         )
+
+
+def test_a_member_that_weighs_next_to_nothing_has_no_say_in_the_standard_error() -> None:
+    """It counts as one more group, no more; rounding is not multiplied by what the others weigh."""
+    logits = members.ordinary(4, 5, 3, scale=0.1)
+    three = demur.decompose(logits=logits[:3], stderr=True).stderr.to_dict()
+    for light in (1e-9, 1e-12, 1e-14, 1e-16):
+        weights = np.array([1.0, 1.0, 1.0, light])
+        found = demur.decompose(logits=logits, weights=weights, stderr=True).stderr
+        for part, value in found.to_dict().items():
+            np.testing.assert_allclose(value, three[part] * np.sqrt(3 / 4), rtol=1e-6)
+
+
+def test_given_models_that_are_alike_and_far_from_the_members() -> None:
+    """Their divergence has nothing to do with the members, nor has it an error over them."""
+    rng = np.random.default_rng(0)
+    given = rng.dirichlet(np.ones(6), size=200)
+    change = 1e-6 * rng.normal(size=given.shape)
+    change -= np.sum(given * change, axis=-1, keepdims=True)
+    other = given * (1 + change)
+    logits = 5 * rng.normal(size=(4, 200, 6))
+    found = demur.decompose(logits=logits, measure=demur.Measure(given, other), stderr=True)
+    expected = np.sum(given * change**2 * (1 / 2 - change / 3), axis=-1)
+    np.testing.assert_allclose(found.epistemic, expected, rtol=1e-6)
+    np.testing.assert_array_equal(found.stderr.epistemic, 0.0)

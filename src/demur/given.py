@@ -69,8 +69,12 @@ def part_of(side: Side, begin: int, end: int) -> Side:
 
 
 def referred(sides: list[Side], rule: Rule, reference: Array) -> Given:
-    """Return the given sides as averages relative to the members' reference."""
-    return Given(*(None if side is None else moved(side, rule, reference).means() for side in sides))
+    """Return the given sides as averages relative to the members' reference; two of them, to the first's."""
+    states = [None if side is None else summed(side, rule, reference) for side in sides]
+    first = states[0]
+    if first is not None and states[1] is not None:  # which may be far from the members, and alike
+        reference = first.reference
+    return Given(*(None if state is None else state.referred_to(reference).means() for state in states))
 
 
 def with_gradients(sides: list[Side]) -> Array | None:
@@ -89,14 +93,19 @@ def in_library_of(state: State, target: Array) -> State:
 
 def moved(side: Members | State, rule: Rule, reference: Array) -> State:
     """Return one given side's sums relative to the members' reference."""
+    return summed(side, rule, reference).referred_to(reference)
+
+
+def summed(side: Members | State, rule: Rule, target: Array) -> State:
+    """Return one given side's sums in the library and on the device of an array."""
     if isinstance(side, Members):
-        numpy = arrays.library(reference) == "numpy"
-        side = kernels.state_of(side if numpy or side.stays else side.beside(reference), rule, 1)
-    elif arrays.library(side.reference) == "numpy" != arrays.library(reference):
-        side = in_library_of(side, reference)
-    if arrays.library(side.reference) != arrays.library(reference):
+        numpy = arrays.library(target) == "numpy"
+        side = kernels.state_of(side if numpy or side.stays else side.beside(target), rule, 1)
+    elif arrays.library(side.reference) == "numpy" != arrays.library(target):
+        side = in_library_of(side, target)
+    if arrays.library(side.reference) != arrays.library(target):
         raise TypeError(
             f"Expected a given side and predictions of one library. Got {arrays.library(side.reference)} and "
-            f"{arrays.library(reference)}. Give both with gradients or both without."
+            f"{arrays.library(target)}. Give both with gradients or both without."
         )
-    return side.referred_to(reference)
+    return side

@@ -182,21 +182,21 @@ def jackknifed(state: State, value: Array, replicates: Array) -> Array:
 
 
 def standard_error(state: State, value: Array, replicates: Array) -> Array:
-    """Return the root of the mean of ``(pseudo_g - mean)**2 / (h_g - 1)``, with ``h_g = sum w / w_g``.
+    """Return the root of the mean of ``(pseudo_g - centre)**2 / (h_g - 1)``, with ``h_g = sum w / w_g``.
 
-    NaN where the value is not finite.
+    ``pseudo_g`` is the value and ``h_g - 1`` times what it changes without the group; the centre is their
+    mean by the weights of the groups: the estimate of the jackknife. NaN where the value is not finite.
     """
     xp, total, weight = state.xp, state.total("weight"), state.weight
     finite = xp.isfinite(value)
     value = xp.where(finite, value, xp.zeros_like(value))
     used = weight > 0
     less_one = xp.where(used, state.weight_of_others() / xp.where(used, weight, total), 1.0)
-    replicates = xp.where(finite & xp.isfinite(replicates), replicates, xp.zeros_like(replicates) + value)
-    pseudo = value + less_one * (value - replicates)
-    nothing = xp.zeros_like(pseudo)
+    change = less_one * (value - xp.where(finite & xp.isfinite(replicates), replicates, value))
+    centre = xp.sum(weight / total * change, axis=0)
     groups = xp.sum(xp.astype(used, total.dtype), axis=0)
-    mean = xp.sum(xp.where(used, pseudo, nothing), axis=0) / groups
-    variance = xp.sum(xp.where(used, (pseudo - mean) ** 2 / less_one, nothing), axis=0) / groups
+    terms = xp.where(used, (change - centre) ** 2 / less_one, xp.zeros_like(change))
+    variance = xp.sum(terms, axis=0) / groups
     return xp.where(finite, xp.sqrt(variance), xp.full_like(variance, float("nan")))
 
 

@@ -163,7 +163,7 @@ def stderr_one(
         pseudo_values.append({name: h * full[name] - (h - 1.0) * left[name] for name in PARTS})
     result = {}
     for name in PARTS:
-        centre = math.fsum(pseudo[name] for pseudo in pseudo_values) / len(pseudo_values)
+        centre = math.fsum(p[name] / h for p, h in zip(pseudo_values, inverse_shares, strict=True))
         result[name] = math.sqrt(
             math.fsum(
                 (pseudo[name] - centre) ** 2 / (h - 1.0)

@@ -174,9 +174,11 @@ def accumulated(state: State, members: Members, *, fresh: bool) -> State:
         return in_shares(members, entry, lambda bounds: entry.accumulate(*arguments, *bounds, *to))
 
     run(members, state.groups, work, state.count)
-    weights = spread_weights(members)
+    weights, count = spread_weights(members), state.count
+    if weights.strides[1] == 0 and (count == count[0]).all():  # the same for all inputs
+        weights, count = weights[:, :1], count[:1]
     positive = weights > 0
-    group = (np.cumsum(positive, axis=0) - 1 + state.count) % state.groups
+    group = (np.cumsum(positive, axis=0) - 1 + count) % state.groups
     own = [np.where(group == g, weights, 0) for g in range(state.groups)]
     weight = np.stack([w.sum(axis=0) for w in own])
     pairs = np.stack([pairs_of(np, w) for w in own])
@@ -185,7 +187,7 @@ def accumulated(state: State, members: Members, *, fresh: bool) -> State:
         entropy=entropy,
         weight=state.weight + weight,
         pair_weight=state.pair_weight + pairs + 2 * state.weight * weight,
-        heaviest=weights.max(axis=0) if fresh else state.heaviest,
+        heaviest=np.maximum(state.heaviest, weights.max(axis=0)) if fresh else state.heaviest,
         count=state.count + positive.sum(axis=0),
     )
     some = grown.excluded is not None and grown.excluded.any()

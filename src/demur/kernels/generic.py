@@ -92,9 +92,10 @@ def first_reference(xp: Any, logits: Array, weights: Array | None, rule: Rule) -
     usable = logits - xp.max(logits, axis=-1, keepdims=True) + xp.max(chosen, axis=-1, keepdims=True)
     if weights is not None:
         usable = xp.where((weights > 0)[..., None], usable, xp.full_like(usable, -float("inf")))
-    for m in range(logits.shape[0]):
-        chosen = xp.where(chosen == -float("inf"), usable[m], chosen)
-    return chosen
+    first = xp.argmax(xp.astype(usable > -float("inf"), xp.int32), axis=0)
+    members = xp.reshape(xp.arange(logits.shape[0], dtype=first.dtype), (-1, 1, 1))
+    allowing = xp.where(members == first[None, ...], usable, xp.full_like(usable, -float("inf")))
+    return xp.where(missing, xp.max(allowing, axis=0), chosen)
 
 
 def is_concrete(array: Array) -> bool:
