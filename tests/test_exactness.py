@@ -413,3 +413,33 @@ def test_last_layers_that_nearly_agree_separate_textures_from_imagenet(data_kit)
             scores[name].append(demur.decompose(logits=logits, measure=name).epistemic)
     for name, (val, dtd) in scores.items():
         assert auroc(val, dtd) > 0.84, name
+
+
+# --- bounded rules ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("raised", [0.0, 10.0, 30.0, 100.0])
+@pytest.mark.parametrize("difference", [1e-5, 1e-3, 1.0])
+@pytest.mark.parametrize("way", ["at once", "merged"])
+def test_brier_score_of_members_that_are_nearly_certain(way, difference, raised) -> None:
+    """The top class differs by as much as all others together: 1 - p has no digits of it."""
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(1, 300, 3)) + difference * rng.normal(size=(4, 300, 3))
+    logits[..., 0] += raised
+    odds = np.exp(logits[..., 1:] - logits[..., :1])
+    others = odds / (1 + odds.sum(axis=-1, keepdims=True))
+    # About one of them, so that members that agree keep their digits here, too: 1e-14 / difference.
+    variance = [np.var(p - p[0], axis=0) for p in (others[..., 0], others[..., 1], others.sum(axis=-1))]
+    expected = np.sum(variance, axis=0)
+    if way == "merged":
+        moments = demur.Moments(rule="brier").update(logits=logits[:2])
+        moments.merge(demur.Moments(rule="brier").update(logits=logits[2:]))
+        pairwise, average = (moments.decompose(name).epistemic for name in ("pairwise", "average"))
+    else:
+        pairwise, average = (
+            demur.decompose(logits=logits, rule="brier", measure=name).epistemic
+            for name in ("pairwise", "average")
+        )
+        np.testing.assert_allclose(3 * demur.softmax_variance(logits=logits), expected, rtol=1e-7)
+    np.testing.assert_allclose(average, expected, rtol=1e-7)
+    np.testing.assert_allclose(pairwise, 2 * expected, rtol=1e-7)

@@ -170,6 +170,21 @@ def test_jit_in_float32_has_the_digits_of_the_logits(shape) -> None:
                 assert error.max() < 1e-5, (part, scale, difference, moved)
 
 
+@pytest.mark.parametrize("rule", loops.RULES)
+@pytest.mark.parametrize("double", [False, True])
+def test_jit_of_identical_members_is_exactly_zero(double, rule) -> None:
+    jax = pytest.importorskip("jax")
+    with jax.enable_x64(double):
+        logits = jax.numpy.asarray(np.repeat(members.ordinary(1, 5, 4), 3, axis=0))
+
+        def everything(z, w):
+            names = ("pairwise", "average", "reverse")
+            return [demur.decompose(logits=z, weights=w, rule=rule, measure=m).epistemic for m in names]
+
+        for found in jax.jit(everything)(logits, jax.numpy.asarray([1.0, 2.0, 0.5])):
+            np.testing.assert_array_equal(found, 0.0)
+
+
 def test_jit_keeps_exact_zeros_and_infinities() -> None:
     jax = pytest.importorskip("jax")
     logits = members.ordinary(4, 3, 5)

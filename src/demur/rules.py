@@ -39,21 +39,13 @@ class Rule:
     mixes: ClassVar[bool] = True  # the average of predictions follows from the means of the terms
     integrates: ClassVar[bool] = False  # it takes all members at once instead
 
-    def score(self, xp: Any, p: Array) -> Array:
-        """Return minus the loss, up to a constant common to the classes."""
-        raise AssertionError("each rule has its own")
-
-    def divergence(self, xp: Any, p: Array, q: Array) -> Array:
-        """Return ``D(p, q)``, class by class where the rule is separable."""
-        raise AssertionError("each rule has its own")
-
     def entropy(self, xp: Any, logits: Array) -> Array:
         """Return ``<p, loss(p)>``, exact relative to itself also where ``p`` is nearly certain."""
         raise AssertionError("each rule has its own")
 
     def reference(self, xp: Any, logits: Array) -> Array:
         """Return the reference that stands for the prediction with these logits."""
-        return softmax(xp, logits)
+        raise AssertionError("each rule has its own")
 
     def probabilities(self, xp: Any, reference: Array) -> Array:
         """Return the reference's probabilities."""
@@ -61,17 +53,15 @@ class Rule:
 
     def terms(self, xp: Any, logits: Array, chosen: Array) -> Terms:
         """Return the terms of predictions relative to the reference that stands for the chosen logits."""
-        return self.between(xp, softmax(xp, logits), self.reference(xp, chosen))
+        raise AssertionError("each rule has its own")
 
     def between(self, xp: Any, source: Array, reference: Array) -> Terms:
         """Return the terms of one reference relative to another."""
-        u = self.score(xp, source) - self.score(xp, reference)
-        return Terms(source - reference, u, self.divergence(xp, source, reference))
+        raise AssertionError("each rule has its own")
 
     def mixture(self, xp: Any, a: Array, reference: Array, mean: Array | None = None) -> Terms:
         """Return the terms of the average prediction, ``q + a``; ``mean`` is the same by itself, if known."""
-        u = self.score(xp, reference + a) - self.score(xp, reference)
-        return Terms(a, u, self.divergence(xp, reference + a, reference))
+        raise AssertionError("each rule has its own")
 
     def likelihood(self, xp: Any, terms: Terms, reference: Array) -> Array | None:
         """Return probabilities, not as ``q + a``, where a measure needs the logarithm of their average."""
@@ -179,51 +169,76 @@ class Log(Rule):
         return Terms(a, u, phi)
 
 
-class Brier(Rule):
-    """``loss(p)[y] = sum_k (p[k] - 1[k = y])**2``."""
+LOG = Log("log", separable=True)
 
-    def score(self, xp: Any, p: Array) -> Array:
-        return 2 * p
+
+class Bounded(Rule):
+    """A rule that charges no more than a constant; differences of predictions are taken as the log rule does.
+
+    So they have all their digits where members agree, or are nearly certain.
+    """
+
+    def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
+        """Return the terms of ``p`` relative to ``q``, of which ``a`` is the exact difference."""
+        raise AssertionError("each rule has its own")
+
+    def reference(self, xp: Any, logits: Array) -> Array:
+        return LOG.reference(xp, logits)
+
+    def probabilities(self, xp: Any, reference: Array) -> Array:
+        return softmax(xp, reference)
+
+    def terms(self, xp: Any, logits: Array, chosen: Array) -> Terms:
+        a = LOG.terms(xp, logits, chosen).a
+        return self.apart(xp, a, softmax(xp, logits), softmax(xp, chosen))
+
+    def between(self, xp: Any, source: Array, reference: Array) -> Terms:
+        a = LOG.between(xp, source, reference).a
+        return self.apart(xp, a, softmax(xp, source), softmax(xp, reference))
+
+    def mixture(self, xp: Any, a: Array, reference: Array, mean: Array | None = None) -> Terms:
+        q = softmax(xp, reference)
+        return self.apart(xp, a, q + a, q)
+
+
+class Brier(Bounded):
+    """``loss(p)[y] = sum_k (p[k] - 1[k = y])**2``."""
 
     def entropy(self, xp: Any, logits: Array) -> Array:
         return gini(xp, logits)
 
-    def divergence(self, xp: Any, p: Array, q: Array) -> Array:
-        return (p - q) ** 2
+    def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
+        return Terms(a, 2 * a, a * a)
 
 
-class Spherical(Rule):
+class Spherical(Bounded):
     """``loss(p)[y] = 1 - p[y] / |p|``."""
-
-    def score(self, xp: Any, p: Array) -> Array:
-        return p / norm(xp, p)
 
     def entropy(self, xp: Any, logits: Array) -> Array:
         g = gini(xp, logits)  # 1 - |p|**2
         return g / (1 + xp.sqrt(1 - g))
 
-    def divergence(self, xp: Any, p: Array, q: Array) -> Array:
+    def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
+        length, of_q = norm(xp, p), norm(xp, q)
+        longer = xp.sum(a * (p + q), axis=-1, keepdims=True) / (length + of_q)
+        direction = q / of_q
         # |p| - <p, q / |q|>, from the part of p that stands off q: no difference of nearly equal numbers.
-        direction = q / norm(xp, q)
+        off = a - xp.sum(a * direction, axis=-1, keepdims=True) * direction
         along = xp.sum(p * direction, axis=-1, keepdims=True)
-        off = (p - q) - xp.sum((p - q) * direction, axis=-1, keepdims=True) * direction
-        return xp.sum(off * off, axis=-1, keepdims=True) / (norm(xp, p) + along)
+        phi = xp.sum(off * off, axis=-1, keepdims=True) / (length + along)
+        return Terms(a, (a - direction * longer) / length, phi)
 
 
-class ZeroOne(Rule):
+class ZeroOne(Bounded):
     """``loss(p)[y] = 1 - 1[y is a most probable class] / (how many are)``."""
-
-    def score(self, xp: Any, p: Array) -> Array:
-        # Sums of the same numbers in another order differ in the last digits: that is still a tie.
-        top = xp.astype(p >= xp.max(p, axis=-1, keepdims=True) * (1 - 8 * epsilon(xp, p)), p.dtype)
-        return top / xp.sum(top, axis=-1, keepdims=True)
 
     def entropy(self, xp: Any, logits: Array) -> Array:
         rest = xp.sum(beside_top(xp, logits), axis=-1)
         return rest / (1 + rest)
 
-    def divergence(self, xp: Any, p: Array, q: Array) -> Array:
-        return xp.sum(p * (self.score(xp, p) - self.score(xp, q)), axis=-1, keepdims=True)
+    def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
+        u = vote(xp, p) - vote(xp, q)
+        return Terms(a, u, xp.sum(p * u, axis=-1, keepdims=True))
 
 
 def difference(xp: Any, left: Array, right: Array) -> tuple[Array, Array]:
@@ -274,6 +289,13 @@ def own_variance(xp: Any, logits: Array) -> Array:
     return xp.where(top, rest, odds * ((1 - odds) + rest)) / (1 + rest) ** 2
 
 
+def vote(xp: Any, p: Array) -> Array:
+    """Return 1 for the most probable class, shared among those that tie."""
+    # Sums of the same numbers in another order differ in the last digits: that is still a tie.
+    top = xp.astype(p >= xp.max(p, axis=-1, keepdims=True) * (1 - 8 * epsilon(xp, p)), p.dtype)
+    return top / xp.sum(top, axis=-1, keepdims=True)
+
+
 def norm(xp: Any, p: Array) -> Array:
     """Return the Euclidean length over classes."""
     return xp.sqrt(xp.sum(p * p, axis=-1, keepdims=True))
@@ -304,7 +326,7 @@ def reach(xp: Any, array: Array) -> tuple[float, float]:
 RULES: dict[str, Rule] = {
     rule.name: rule
     for rule in (
-        Log("log", separable=True),
+        LOG,
         Brier("brier", separable=True),
         Spherical("spherical", separable=False),
         ZeroOne("zero_one", separable=False),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from demur.rules import Array, Log, Terms
+from demur.rules import LOG, Array, Log, Terms
 
 
 class Labels(Log):
@@ -44,9 +44,6 @@ class Labels(Log):
     def mixture(self, xp: Any, a: Array, reference: Array, mean: Array | None = None) -> Terms:
         mean = None if mean is None else apart(mean)
         return flattened(LOG.mixture(xp, apart(a), apart(reference), mean))
-
-
-LOG = Log("log", separable=True)
 
 
 def apart(array: Array) -> Array:
