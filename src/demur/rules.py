@@ -122,7 +122,16 @@ class Log(Rule):
         return xp.exp(self.log(xp, reference))
 
     def terms(self, xp: Any, logits: Array, chosen: Array) -> Terms:
-        """Take differences from the chosen logits but for what moves all classes alike, then exponentiate."""
+        q, ratio, d, shift = self.growth(xp, logits, chosen)
+        excluded = logits == -float("inf")
+        u = xp.where(excluded, xp.zeros_like(d), d - xp.log1p(shift))
+        return Terms(q * ratio, u, q * bregman(xp, ratio, u), excluded)
+
+    def growth(self, xp: Any, logits: Array, chosen: Array) -> tuple[Array, Array, Array, Array]:
+        """Return ``q``, ``(p - q) / q``, ``d`` and ``sum q expm1(d)``: differences before exponentials.
+
+        ``d`` is how far logits are from the chosen ones, but for what moves all classes alike.
+        """
         floor, far = reach(xp, logits)
         reference = self.reference(xp, chosen)
         q = self.probabilities(xp, reference)
@@ -131,17 +140,16 @@ class Log(Rule):
         at_top = xp.max(xp.where(top, logits, -float("inf")), axis=-1, keepdims=True)
         offset = xp.where(own_top - at_top < far, at_top, own_top)
         excluded = logits == -float("inf")
-        below, lost = difference(xp, xp.where(excluded, offset, logits), offset)
-        chosen_top = xp.max(chosen, axis=-1, keepdims=True)
-        _, lost_before = difference(xp, xp.where(reference > floor, chosen, chosen_top), chosen_top)
-        # The digits of members that agree: in float32 the first bracket alone has few of them.
-        d = (below - reference) + (lost - lost_before)
+        finite = xp.where(excluded, offset, logits)
+        d = (finite - offset) - reference
+        if epsilon(xp, logits) > 1e-10:  # float32, which has few digits of members that agree left by now
+            chosen_top = xp.max(chosen, axis=-1, keepdims=True)
+            kept = xp.where(reference > floor, chosen, chosen_top)
+            d = d + (lost_in(xp, finite, offset) - lost_in(xp, kept, chosen_top))
         exponent = xp.where(excluded | (d < floor), xp.full_like(d, floor), d)
         growth = xp.expm1(exponent)
         shift = xp.sum(q * growth, axis=-1, keepdims=True)
-        u = xp.where(excluded, xp.zeros_like(d), d - xp.log1p(shift))
-        ratio = (growth - shift) / (1 + shift)
-        return Terms(q * ratio, u, q * bregman(xp, ratio, u), excluded)
+        return q, (growth - shift) / (1 + shift), d, shift
 
     def between(self, xp: Any, source: Array, reference: Array) -> Terms:
         log_q = self.log(xp, reference)
@@ -189,8 +197,8 @@ class Bounded(Rule):
         return softmax(xp, reference)
 
     def terms(self, xp: Any, logits: Array, chosen: Array) -> Terms:
-        a = LOG.terms(xp, logits, chosen).a
-        return self.apart(xp, a, softmax(xp, logits), softmax(xp, chosen))
+        q, ratio, *_ = LOG.growth(xp, logits, chosen)
+        return self.apart(xp, q * ratio, softmax(xp, logits), softmax(xp, chosen))
 
     def between(self, xp: Any, source: Array, reference: Array) -> Terms:
         a = LOG.between(xp, source, reference).a
@@ -241,12 +249,12 @@ class ZeroOne(Bounded):
         return Terms(a, u, xp.sum(p * u, axis=-1, keepdims=True))
 
 
-def difference(xp: Any, left: Array, right: Array) -> tuple[Array, Array]:
-    """Return ``left - right`` and, exactly, what rounding took from it (Knuth's sum of two numbers)."""
+def lost_in(xp: Any, left: Array, right: Array) -> Array:
+    """Return, exactly, what rounding takes from ``left - right`` (Knuth's sum of two numbers)."""
     rounded = left - right
     of_right = rounded - left
     lost = (left - (rounded - of_right)) - (right + of_right)
-    return rounded, xp.where(xp.isfinite(lost), lost, 0.0)
+    return xp.where(xp.isfinite(lost), lost, 0.0)
 
 
 def bregman(xp: Any, ratio: Array, u: Array) -> Array:
