@@ -51,8 +51,11 @@ class Rule:
         """Return the reference's probabilities."""
         return reference
 
-    def terms(self, xp: Any, logits: Array, chosen: Array) -> Terms:
-        """Return the terms of predictions relative to the reference that stands for the chosen logits."""
+    def terms(self, xp: Any, logits: Array, chosen: Array, lost: Array | None = None) -> Terms:
+        """Return the terms of predictions relative to the reference that stands for the chosen logits.
+
+        ``lost`` is what the differences of these two lack, of logits that were rounded.
+        """
         raise AssertionError("each rule has its own")
 
     def between(self, xp: Any, source: Array, reference: Array) -> Terms:
@@ -121,13 +124,15 @@ class Log(Rule):
     def probabilities(self, xp: Any, reference: Array) -> Array:
         return xp.exp(self.log(xp, reference))
 
-    def terms(self, xp: Any, logits: Array, chosen: Array) -> Terms:
-        q, ratio, d, shift = self.growth(xp, logits, chosen)
+    def terms(self, xp: Any, logits: Array, chosen: Array, lost: Array | None = None) -> Terms:
+        q, ratio, d, shift = self.growth(xp, logits, chosen, lost)
         excluded = logits == -float("inf")
         u = xp.where(excluded, xp.zeros_like(d), d - xp.log1p(shift))
         return Terms(q * ratio, u, q * bregman(xp, ratio, u), excluded)
 
-    def growth(self, xp: Any, logits: Array, chosen: Array) -> tuple[Array, Array, Array, Array]:
+    def growth(
+        self, xp: Any, logits: Array, chosen: Array, lost: Array | None
+    ) -> tuple[Array, Array, Array, Array]:
         """Return ``q``, ``(p - q) / q``, ``d`` and ``sum q expm1(d)``: differences before exponentials.
 
         ``d`` is how far logits are from the chosen ones, but for what moves all classes alike.
@@ -146,6 +151,7 @@ class Log(Rule):
             chosen_top = xp.max(chosen, axis=-1, keepdims=True)
             kept = xp.where(reference > floor, chosen, chosen_top)
             d = d + (lost_in(xp, finite, offset) - lost_in(xp, kept, chosen_top))
+        d = d if lost is None else d + lost
         exponent = xp.where(excluded | (d < floor), xp.full_like(d, floor), d)
         growth = xp.expm1(exponent)
         shift = xp.sum(q * growth, axis=-1, keepdims=True)
@@ -196,8 +202,8 @@ class Bounded(Rule):
     def probabilities(self, xp: Any, reference: Array) -> Array:
         return softmax(xp, reference)
 
-    def terms(self, xp: Any, logits: Array, chosen: Array) -> Terms:
-        q, ratio, *_ = LOG.growth(xp, logits, chosen)
+    def terms(self, xp: Any, logits: Array, chosen: Array, lost: Array | None = None) -> Terms:
+        q, ratio, *_ = LOG.growth(xp, logits, chosen, lost)
         return self.apart(xp, q * ratio, softmax(xp, logits), softmax(xp, chosen))
 
     def between(self, xp: Any, source: Array, reference: Array) -> Terms:

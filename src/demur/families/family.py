@@ -48,7 +48,7 @@ class Family(Rule):
         """Return the terms of predictions relative to others, by their parameters."""
         raise AssertionError("each family has its own")
 
-    def terms(self, xp: Any, logits: Array, chosen: Array) -> Terms:
+    def terms(self, xp: Any, logits: Array, chosen: Array, lost: Array | None = None) -> Terms:
         found = self.relative(xp, logits, chosen)
         known = not type(found.phi).__name__.endswith("Tracer")
         if known and not all(bool(xp.all(xp.isfinite(part))) for part in found[:3]):

@@ -31,8 +31,9 @@ class Labels(Log):
     def as_given(self, average: Array) -> Array:
         return average[..., 1::2]
 
-    def terms(self, xp: Any, logits: Array, chosen: Array) -> Terms:
-        return flattened(LOG.terms(xp, apart(logits), apart(chosen)))
+    def terms(self, xp: Any, logits: Array, chosen: Array, lost: Array | None = None) -> Terms:
+        lost = None if lost is None else apart(lost)
+        return flattened(LOG.terms(xp, apart(logits), apart(chosen), lost))
 
     def between(self, xp: Any, source: Array, reference: Array) -> Terms:
         return flattened(LOG.between(xp, apart(source), apart(reference)))

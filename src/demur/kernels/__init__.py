@@ -32,7 +32,10 @@ def state_of(members: Members, rule: Rule, groups: int, ranks: Any = None) -> St
         except Unsuitable:
             return plain_state(members, rule, groups, ranks)
     logits = members.logits()
-    return generic.state_of(arrays.namespace(logits), logits, members.weights, rule, groups, ranks)
+    probs = None
+    if members.prediction.kind == "probs" and members.stays:
+        probs = arrays.widened(members.prediction.values)
+    return generic.state_of(arrays.namespace(logits), logits, members.weights, rule, groups, ranks, probs)
 
 
 def plain_state(members: Members, rule: Rule, groups: int, ranks: Any) -> State:

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from demur.rules import Array, Rule, Terms
+from demur.rules import Array, Rule, Terms, epsilon
 from demur.state import State, pairs_of
 
 
 def state_of(
-    xp: Any, logits: Array, weights: Array | None, rule: Rule, groups: int, ranks: Array | None
+    xp: Any,
+    logits: Array,
+    weights: Array | None,
+    rule: Rule,
+    groups: int,
+    ranks: Array | None,
+    probs: Array | None = None,
 ) -> State:
     """Return the state of members.
 
@@ -23,9 +29,18 @@ def state_of(
         Members are dealt to this many groups in turn.
     ranks
         Shape (inputs,): how many members came before, or None for none.
+    probs
+        The probabilities that the logits were taken from, if they were.
     """
     chosen = first_reference(xp, logits, weights, rule)
-    terms, reference = rule.terms(xp, logits, chosen), rule.reference(xp, chosen)
+    reference = rule.reference(xp, chosen)
+    if probs is None or epsilon(xp, logits) < 1e-10:
+        terms = rule.terms(xp, logits, chosen)
+    else:
+        lost = lost_in_log(
+            xp, logits, probs, heaviest_of(xp, logits, weights), heaviest_of(xp, probs, weights)
+        )
+        terms = rule.terms(xp, logits, chosen, lost)
     weights = xp.ones_like(logits[..., 0]) if weights is None else weights
     positive = weights > 0  # pyright: ignore[reportOptionalOperand]
     count = xp.sum(xp.astype(positive, xp.int32), axis=0)
@@ -79,13 +94,8 @@ def summed(xp: Any, terms: Terms, p: Array | None, entropy: Array, weights: Arra
 
 def first_reference(xp: Any, logits: Array, weights: Array | None, rule: Rule) -> Array:
     """Return the heaviest member's logits; classes it excludes come from the first that allows them."""
-    chosen = logits[0]
-    if weights is not None:
-        # Rounding is relative to the reference's share of the weight, so that share should be large.
-        order = xp.argmax(weights, axis=0)
-        members = xp.reshape(xp.arange(logits.shape[0], dtype=order.dtype), (-1, 1))
-        mask = (members == order[None, :])[..., None]
-        chosen = xp.max(xp.where(mask, logits, xp.full_like(logits, -float("inf"))), axis=0)
+    # Rounding is relative to the reference's share of the weight, so that share should be large.
+    chosen = heaviest_of(xp, logits, weights)
     missing = chosen == -float("inf")
     if rule.name != "log" or (is_concrete(missing) and not bool(xp.any(missing))):
         return chosen
@@ -96,6 +106,25 @@ def first_reference(xp: Any, logits: Array, weights: Array | None, rule: Rule) -
     members = xp.reshape(xp.arange(logits.shape[0], dtype=first.dtype), (-1, 1, 1))
     allowing = xp.where(members == first[None, ...], usable, xp.full_like(usable, -float("inf")))
     return xp.where(missing, xp.max(allowing, axis=0), chosen)
+
+
+def heaviest_of(xp: Any, values: Array, weights: Array | None) -> Array:
+    """Return what the heaviest member has, the first of equals."""
+    if weights is None:
+        return values[0, ...]
+    order = xp.argmax(weights, axis=0)
+    members = xp.reshape(xp.arange(values.shape[0], dtype=order.dtype), (-1, 1))
+    mask = (members == order[None, :])[..., None]
+    return xp.max(xp.where(mask, values, xp.full_like(values, -float("inf"))), axis=0)
+
+
+def lost_in_log(xp: Any, logits: Array, probs: Array, chosen: Array, likely: Array) -> Array:
+    """Return what the difference of two float32 logarithms lacks of the logarithm of the quotient."""
+    positive = likely > 0
+    relative = (probs - likely) / xp.where(positive, likely, xp.ones_like(likely))
+    near = positive & (xp.abs(relative) < 0.5)
+    relative = xp.where(near, relative, xp.zeros_like(relative))
+    return xp.where(near, xp.log1p(relative) - (logits - chosen), xp.zeros_like(relative))
 
 
 def is_concrete(array: Array) -> bool:
