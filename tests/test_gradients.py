@@ -151,20 +151,25 @@ def test_jit_gives_the_concrete_values(rule, shape, double) -> None:
             np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
 
 
+@pytest.mark.parametrize("kind", ["logits", "probs"])
 @pytest.mark.parametrize("shape", [(10, 60, 3), (5, 20, 300), (300, 10, 10)])
-def test_jit_in_float32_has_the_digits_of_the_logits(shape) -> None:
+def test_jit_in_float32_has_the_digits_of_what_comes(shape, kind) -> None:
     """Against float64 on the same numbers; probabilities below 1e-30 have no digits in float32."""
     jax = pytest.importorskip("jax")
     rng = np.random.default_rng(0)
 
     def everything(z):
-        return [demur.decompose(logits=z, measure=m).to_dict() for m in ("pairwise", "average", "reverse")]
+        prediction = demur.predictions.Categorical(**{kind: z})
+        return [demur.decompose(prediction, measure=m).to_dict() for m in ("pairwise", "average", "reverse")]
 
     compiled = jax.jit(everything)
-    for scale, difference, moved in itertools.product((0.3, 5.0, 15.0), (1e-5, 1e-2, 0.1, 3.0), (0.0, 100.0)):
+    # Larger ones make probabilities below 1e-38, which XLA takes for 0.
+    scales = (0.3, 5.0, 15.0) if kind == "logits" else (0.3, 1.0, 5.0)
+    for scale, difference, moved in itertools.product(scales, (1e-5, 1e-2, 0.1, 3.0), (0.0, 100.0)):
         logits = scale * rng.normal(size=(1, *shape[1:])) + difference * rng.normal(size=shape)
-        logits = (logits + moved * rng.normal(size=(shape[0], 1, 1))).astype(np.float32)
-        for found, expected in zip(compiled(logits), everything(logits.astype(np.float64)), strict=True):
+        logits += moved * rng.normal(size=(shape[0], 1, 1))
+        values = (logits if kind == "logits" else loops.softmax(logits)).astype(np.float32)
+        for found, expected in zip(compiled(values), everything(values.astype(np.float64)), strict=True):
             for part, value in expected.items():
                 error = np.abs(np.asarray(found[part]) / value - 1.0)[value > 1e-30]
                 assert error.max() < 1e-5, (part, scale, difference, moved)

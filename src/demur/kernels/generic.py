@@ -37,9 +37,8 @@ def state_of(
     if probs is None or epsilon(xp, logits) < 1e-10:
         terms = rule.terms(xp, logits, chosen)
     else:
-        lost = lost_in_log(
-            xp, logits, probs, heaviest_of(xp, logits, weights), heaviest_of(xp, probs, weights)
-        )
+        of_heaviest = (heaviest_of(xp, values, weights) for values in (logits, probs))
+        lost = lost_in_log(xp, logits, probs, *of_heaviest)
         terms = rule.terms(xp, logits, chosen, lost)
     weights = xp.ones_like(logits[..., 0]) if weights is None else weights
     positive = weights > 0  # pyright: ignore[reportOptionalOperand]
