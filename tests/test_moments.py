@@ -528,6 +528,17 @@ def test_weights_whose_squares_are_no_numbers_are_refused(weight) -> None:
         demur.Moments().update(np.array([[0.5, 0.5]]), weights=weight)
 
 
+@pytest.mark.parametrize("rule", loops.RULES)
+def test_the_average_where_members_exclude_classes(rule) -> None:
+    """A class that all exclude has no probability, and one that the first excludes has that of the others."""
+    p = np.array([[[1.0, 0.0, 0.0], [0.5, 0.5, 0.0]], [[0.25, 0.75, 0.0], [1.0, 0.0, 0.0]]])
+    together = demur.Moments(rule=rule).update(p)
+    one_by_one = demur.Moments(rule=rule).update(p[0]).update(p[1])
+    for moments in (together, one_by_one):
+        np.testing.assert_allclose(moments.mean, p.mean(axis=0), rtol=1e-15)
+        np.testing.assert_array_equal(moments.mean[:, 2], 0.0)
+
+
 def test_inputs_without_any_weight_are_told() -> None:
     moments = demur.Moments().update(np.array([[[0.5, 0.5], [0.2, 0.8]]]), weights=[[1.0, 0.0]])
     given = demur.Measure(moments)

@@ -30,7 +30,7 @@ class Terms(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """A proper loss; subclasses say what it charges. Predictions come as logits, references as ``q``."""
+    """A proper loss; subclasses say what it charges. Predictions come as logits; see `reference`."""
 
     name: str
     separable: bool  # phi is a sum of one term a class, so that `attribute` has a meaning
@@ -200,18 +200,27 @@ class Bounded(Rule):
         return LOG.reference(xp, logits)
 
     def probabilities(self, xp: Any, reference: Array) -> Array:
-        return softmax(xp, reference)
+        p = softmax(xp, reference)
+        return xp.where(
+            reference > reach(xp, reference)[0], p, xp.zeros_like(p)
+        )  # else the class is excluded
 
     def terms(self, xp: Any, logits: Array, chosen: Array, lost: Array | None = None) -> Terms:
         q, ratio, *_ = LOG.growth(xp, logits, chosen, lost)
-        return self.apart(xp, q * ratio, softmax(xp, logits), softmax(xp, chosen))
+        return self.relative(xp, q * ratio, softmax(xp, logits), self.reference(xp, chosen))
 
     def between(self, xp: Any, source: Array, reference: Array) -> Terms:
         a = LOG.between(xp, source, reference).a
-        return self.apart(xp, a, softmax(xp, source), softmax(xp, reference))
+        return self.relative(xp, a, self.probabilities(xp, source), reference)
+
+    def relative(self, xp: Any, a: Array, p: Array, reference: Array) -> Terms:
+        """Return the terms of ``p``; the log rule's ``a`` is the more exact one next to ``q``."""
+        q = self.probabilities(xp, reference)
+        near = xp.abs(p - q) < 0.5 * q
+        return self.apart(xp, xp.where(near, a, p - q), p, q)
 
     def mixture(self, xp: Any, a: Array, reference: Array, mean: Array | None = None) -> Terms:
-        q = softmax(xp, reference)
+        q = self.probabilities(xp, reference)
         return self.apart(xp, a, q + a, q)
 
 

@@ -9,7 +9,7 @@ from demur import kernels
 from demur.decompose import finished, joined, pieces, prepare
 from demur.measures import Decomposition
 from demur.predictions import Members, Parametric, arrays, predicted
-from demur.rules import Array, own_variance, softmax, vote
+from demur.rules import Array, own_variance, vote
 from demur.state import Means
 
 
@@ -87,7 +87,7 @@ def variation_ratio(
     """
 
     def score(means: Means) -> Array:
-        votes = vote(means.xp, softmax(means.xp, means.reference)) + means.u
+        votes = vote(means.xp, means.rule.probabilities(means.xp, means.reference)) + means.u
         return 1 - means.xp.max(votes, axis=-1)
 
     return per_input("zero_one", score, probs, logits, log_probs, weights, axis)

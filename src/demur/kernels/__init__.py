@@ -190,7 +190,7 @@ def accumulated(state: State, members: Members, *, fresh: bool) -> State:
         entropy=entropy,
         weight=state.weight + weight,
         pair_weight=state.pair_weight + pairs + 2 * state.weight * weight,
-        heaviest=np.maximum(state.heaviest, weights.max(axis=0)) if fresh else state.heaviest,
+        heaviest=state.heaviest + weights.max(axis=0) if fresh else state.heaviest,
         count=state.count + positive.sum(axis=0),
     )
     some = grown.excluded is not None and grown.excluded.any()
