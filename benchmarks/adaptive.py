@@ -23,7 +23,7 @@ from scipy import stats
 
 import demur
 from demur.posteriors import LastLayer
-from demur.posteriors.spread import Spread
+from demur.scoring.spread import Spread
 
 RATE, GOAL = 0.2, 0.99
 TOLERANCES = (0.06, 0.05, 0.04)

@@ -10,8 +10,8 @@ from reference.families import Mixture
 from scipy import stats
 
 import demur
-from demur import mixtures
-from demur.mixtures import divergence_from_average
+from demur.core import gaussian_mixture as mixtures
+from demur.core.gaussian_mixture import divergence_from_average
 
 PARTS = loops.PARTS
 

@@ -37,11 +37,11 @@ from demur.predictions import (
 
 if TYPE_CHECKING:
     from demur import posteriors, report, tasks
+    from demur.adhoc import label_variance, margin, max_probability, softmax_variance, variation_ratio
     from demur.deferral import Deferral, NoGuarantee
-    from demur.posteriors.score import score
-    from demur.posteriors.scored import Scores
     from demur.regression import information, information_bounds, variance
-    from demur.scores import label_variance, margin, max_probability, softmax_variance, variation_ratio
+    from demur.scoring.score import score
+    from demur.scoring.scores import Scores
 
 __version__ = "0.1.0"
 
@@ -89,19 +89,19 @@ __all__ = [
 _LATER = {
     "Deferral": "deferral",
     "NoGuarantee": "deferral",
-    "Scores": "posteriors.scored",
+    "Scores": "scoring.scores",
     "information": "regression",
     "information_bounds": "regression",
-    "label_variance": "scores",
-    "margin": "scores",
-    "max_probability": "scores",
+    "label_variance": "adhoc",
+    "margin": "adhoc",
+    "max_probability": "adhoc",
     "posteriors": "",
     "report": "",
-    "score": "posteriors.score",
-    "softmax_variance": "scores",
+    "score": "scoring.score",
+    "softmax_variance": "adhoc",
     "tasks": "",
     "variance": "regression",
-    "variation_ratio": "scores",
+    "variation_ratio": "adhoc",
 }
 """Where names are that few programs need: imported at their first use, so that `import demur` is quick.
 

@@ -7,9 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from demur import distributions, kernels
-from demur.given import Side, given_sides, part_of, referred, with_gradients
-from demur.jackknife import Estimates, check_enough, unbiased_terms
+from demur import kernels
+from demur.core import second_order as distributions
+from demur.core.given import Side, given_sides, part_of, referred, with_gradients
+from demur.core.jackknife import Estimates, check_enough, unbiased_terms
+from demur.core.rules import Array, Rule, resolve_rule
+from demur.core.state import Means, State
 from demur.measures import (
     Decomposition,
     Given,
@@ -24,8 +27,6 @@ from demur.measures import (
     sides_of,
 )  # fmt: skip
 from demur.predictions import Categorical, Members, arrays, gather, predicted, rule_for, second_order
-from demur.rules import Array, Rule, resolve_rule
-from demur.state import Means, State
 
 SUMS = 1 << 22  # numbers of sums over members held at a time
 NUMBERS = 1 << 16  # logits worked on at a time by plain array functions, which keep them in the cache
@@ -123,7 +124,7 @@ def decompose(
 
 def averaged(state: State, members: Members, sides: list[Side]) -> Estimates:
     """Return figures in which the average takes part, of members whose sums do not tell it."""
-    from demur.averaged import AveragedEstimates
+    from demur.core.gaussian_average import AveragedEstimates
 
     return AveragedEstimates(state, members, sides)
 

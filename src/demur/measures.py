@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from demur.rules import Array, Rule, epsilon, unknown
-from demur.state import Means
+from demur.core.rules import Array, Rule, epsilon, unknown
+from demur.core.state import Means
 
 if TYPE_CHECKING:
     import pandas

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from demur import kernels
-from demur.families import FAMILIES, named
-from demur.given import (
+from demur.core.given import (
     check_every_input,
     given_side,
     given_sides,
@@ -22,11 +21,12 @@ from demur.given import (
     referred,
     with_gradients,
 )  # fmt: skip
-from demur.jackknife import Estimates
+from demur.core.jackknife import Estimates
+from demur.core.rules import Array, Rule, resolve_rule
+from demur.core.state import SUMS, State, arrays_of
+from demur.families import FAMILIES, named
 from demur.measures import Decomposition, Measure, check_base, resolve
 from demur.predictions import Members, arrays, gather, predicted, rule_for
-from demur.rules import Array, Rule, resolve_rule
-from demur.state import SUMS, State, arrays_of
 
 FORMAT = "demur moments 2"
 OUTWEIGHED = 1024  # a member this many times heavier than the reference's own becomes the reference

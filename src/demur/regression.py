@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from demur.core.rules import Array
 from demur.decompose import NUMBERS, prepare, shaped
 from demur.families import Family
 from demur.families.family import variance_over
 from demur.measures import Decomposition, check_base
 from demur.predictions import Members, arrays
-from demur.rules import Array
 
 
 class Information(NamedTuple):
@@ -54,7 +54,7 @@ def information(
             f"information integrates Gaussian predictions of a number. Got {family.name} ones. "
             "demur.information_bounds takes all families."
         )
-    from demur.averaged import integrated
+    from demur.core.gaussian_average import integrated
 
     found = integrated(members.part(*bounds) for bounds in members.parts(NUMBERS))
     return Information(*(shaped(part, members, scale) for part in found))
@@ -87,7 +87,7 @@ def information_bounds(
     (array([0.219]), array([0.566]))
     """
     members, family, scale = numbers_only("information_bounds", prediction, weights, base, axis)
-    from demur.bounds import bounds_of
+    from demur.core.bounds import bounds_of
 
     parameters = members.logits()
     xp = arrays.namespace(parameters)

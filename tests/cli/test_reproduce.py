@@ -119,9 +119,9 @@ def test_figures_are_pictures(study):
 
 
 def test_the_figures_say_infinity_by_its_sign():
-    from demur.experiments.bernoulli import POSTERIORS as STUDY
-    from demur.experiments.bernoulli import panel
     from demur.report.posteriors import COLOURS, draw
+    from demur.reproduce.bernoulli import POSTERIORS as STUDY
+    from demur.reproduce.bernoulli import panel
 
     panels = [panel(name, posterior) for name, posterior in STUDY.items()]
     texts = [text for axes in draw(panels).axes for text in axes.texts]

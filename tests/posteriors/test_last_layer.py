@@ -6,7 +6,7 @@ import pytest
 import demur
 from demur import kernels
 from demur.posteriors import LastLayer
-from demur.posteriors.masks import Masks
+from demur.posteriors.dropout.masks import Masks
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

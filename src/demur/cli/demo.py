@@ -14,7 +14,7 @@ import typer
 from demur.cli.printing import bad_input_exits, new_table, print_figures, print_table
 
 if TYPE_CHECKING:
-    from demur.experiments.demo import Demo
+    from demur.reproduce.demo import Demo
 
 WORDS = (
     "Aleatoric: how unsure members are by themselves, on average. Epistemic: how far they disagree, by I "
@@ -39,7 +39,7 @@ def demo(
     """
     with bad_input_exits():
         require_extras()
-        from demur.experiments.demo import run
+        from demur.reproduce.demo import run
         from demur.stores import make_directory
 
         make_directory(out, force=force)
@@ -68,7 +68,7 @@ def require_extras() -> None:
 
 def report(out: Path, found: Demo) -> None:
     """Print what came out, and where everything is."""
-    from demur.experiments.demo import METHODS, SETS
+    from demur.reproduce.demo import METHODS, SETS
 
     table = new_table(
         "method", "accuracy on\nknown digits", "accuracy on\nattacked digits", "members", texts=1

@@ -220,7 +220,8 @@ def calibration(
     """
     with bad_input_exits():
         from demur.report.tables import table_of_figures
-        from demur.stores import average_predictions, open_predictions, read_labels
+        from demur.scoring.files import average_predictions
+        from demur.stores import open_predictions, read_labels
         from demur.tasks import calibration
 
         form = choose_form(json=json, latex=latex, csv=csv, markdown=markdown)

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from demur import kernels
+from demur.core.rules import Array, resolve_rule, softmax, unknown
 from demur.credal.hull import highest_entropy_weights, mixed
 from demur.credal.intervals import Search, highest_entropy_point, lowest_entropy_point, search_for
 from demur.decompose import shaped
 from demur.measures import check_base
 from demur.predictions import Categorical, Members, arrays, gather
 from demur.progress import progress_bar
-from demur.rules import Array, resolve_rule, softmax, unknown
 
 NUMBERS = 1 << 18  # probabilities worked on at a time
 SHOWN = 1 << 26  # probabilities from which a bar on the terminal is worth its lines

@@ -3,12 +3,12 @@
 A contract test walks ``FAMILIES``: whatever is put there must keep every promise made for the others.
 """
 
+from demur.core.rules import Rule, resolve_rule
 from demur.families.covariance import FullGaussian
 from demur.families.exponential import Exponential, Gamma, Poisson
 from demur.families.family import Family
 from demur.families.gaussian import DiagonalGaussian, Gaussian
 from demur.families.labels import Labels
-from demur.rules import Rule, resolve_rule
 
 FAMILIES: dict[str, Family | Labels] = {
     family.name: family

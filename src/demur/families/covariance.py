@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+from demur.core.rules import Array, Terms
 from demur.families.family import Family
-from demur.rules import Array, Terms
 
 
 class FullGaussian(Family):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from demur.core.rules import Array, Terms
 from demur.families import stirling
 from demur.families.family import Family, excess, log_ratio, surplus
-from demur.rules import Array, Terms
 
 
 class Poisson(Family):

@@ -4,7 +4,10 @@ If ``-log p(y) = <l, T(y)> + b(y)``, with ``b`` common to all members, then rela
 
     a = E_p[T] - E_q[T],    u = l(q) - l(p), the difference of natural parameters,    phi = KL(p, q) >= 0,
 
-play the parts that they play for classes (see ``demur.rules``): the same sums, the same formula. Parameters
+play the parts that they play for classes (see ``demur.core.rules``): the same sums, the same formula.
+
+Parameters
+----------
 of a prediction are the last axis, in place of logits; a reference is the parameters of a member. The inner
 product of ``a`` and ``u`` has a meaning, its terms have none: a family may change coordinates with the
 reference.
@@ -14,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from demur.rules import Array, Rule, Terms
+from demur.core.rules import Array, Rule, Terms
 
 
 class Family(Rule):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+from demur.core.rules import Array, Terms
 from demur.families.family import Family, excess, variance_over
-from demur.rules import Array, Terms
 
 
 class DiagonalGaussian(Family):

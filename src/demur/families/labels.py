@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from demur.rules import LOG, Array, Log, Terms
+from demur.core.rules import LOG, Array, Log, Terms
 
 
 class Labels(Log):

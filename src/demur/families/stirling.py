@@ -13,8 +13,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from demur.core.rules import Array
 from demur.families.family import excess, log_ratio, surplus
-from demur.rules import Array
 
 SHIFT = 10
 SERIES = (

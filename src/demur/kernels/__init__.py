@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from demur.core.rules import Rule
+from demur.core.state import SUMS, State, joined, pairs_of
 from demur.kernels import generic, plain_single, small
 from demur.kernels.workers import ROWS, find_bad, in_parallel, mapped, threads
 from demur.predictions import Members, arrays
-from demur.rules import Rule
-from demur.state import SUMS, State, joined, pairs_of
 
 SMALLEST = 1 << 15  # logits from which importing and calling the compiled loop pays
 FEWEST_SINGLE = 8  # members from which adding them up in float32 first pays

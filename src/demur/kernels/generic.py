@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from demur.rules import Array, Rule, Terms, epsilon
-from demur.state import State, pairs_of
+from demur.core.rules import Array, Rule, Terms, epsilon
+from demur.core.state import State, pairs_of
 
 
 def state_of(

@@ -1,6 +1,6 @@
 """The fused loop for many classes: one input at a time, vectorised over its classes.
 
-Everything is relative to a reference distribution ``q``, as ``demur.state`` says. With a member's logits
+Everything is relative to a reference distribution ``q``, as ``demur.core.state`` says. With a member's logits
 ``z`` and the reference's aligned at its top class, ``d = (z - z_top) - aligned`` and ``e = expm1(d)``; with
 ``shift = sum(q e)``: ``u = d - log1p(shift)`` and ``(p - q) / q = (e - shift) / (1 + shift)``. No step
 subtracts nearly equal numbers where members agree, and identical members give exactly 0.

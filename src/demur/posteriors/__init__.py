@@ -14,14 +14,14 @@
 PyTorch is imported when a network comes, and not before.
 """
 
+from demur.posteriors.chains.posterior import MarkovChain
 from demur.posteriors.cyclical_sghmc import CyclicalSGHMC
 from demur.posteriors.deep_ensemble import DeepEnsemble
-from demur.posteriors.features import Features, features
 from demur.posteriors.fitting import Member
 from demur.posteriors.forest import Bagging, Forest, Predictors
-from demur.posteriors.heads import HeadTraining
+from demur.posteriors.heads.features import Features, features
+from demur.posteriors.heads.training import HeadTraining
 from demur.posteriors.last_layer import LastLayer
-from demur.posteriors.markov_chain import MarkovChain
 from demur.posteriors.mc_dropout import MCDropout
 from demur.posteriors.posterior import Posterior
 from demur.posteriors.samples import Samples

@@ -43,6 +43,6 @@ def shared_out(loop: Any, arguments: tuple[Any, ...], count: int, numbers: int, 
 @functools.cache
 def loops() -> Any:
     """Import the compiled loops of chains, at their first use and not at each of their many steps."""
-    from demur.posteriors import compiled_noise
+    from demur.posteriors.chains import noise as compiled_noise
 
     return compiled_noise

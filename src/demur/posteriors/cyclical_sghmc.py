@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from demur.posteriors.chain import Factors, Moving
-from demur.posteriors.markov_chain import MarkovChain, Options
+from demur.posteriors.chains.chain import Factors, Moving
+from demur.posteriors.chains.posterior import MarkovChain, Options
 from demur.posteriors.sghmc import baoa_step, friction_of
 
 

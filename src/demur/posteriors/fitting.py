@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from demur.posteriors import networks
-from demur.posteriors.checkpoint import differences
 from demur.posteriors.fingerprint import code_of, fingerprint
 from demur.posteriors.posterior import count_of
 from demur.posteriors.tensors import load_state, read_tensors, write_tensors
 from demur.progress import progress_bar
+from demur.scoring.checkpoint import differences
 
 METHOD = "DeepEnsemble.fit"
 SETTINGS = "ensemble.json"

@@ -11,11 +11,11 @@ import numpy as np
 
 from demur.posteriors import networks
 from demur.posteriors.compiled import FEW, compiles
+from demur.posteriors.dropout.masks import Masks
 from demur.posteriors.fingerprint import fingerprint
-from demur.posteriors.masks import Masks
 from demur.posteriors.posterior import Ask, Posterior, chosen, chunks_of, count_of
-from demur.posteriors.spread import expected_of_dropout
 from demur.posteriors.tensors import read_tensors, weights_kept, write_tensors
+from demur.scoring.spread import expected_of_dropout
 
 ROWS = 1024
 """Rows that go through the last layer together: fewer leave a matrix product below its speed."""
@@ -164,8 +164,8 @@ class LastLayer(Posterior):
         >>> demur.posteriors.LastLayer.fit(model, data, 5)
         LastLayer(5 heads)
         """
-        from demur.posteriors.features import Features, features
-        from demur.posteriors.heads import HeadTraining, fit_heads
+        from demur.posteriors.heads.features import Features, features
+        from demur.posteriors.heads.training import HeadTraining, fit_heads
 
         networks.check_network("model", model)
         if training is not None and not isinstance(training, HeadTraining):

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any, Self
 
 from demur.posteriors import networks
-from demur.posteriors.dropout import Watch, dropout_layers
+from demur.posteriors.dropout.layers import Watch, dropout_layers
+from demur.posteriors.dropout.prefix import Replay, Way, Whole, chain_of, graph_of
 from demur.posteriors.posterior import Posterior, chosen, chunks_of, count_of
-from demur.posteriors.prefix import Replay, Way, Whole, chain_of, graph_of
 from demur.posteriors.tensors import load_state, read_tensors, write_tensors
 
 

@@ -7,9 +7,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from demur.posteriors.chain import Factors, Moving, push, shake, starts_of
+from demur.posteriors.chains.chain import Factors, Moving, push, shake, starts_of
+from demur.posteriors.chains.posterior import MarkovChain, Options
 from demur.posteriors.compiled import loops, shared_out
-from demur.posteriors.markov_chain import MarkovChain, Options
 
 
 class SGLD(MarkovChain):

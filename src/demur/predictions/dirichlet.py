@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from demur.core.rules import one_hot
 from demur.predictions import arrays
 from demur.predictions.arrays import Array
 from demur.predictions.gamma import digamma, gamma_entropy, growth
 from demur.predictions.second_order import Parameters, SecondOrder, Spread, closed_forms, insist, parameters
-from demur.rules import one_hot
 
 BLOCK = 1 << 15  # numbers worked on at a time, so that what lies between stays in the cache
 

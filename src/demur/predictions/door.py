@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from demur.core.rules import Rule
 from demur.families import FAMILIES
 from demur.predictions.categorical import Categorical
 from demur.predictions.gaussian import Gaussian, MultivariateGaussian
 from demur.predictions.labels import Bernoulli, MultiLabel
 from demur.predictions.parametric import Exponential, Gamma, Parametric, Poisson
-from demur.rules import Rule
 
 
 def predicted(probs: Any = None, logits: Any = None, log_probs: Any = None) -> Categorical | Parametric:

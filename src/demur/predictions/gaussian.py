@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from demur.core.rules import epsilon
 from demur.families.covariance import diagonal, identity, joined, outer, split, transposed
 from demur.predictions.arrays import Array
 from demur.predictions.parametric import Parametric, check_finite, of_one_kind, real_array, refuse
-from demur.rules import epsilon
 
 
 class Independent(Parametric):

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from demur.core.rules import Rule, one_hot
 from demur.families import FAMILIES
 from demur.predictions import arrays
 from demur.predictions.arrays import Array
 from demur.predictions.categorical import complain
-from demur.rules import Rule, one_hot
 
 
 class Parametric:

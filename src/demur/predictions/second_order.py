@@ -2,7 +2,7 @@
 
 Evidential and prior networks predict one; a posterior over the parameter of a coin is one. Relative to its
 mean, the average prediction, such a distribution has the same terms as a set of members has relative to its
-reference (see ``demur.rules``), in closed form.
+reference (see ``demur.core.rules``), in closed form.
 """
 
 from __future__ import annotations

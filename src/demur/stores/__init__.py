@@ -2,7 +2,6 @@
 
     open_predictions   .npy, .npz, .safetensors, .pt, .csv, .parquet; one file or many
     read_weights       one number a member
-    score_predictions  a tile of inputs at a time through `demur.Moments`
     write_columns      .csv, .parquet, .npz, .json, whole or not at all
     read_columns       the same formats back; read_labels also from .npy
 
@@ -20,29 +19,14 @@ from demur.stores.output import (
     write_columns,
 )
 from demur.stores.predictions import Predictions, open_predictions
-from demur.stores.scoring import (
-    MEASURES,
-    PARTS,
-    ScoreTable,
-    average_predictions,
-    groups_for,
-    score_columns,
-    score_predictions,
-    unit_of,
-)
 from demur.stores.weights import read_weights
 
 __all__ = [
-    "MEASURES",
-    "PARTS",
     "Predictions",
-    "ScoreTable",
     "StoreError",
-    "average_predictions",
     "check_output",
     "column_of",
     "correct_of",
-    "groups_for",
     "json_columns",
     "json_number",
     "make_directory",
@@ -51,9 +35,6 @@ __all__ = [
     "read_columns",
     "read_labels",
     "read_weights",
-    "score_columns",
-    "score_predictions",
-    "unit_of",
     "whole_file",
     "write_columns",
 ]

@@ -33,9 +33,9 @@ def active_learning(
     and report. Takes some 45 minutes of one core; killed at any point, the same command goes on.
     """
     with bad_input_exits():
-        from demur.experiments import active_learning as study
-        from demur.experiments.stages import Stages
         from demur.report.figures import require_matplotlib
+        from demur.reproduce import active_learning as study
+        from demur.reproduce.stages import Stages
 
         require_matplotlib("the figures")
         settings = study.Settings(pool=pool, rounds=rounds, seeds=seeds, seed=seed)

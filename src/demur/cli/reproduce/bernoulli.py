@@ -27,7 +27,7 @@ def bernoulli(
     Takes a few seconds and needs the extra named report.
     """
     with bad_input_exits():
-        from demur.experiments.bernoulli import run
+        from demur.reproduce.bernoulli import run
 
         found = run(out, force=force)
     print_panels("Uncertainty in nats", found.study)

@@ -12,8 +12,8 @@ import typer
 from demur.cli.printing import new_table, print_table
 
 if TYPE_CHECKING:
-    from demur.experiments.planned import Planned
-    from demur.experiments.stages import Stage, Stages
+    from demur.reproduce.planned import Planned
+    from demur.reproduce.stages import Stage, Stages
 
 Out = Annotated[
     Path, typer.Option(metavar="DIR", help="The folder of the run; a run that was killed goes on.")
@@ -46,7 +46,7 @@ def carry_out(
 
 def print_plan(stages: Stages, last: Sequence[Stage]) -> None:
     """Print all stages with what they will take; many of one kind share a line."""
-    from demur.experiments.stages import in_order
+    from demur.reproduce.stages import in_order
 
     found = in_order(last)
     kinds = [stage.name.partition("/")[0] for stage in found]

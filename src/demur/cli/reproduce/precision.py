@@ -34,7 +34,7 @@ def precision(
     """
     with bad_input_exits():
         require("matplotlib", "torch")
-        from demur.experiments.precision import add_to_page, study
+        from demur.reproduce.precision import add_to_page, study
 
         planned = study(data, out, seed=seed, quick=quick, say=lambda line: print(line, flush=True))
         carry_out(planned, add_to_page, dry_run=dry_run, docs=docs)

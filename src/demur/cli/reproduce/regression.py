@@ -33,7 +33,7 @@ def regression(
     """
     with bad_input_exits():
         require("matplotlib", "torch")
-        from demur.experiments.regression import add_to_page, study
+        from demur.reproduce.regression import add_to_page, study
 
         planned = study(data, out, seed=seed, quick=quick, say=lambda line: print(line, flush=True))
         carry_out(planned, add_to_page, dry_run=dry_run, docs=docs)

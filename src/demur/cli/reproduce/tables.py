@@ -12,7 +12,7 @@ from demur.cli.printing import bad_input_exits
 from demur.cli.reproduce.plan import Docs, DryRun, Out, Seed, print_plan, require
 
 if TYPE_CHECKING:
-    from demur.experiments.study import Study
+    from demur.reproduce.study import Study
 
 Data = Annotated[
     Path, typer.Option(metavar="DIR", help="The folder that the paths of the settings start from.")
@@ -64,8 +64,8 @@ def run(
     """Plan, do and print."""
     with bad_input_exits():
         require("matplotlib", "torch")
-        from demur.experiments.results import add_section
-        from demur.experiments.study import Study, read_config, section
+        from demur.reproduce.results import add_section
+        from demur.reproduce.study import Study, read_config, section
 
         chosen = read_config(config, seed=seed, models=models)
         more = "".join(f" --models {each}" for each in models or [])
@@ -90,7 +90,7 @@ def said():
 
 def show(study: Study, table: str) -> None:
     """Print the table and where everything is."""
-    from demur.experiments.study.scoring import read_shares
+    from demur.reproduce.study.scoring import read_shares
 
     print("\n" + (study.out / f"{table}.md").read_text("utf-8"))
     shares = read_shares(study.out / "timings.jsonl")

@@ -1,0 +1,112 @@
+"""The given side of a measure: a deployed model, a second set of members, or their sums."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from demur import kernels
+from demur.core import second_order_state as described
+from demur.core.rules import Array, Rule
+from demur.core.state import State, arrays_of
+from demur.measures import Given, Measure
+from demur.predictions import Members, arrays, gather, predicted, rule_for, second_order
+
+Side = Members | State | None
+
+
+def given_sides(measure: Measure, rule: Rule, batch: tuple[int, ...], classes: int) -> list[Side]:
+    """Return predictor and truth as checked members or sums; None where not given."""
+    return [
+        None if isinstance(value, str) else given_side(name, value, rule, batch, classes)
+        for name, value in (("predictor", measure.predictor), ("truth", measure.truth))
+    ]
+
+
+def given_side(name: str, value: Any, rule: Rule, batch: tuple[int, ...], classes: int) -> Side:
+    """Return one given side."""
+    distribution = second_order(value)
+    if distribution is not None:
+        check_shape(name, rule, distribution.shape, (*batch, classes))
+        return described.state_of(distribution, rule)
+    state = getattr(value, "state", None)
+    if isinstance(state, State):
+        if state.rule is not rule:
+            raise ValueError(f"{name} must be Moments with rule {rule.name!r}. Got rule {state.rule.name!r}.")
+        check_shape(name, rule, tuple(state.reference.shape), (*batch, classes))
+        check_every_input(state)
+        return state
+    if hasattr(value, "update") and hasattr(value, "merge"):
+        raise ValueError(f"{name} must be Moments that have members. Got empty ones.")
+    prediction = predicted(value)
+    rule_for(prediction, rule)
+    one = len(prediction.shape) == len(batch) + 1
+    if prediction.shape[0 if one else 1 :] != (*batch, classes):
+        check_shape(name, rule, prediction.shape, (*batch, classes))
+    return gather(prediction.with_values(prediction.values[None]) if one else prediction, None, 0)
+
+
+def check_every_input(state: State) -> None:
+    """Raise unless every input has a member of positive weight."""
+    if not arrays.is_traced(state.count) and bool((state.count == 0).any()):
+        raise ValueError(
+            "Expected a member of positive weight for each input. "
+            f"Got none for {int((state.count == 0).sum())} of them. Update with weights above 0 first."
+        )
+
+
+def check_shape(name: str, rule: Rule, came: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Raise unless a given model is for the same inputs and classes."""
+    if came != expected:
+        raise ValueError(
+            f"{name} must be a model for the same inputs and classes, shape {rule.shown(expected)}, "
+            f"or a set of members with one more axis in front. Got {rule.shown(came)}."
+        )
+
+
+def part_of(side: Side, begin: int, end: int) -> Side:
+    """Return a given side for some of the inputs."""
+    return None if side is None else side.only(slice(begin, end))
+
+
+def referred(sides: list[Side], rule: Rule, reference: Array) -> Given:
+    """Return the given sides as averages relative to the members' reference; two of them, to the first's."""
+    states = [None if side is None else summed(side, rule, reference) for side in sides]
+    first = states[0]
+    if first is not None and states[1] is not None:  # which may be far from the members, and alike
+        reference = first.reference
+    return Given(*(None if state is None else state.referred_to(reference).means() for state in states))
+
+
+def with_gradients(sides: list[Side]) -> Array | None:
+    """Return the numbers of a given side that has gradients, or None."""
+    for side in sides:
+        if isinstance(side, Members) and side.stays:
+            return side.prediction.values
+    return None
+
+
+def in_library_of(state: State, target: Array) -> State:
+    """Return sums in the library and on the device of an array."""
+    there = {n: None if a is None else arrays.matching(a, target) for n, a in arrays_of(state).items()}
+    return replace(state, xp=arrays.namespace(target), **there)
+
+
+def moved(side: Members | State, rule: Rule, reference: Array) -> State:
+    """Return one given side's sums relative to the members' reference."""
+    return summed(side, rule, reference).referred_to(reference)
+
+
+def summed(side: Members | State, rule: Rule, target: Array) -> State:
+    """Return one given side's sums in the library and on the device of an array."""
+    if isinstance(side, Members):
+        numpy = arrays.library(target) == "numpy"
+        side = kernels.state_of(side if numpy or side.stays else side.beside(target), rule, 1)
+    elif arrays.library(side.reference) == "numpy" != arrays.library(target):
+        side = in_library_of(side, target)
+    if arrays.library(side.reference) != arrays.library(target):
+        raise TypeError(
+            f"Expected a given side and predictions of one library. Got {arrays.library(side.reference)} and "
+            f"{arrays.library(target)}. Give both with gradients or both without."
+        )
+    return side

@@ -1,0 +1,373 @@
+"""The proper losses, and how far one prediction is from another under each.
+
+A rule charges ``loss(p)[y]`` to a prediction ``p`` when class ``y`` happens. Its divergence is what ``q`` is
+charged beyond ``p`` when ``p`` draws the outcome, ``D(p, q) = <p, loss(q)> - <p, loss(p)>``: the
+Kullback-Leibler divergence for the log loss. Sums over members are kept relative to a reference prediction
+``q`` (see ``demur.core.state``), so a rule gives, for a prediction ``p``,
+
+    a = p - q,    u = loss(q) - loss(p) up to a constant common to the classes,    phi = D(p, q) >= 0,
+
+each exactly 0 where ``p`` is ``q``. Arrays are of any library; ``xp`` is its namespace.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+Array = Any
+
+
+class Terms(NamedTuple):
+    """How predictions differ from a reference; classes are last, or 1 where ``phi`` is a sum over them."""
+
+    a: Array
+    u: Array
+    phi: Array
+    excluded: Array | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A proper loss; subclasses say what it charges. Predictions come as logits; see `reference`."""
+
+    name: str
+    separable: bool  # phi is a sum of one term a class, so that `attribute` has a meaning
+
+    nats: ClassVar[bool] = False  # a logarithm, which has a base
+    mixes: ClassVar[bool] = True  # the average of predictions follows from the means of the terms
+    integrates: ClassVar[bool] = False  # it takes all members at once instead
+
+    def entropy(self, xp: Any, logits: Array) -> Array:
+        """Return ``<p, loss(p)>``, exact relative to itself also where ``p`` is nearly certain."""
+        raise AssertionError("each rule has its own")
+
+    def reference(self, xp: Any, logits: Array) -> Array:
+        """Return the reference that stands for the prediction with these logits."""
+        raise AssertionError("each rule has its own")
+
+    def probabilities(self, xp: Any, reference: Array) -> Array:
+        """Return the reference's probabilities."""
+        return reference
+
+    def terms(self, xp: Any, logits: Array, chosen: Array, lost: Array | None = None) -> Terms:
+        """Return the terms of predictions relative to the reference that stands for the chosen logits.
+
+        ``lost`` is what the differences of these two lack, of logits that were rounded.
+        """
+        raise AssertionError("each rule has its own")
+
+    def between(self, xp: Any, source: Array, reference: Array) -> Terms:
+        """Return the terms of one reference relative to another."""
+        raise AssertionError("each rule has its own")
+
+    def mixture(self, xp: Any, a: Array, reference: Array, mean: Array | None = None) -> Terms:
+        """Return the terms of the average prediction, ``q + a``; ``mean`` is the same by itself, if known."""
+        raise AssertionError("each rule has its own")
+
+    def likelihood(self, xp: Any, terms: Terms, reference: Array) -> Array | None:
+        """Return probabilities, not as ``q + a``, where a measure needs the logarithm of their average."""
+        return None
+
+    def average(self, xp: Any, a: Array, reference: Array) -> Array:
+        """Return the average prediction, from the mean of ``a``."""
+        return self.probabilities(xp, reference) + a
+
+    def carried(
+        self, xp: Any, a: Array, u: Array, source: Array, reference: Array
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """Return ``a`` and ``u`` relative to one reference in the coordinates of another."""
+        return a, u
+
+    def as_given(self, average: Array) -> Array:
+        """Return an average prediction in the form that the user gives predictions in."""
+        return average
+
+    def by_outcome(self, xp: Any, terms: Array) -> Array:
+        """Return terms of the classes, (inputs, ...), as terms of what is predicted."""
+        return terms
+
+    def shown(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of an array of logits as the user knows it."""
+        return shape
+
+
+class Log(Rule):
+    """``loss(p)[y] = -log p[y]``, in nats. A reference is kept as logits aligned at its top class, 0 there.
+
+    Not as ``q``, which would underflow, nor as ``log q``: identical members have identical aligned logits,
+    so that every difference from them is exactly 0.
+    """
+
+    nats: ClassVar[bool] = True
+
+    def log(self, xp: Any, reference: Array) -> Array:
+        """Return ``log q``."""
+        others = beside_top(xp, reference)
+        return reference - xp.log1p(xp.sum(others, axis=-1, keepdims=True))
+
+    def entropy(self, xp: Any, logits: Array) -> Array:
+        others = beside_top(xp, logits)
+        below = logits - xp.max(logits, axis=-1, keepdims=True)
+        # No lower than the logarithm of the smallest number, so that 0 log 0 comes out as 0.
+        floor = -700.0 if epsilon(xp, logits) < 1e-10 else -80.0
+        below = xp.where(below > floor, below, xp.full_like(below, floor))
+        rest = xp.sum(others, axis=-1)
+        return xp.log1p(rest) - xp.sum(others * below, axis=-1) / (1 + rest)
+
+    def reference(self, xp: Any, logits: Array) -> Array:
+        floor, _ = reach(xp, logits)
+        below = logits - xp.max(logits, axis=-1, keepdims=True)
+        return xp.where(below > floor, below, xp.full_like(below, floor))
+
+    def probabilities(self, xp: Any, reference: Array) -> Array:
+        return xp.exp(self.log(xp, reference))
+
+    def terms(self, xp: Any, logits: Array, chosen: Array, lost: Array | None = None) -> Terms:
+        q, ratio, d, shift = self.growth(xp, logits, chosen, lost)
+        excluded = logits == -float("inf")
+        u = xp.where(excluded, xp.zeros_like(d), d - xp.log1p(shift))
+        return Terms(q * ratio, u, q * bregman(xp, ratio, u), excluded)
+
+    def growth(
+        self, xp: Any, logits: Array, chosen: Array, lost: Array | None
+    ) -> tuple[Array, Array, Array, Array]:
+        """Return ``q``, ``(p - q) / q``, ``d`` and ``sum q expm1(d)``: differences before exponentials.
+
+        ``d`` is how far logits are from the chosen ones, but for what moves all classes alike.
+        """
+        floor, far = reach(xp, logits)
+        reference = self.reference(xp, chosen)
+        q = self.probabilities(xp, reference)
+        top = one_hot(xp, xp.argmax(reference, axis=-1), reference.shape[-1])
+        own_top = xp.max(logits, axis=-1, keepdims=True)
+        at_top = xp.max(xp.where(top, logits, -float("inf")), axis=-1, keepdims=True)
+        offset = xp.where(own_top - at_top < far, at_top, own_top)
+        excluded = logits == -float("inf")
+        finite = xp.where(excluded, offset, logits)
+        d = (finite - offset) - reference
+        if epsilon(xp, logits) > 1e-10:  # float32, which has few digits of members that agree left by now
+            chosen_top = xp.max(chosen, axis=-1, keepdims=True)
+            kept = xp.where(reference > floor, chosen, chosen_top)
+            d = d + (lost_in(xp, finite, offset) - lost_in(xp, kept, chosen_top))
+        d = d if lost is None else d + lost
+        exponent = xp.where(excluded | (d < floor), xp.full_like(d, floor), d)
+        growth = xp.expm1(exponent)
+        shift = xp.sum(q * growth, axis=-1, keepdims=True)
+        return q, (growth - shift) / (1 + shift), d, shift
+
+    def between(self, xp: Any, source: Array, reference: Array) -> Terms:
+        log_q = self.log(xp, reference)
+        q, u = xp.exp(log_q), self.log(xp, source) - log_q
+        ratio = xp.expm1(u)
+        return Terms(q * ratio, u, q * bregman(xp, ratio, u))
+
+    def likelihood(self, xp: Any, terms: Terms, reference: Array) -> Array | None:
+        p = xp.exp(self.log(xp, reference) + terms.u)
+        return p if terms.excluded is None else xp.where(terms.excluded, xp.zeros_like(p), p)
+
+    def mixture(self, xp: Any, a: Array, reference: Array, mean: Array | None = None) -> Terms:
+        log_q = self.log(xp, reference)
+        # Not a / q, whose derivative has a square of q, which is 0 long before q is.
+        q, ratio = xp.exp(log_q), a * xp.exp(-log_q)
+        gone = ratio <= -1  # no member allows the class: 0 log 0 = 0
+        u = xp.log1p(xp.where(gone, xp.zeros_like(ratio), ratio))
+        phi = q * xp.where(gone, -ratio, bregman(xp, ratio, u))
+        if mean is not None:
+            # Where a member that thought the class likely has been left out, a has none of its digits.
+            least = float(xp.finfo(mean.dtype).tiny)
+            direct = xp.log(xp.where(mean > least, mean, least)) - log_q
+            alike = xp.abs(u - direct) < 64 * epsilon(xp, u) * (1 - log_q)
+            u = xp.where(alike, u, direct)
+        return Terms(a, u, phi)
+
+
+LOG = Log("log", separable=True)
+
+
+class Bounded(Rule):
+    """A rule that charges no more than a constant; differences of predictions are taken as the log rule does.
+
+    So they have all their digits where members agree, or are nearly certain.
+    """
+
+    def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
+        """Return the terms of ``p`` relative to ``q``, of which ``a`` is the exact difference."""
+        raise AssertionError("each rule has its own")
+
+    def reference(self, xp: Any, logits: Array) -> Array:
+        return LOG.reference(xp, logits)
+
+    def probabilities(self, xp: Any, reference: Array) -> Array:
+        p = softmax(xp, reference)
+        return xp.where(
+            reference > reach(xp, reference)[0], p, xp.zeros_like(p)
+        )  # else the class is excluded
+
+    def terms(self, xp: Any, logits: Array, chosen: Array, lost: Array | None = None) -> Terms:
+        q, ratio, *_ = LOG.growth(xp, logits, chosen, lost)
+        return self.relative(xp, q * ratio, softmax(xp, logits), self.reference(xp, chosen))
+
+    def between(self, xp: Any, source: Array, reference: Array) -> Terms:
+        a = LOG.between(xp, source, reference).a
+        return self.relative(xp, a, self.probabilities(xp, source), reference)
+
+    def relative(self, xp: Any, a: Array, p: Array, reference: Array) -> Terms:
+        """Return the terms of ``p``; the log rule's ``a`` is the more exact one next to ``q``."""
+        q = self.probabilities(xp, reference)
+        near = xp.abs(p - q) < 0.5 * q
+        return self.apart(xp, xp.where(near, a, p - q), p, q)
+
+    def mixture(self, xp: Any, a: Array, reference: Array, mean: Array | None = None) -> Terms:
+        q = self.probabilities(xp, reference)
+        return self.apart(xp, a, q + a, q)
+
+
+class Brier(Bounded):
+    """``loss(p)[y] = sum_k (p[k] - 1[k = y])**2``."""
+
+    def entropy(self, xp: Any, logits: Array) -> Array:
+        return gini(xp, logits)
+
+    def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
+        return Terms(a, 2 * a, a * a)
+
+
+class Spherical(Bounded):
+    """``loss(p)[y] = 1 - p[y] / |p|``."""
+
+    def entropy(self, xp: Any, logits: Array) -> Array:
+        g = gini(xp, logits)  # 1 - |p|**2
+        return g / (1 + xp.sqrt(1 - g))
+
+    def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
+        length, of_q = norm(xp, p), norm(xp, q)
+        longer = xp.sum(a * (p + q), axis=-1, keepdims=True) / (length + of_q)
+        direction = q / of_q
+        # |p| - <p, q / |q|>, from the part of p that stands off q: no difference of nearly equal numbers.
+        off = a - xp.sum(a * direction, axis=-1, keepdims=True) * direction
+        along = xp.sum(p * direction, axis=-1, keepdims=True)
+        phi = xp.sum(off * off, axis=-1, keepdims=True) / (length + along)
+        return Terms(a, (a - direction * longer) / length, phi)
+
+
+class ZeroOne(Bounded):
+    """``loss(p)[y] = 1 - 1[y is a most probable class] / (how many are)``."""
+
+    def entropy(self, xp: Any, logits: Array) -> Array:
+        rest = xp.sum(beside_top(xp, logits), axis=-1)
+        return rest / (1 + rest)
+
+    def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
+        u = vote(xp, p) - vote(xp, q)
+        return Terms(a, u, xp.sum(p * u, axis=-1, keepdims=True))
+
+
+def lost_in(xp: Any, left: Array, right: Array) -> Array:
+    """Return, exactly, what rounding takes from ``left - right`` (Knuth's sum of two numbers)."""
+    rounded = left - right
+    of_right = rounded - left
+    lost = (left - (rounded - of_right)) - (right + of_right)
+    return xp.where(xp.isfinite(lost), lost, 0.0)
+
+
+def bregman(xp: Any, ratio: Array, u: Array) -> Array:
+    """Return ``(1 + ratio) u - ratio`` for ``ratio = expm1(u)``: ``D`` of one class over its ``q``.
+
+    A prediction that excludes the class has a ratio of -1 and, here, ``u = 0``.
+    """
+    small = (xp.abs(u) < (1e-3 if epsilon(xp, u) < 1e-10 else 0.3)) & (xp.abs(ratio) < 0.5)
+    t = xp.where(small, u, xp.zeros_like(u))
+    series = t * t * (1 / 2 + t * (1 / 3 + t * (1 / 8 + t * (1 / 30 + t * (1 / 144 + t / 840)))))
+    return xp.where(small, series, (1 + ratio) * u - ratio)
+
+
+def softmax(xp: Any, logits: Array) -> Array:
+    """Return probabilities."""
+    e = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+    return e / xp.sum(e, axis=-1, keepdims=True)
+
+
+def beside_top(xp: Any, logits: Array) -> Array:
+    """Return the odds of each class against the top one, with 0 for the top itself.
+
+    Sums over these keep what is left beside a nearly certain class, which rounding takes from ``1 - p``.
+    """
+    odds = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
+    top = one_hot(xp, xp.argmax(logits, axis=-1), logits.shape[-1])
+    return xp.where(top, xp.zeros_like(odds), odds)
+
+
+def gini(xp: Any, logits: Array) -> Array:
+    """Return ``1 - |p|**2``, the sum of ``p (1 - p)``."""
+    return xp.sum(own_variance(xp, logits), axis=-1)
+
+
+def own_variance(xp: Any, logits: Array) -> Array:
+    """Return ``p (1 - p)`` of each class, exact relative to itself also where ``p`` is next to 1."""
+    odds = beside_top(xp, logits)
+    rest = xp.sum(odds, axis=-1, keepdims=True)
+    top = one_hot(xp, xp.argmax(logits, axis=-1), logits.shape[-1])
+    return xp.where(top, rest, odds * ((1 - odds) + rest)) / (1 + rest) ** 2
+
+
+def vote(xp: Any, p: Array) -> Array:
+    """Return 1 for the most probable class, shared among those that tie."""
+    # Sums of the same numbers in another order differ in the last digits: that is still a tie.
+    top = xp.astype(p >= xp.max(p, axis=-1, keepdims=True) * (1 - 8 * epsilon(xp, p)), p.dtype)
+    return top / xp.sum(top, axis=-1, keepdims=True)
+
+
+def norm(xp: Any, p: Array) -> Array:
+    """Return the Euclidean length over classes."""
+    return xp.sqrt(xp.sum(p * p, axis=-1, keepdims=True))
+
+
+def one_hot(xp: Any, index: Array, classes: int) -> Array:
+    """Return True at the index and False elsewhere, along a new last axis."""
+    places = xp.arange(classes, dtype=index.dtype)
+    device = getattr(index, "device", None)
+    if hasattr(places, "to") and device is not None:
+        places = places.to(device)
+    return index[..., None] == places
+
+
+def epsilon(xp: Any, array: Array) -> float:
+    """Return the spacing of the array's numbers at 1."""
+    return float(xp.finfo(array.dtype).eps)
+
+
+def reach(xp: Any, array: Array) -> tuple[float, float]:
+    """Return the lowest log-probability of a reference below its top class, and what counts as far.
+
+    The exponential of their difference is a finite number of the array's type.
+    """
+    return (-690.0, 13.0) if epsilon(xp, array) < 1e-10 else (-75.0, 13.0)
+
+
+RULES: dict[str, Rule] = {
+    rule.name: rule
+    for rule in (
+        LOG,
+        Brier("brier", separable=True),
+        Spherical("spherical", separable=False),
+        ZeroOne("zero_one", separable=False),
+    )
+}
+
+
+def resolve_rule(rule: str | Rule) -> Rule:
+    """Return the rule of that name."""
+    if isinstance(rule, Rule):
+        return rule
+    if isinstance(rule, str) and rule in RULES:
+        return RULES[rule]
+    raise ValueError(unknown("rule", rule, list(RULES)))
+
+
+def unknown(what: str, name: object, names: list[str]) -> str:
+    """Say that a name is unknown, which one is nearest, and which there are."""
+    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"{what} must be one of {', '.join(map(repr, names))}. Got {name!r}.{hint}"

@@ -1,0 +1,1 @@
+"""What the Markov chains share: steps, schedule, minibatches, noise, files."""

@@ -1,0 +1,207 @@
+"""A Markov chain over the parameters of a network."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from demur.posteriors import networks
+from demur.posteriors.chains.gradients import Likelihood, gradient_of
+from demur.posteriors.chains.minibatches import Minibatches
+from demur.posteriors.chains.schedule import Schedule
+from demur.posteriors.compiled import flat
+
+Moving = list[tuple[Any, Any, tuple[Any, Any, Any]]]
+"""Of each parameter its value, its momentum (None where the method has none), and three forces, in the form
+of `flat`. Summed up with their factors, the forces are the gradient of the log posterior."""
+
+Factors = tuple[float, float, float]
+
+SEEDS = 1024
+"""Seeds of steps that are made at a time."""
+
+
+@dataclass
+class State:
+    """Where a chain is after so many steps; the momenta are empty where the method has none."""
+
+    step: int
+    parameters: dict[str, Any]
+    momenta: dict[str, Any]
+
+    def copy(self) -> State:
+        """Return a state with memory of its own."""
+        import torch
+
+        kept = {"memory_format": torch.contiguous_format}  # as `flat` needs it
+        parts = ({n: v.clone(**kept) for n, v in part.items()} for part in (self.parameters, self.momenta))
+        return State(self.step, *parts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the views out: of a copy, they would be memory apart."""
+        return {name: value for name, value in self.__dict__.items() if name != "flat"}
+
+    @functools.cached_property
+    def flat(self) -> dict[str, tuple[Any, Any]]:
+        """Each parameter and its momentum, which is None where the method has none, in the form of `flat`."""
+        return {
+            name: (flat(value), flat(self.momenta[name]) if self.momenta else None)
+            for name, value in self.parameters.items()
+        }
+
+
+class Chain:
+    """Steps from state to state. What a step draws depends on the seed and its number alone.
+
+    Parameters
+    ----------
+    model
+        The network, in evaluation mode during each step.
+    minibatches, schedule
+        What each step sees of the data, and how large it is.
+    move
+        One step of all parameters, in place: from what moves, the factors of the forces, the step size and
+        the temperature. Log posterior and temperature are divided by the number of inputs.
+    log_likelihood
+        None: of class labels, given logits.
+    prior_scale, prior_mean
+        Of the Gaussian prior.
+    temperature, seed, forward
+        As for the methods.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        minibatches: Minibatches,
+        schedule: Schedule,
+        move: Callable[[Moving, Factors, float, float], None],
+        *,
+        log_likelihood: Likelihood | None,
+        prior_scale: float,
+        prior_mean: Any,
+        temperature: float,
+        seed: int,
+        forward: networks.Forward | None,
+        momenta: bool,
+    ) -> None:
+        import torch
+
+        if not prior_scale > 0:
+            raise ValueError(f"prior_scale must be positive; math.inf is a flat prior. Got {prior_scale!r}.")
+        if not 0 <= temperature < math.inf:
+            raise ValueError(f"temperature must be at least 0 and finite. Got {temperature!r}.")
+        self.model, self.minibatches, self.schedule, self.move = model, minibatches, schedule, move
+        self.temperature, self.seed = float(temperature), seed
+        self.place = networks.place_of(model)
+        start = {
+            name: value.detach().clone(memory_format=torch.contiguous_format)
+            for name, value in model.named_parameters()
+            if value.requires_grad
+        }
+        if not start:
+            raise ValueError(
+                "Expected a model with parameters to sample. Got none that require gradients. "
+                "Set requires_grad on those that shall be sampled."
+            )
+        self.prior_scale, self.prior_mean = prior_scale, means_of(prior_mean, start)
+        zero = {name: torch.zeros_like(value) for name, value in start.items()} if momenta else {}
+        self.start = State(0, start, zero)
+        self._centre = None if self.prior_mean is None else {n: flat(v) for n, v in self.prior_mean.items()}
+        self.gradient = gradient_of(model, start, minibatches, log_likelihood, forward)
+        self._seeds: tuple[int, Any] = (-1, None)
+
+    def advance(self, state: State) -> None:
+        """Do one step, in place. The caller sees to modes and to random generators, which it changes."""
+        step, size = state.step, self.minibatches.size
+        networks.sow(self.seed_of(step), self.place[0])
+        rate = self.schedule.rate(step)
+        temperature = self.temperature / size if self.schedule.noisy(step) else 0.0
+        average, gradient = self.gradient(state)
+        if not math.isfinite(average):
+            self.diverged(f"a finite log-likelihood. Got {average}", step + 1)
+        weight = 1 / (self.prior_scale**2 * size)
+        factors = (1.0, -weight, 0.0 if self._centre is None else weight)
+        centre = self._centre or gradient
+        # Forces are not summed up first: that would be another pass over them.
+        moving = [(v, m, (gradient[name], v, centre[name])) for name, (v, m) in state.flat.items()]
+        self.move(moving, factors, rate, temperature)
+        state.step += 1
+
+    def seed_of(self, step: int) -> int:
+        """Return the seed of a step; many are made at a time, since one takes as long as a small step."""
+        block, place = divmod(step, SEEDS)
+        if self._seeds[0] != block:
+            drawn = np.random.SeedSequence([self.seed, 0, block]).generate_state(SEEDS, np.uint64)
+            self._seeds = block, drawn >> np.uint64(1)
+        return int(self._seeds[1][place])
+
+    def check(self, state: State) -> None:
+        """Raise unless all parameters of a sample are finite."""
+        for name, value in state.parameters.items():
+            # A finite sum, which is quick, has finite terms.
+            if not math.isfinite(float(value.sum())) and not value.isfinite().all():
+                self.diverged(f"finite parameters. Got others in {name!r}", state.step)
+
+    def diverged(self, expected: str, step: int) -> NoReturn:
+        """Raise with what to do about it."""
+        raise FloatingPointError(
+            f"Expected {expected} at step {step} of {self.schedule.steps}. Lower step_size, which is "
+            f"{self.schedule.step_size:g}, or check data and model for numbers that are not finite."
+        )
+
+
+def push(values: Any, forces: tuple[Any, ...], factors: Factors, step: float) -> None:
+    """Add a step along the forces, in place."""
+    import torch
+
+    largest = torch.finfo(values.dtype).max
+    for force, factor in zip(forces, factors, strict=True):
+        if factor == 0:
+            continue
+        along = step * factor
+        # PyTorch refuses numbers that its type cannot hold; the chain itself says what diverges.
+        values.add_(force, alpha=along if abs(along) <= largest else math.copysign(math.inf, along))
+
+
+def shake(values: Any, deviation: float) -> None:
+    """Add Gaussian noise, in place; where its standard deviation is 0, none is drawn."""
+    import torch
+
+    if deviation > 0:
+        values.add_(torch.randn_like(values), alpha=deviation)
+
+
+def starts_of(moving: Moving, deviation: float) -> Any:
+    """Draw where the compiled noise of each parameter starts; where none is needed, nothing is drawn."""
+    import torch
+
+    if deviation == 0 or not any(isinstance(value, np.ndarray) for value, _, _ in moving):
+        return np.zeros(len(moving), np.uint64)
+    return torch.empty(len(moving), dtype=torch.int64, device="cpu").random_().numpy().view(np.uint64)
+
+
+def means_of(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the prior mean of each parameter; None: zero."""
+    import torch
+
+    if given is None:
+        return None
+    if isinstance(given, str) and given == "model":
+        return start
+    if not isinstance(given, Mapping):
+        raise TypeError(f"prior_mean must be None, 'model' or a mapping of tensors by name. Got {given!r}.")
+    if missing := [name for name in start if name not in given]:
+        raise ValueError(f"prior_mean must have each parameter that is sampled. {missing[0]!r} is missing.")
+    found = {name: torch.as_tensor(given[name]).detach().to(value) for name, value in start.items()}
+    for name, value in start.items():
+        if found[name].shape != value.shape:
+            raise ValueError(
+                f"prior_mean[{name!r}] must have shape {tuple(value.shape)}. Got {tuple(found[name].shape)}."
+            )
+    return found

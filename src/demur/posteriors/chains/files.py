@@ -1,0 +1,95 @@
+"""A folder in which a chain leaves its samples and where it is, so that a run can go on after a kill."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from demur.posteriors.chains.chain import State
+from demur.posteriors.tensors import read_tensors, write_tensors
+
+STATES = 2
+"""States that stay: the last, and one before it for a scoring that is behind the chain."""
+
+
+class ChainFiles:
+    """Files of one chain, each whole or not there.
+
+    Parameters
+    ----------
+    path
+        The folder; it is made if need be, and stays when the chain is done.
+    method, facts
+        What the chain is. A folder of another one is refused.
+    every
+        Seconds between two states.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], method: str, facts: dict[str, Any], every: float
+    ) -> None:
+        self.path, self.method, self.every = Path(path), method, every
+        facts = json.loads(json.dumps(facts))
+        self.path.mkdir(parents=True, exist_ok=True)
+        known = self.path / "chain.json"
+        if known.exists():
+            try:
+                found = json.loads(known.read_text(encoding="utf-8"))
+            except ValueError:
+                found = None
+            if found != facts:
+                other = sorted(k for k in facts if not isinstance(found, dict) or found.get(k) != facts[k])
+                raise ValueError(
+                    f"checkpoint: expected a folder of this chain. Got {str(path)!r}, of one with another "
+                    f"{', '.join(other)}. Remove it or choose another name."
+                )
+        elif any(self.path.iterdir()):
+            raise ValueError(
+                f"checkpoint must be a folder of this chain, or an empty one. Got {str(path)!r} with other "
+                "files."
+            )
+        else:
+            scratch = known.with_name(f".chain.{os.getpid()}")
+            scratch.write_text(json.dumps(facts), encoding="utf-8")
+            scratch.replace(known)
+        self._last = time.monotonic()
+
+    def due(self) -> bool:
+        """Tell whether it is time to write a state."""
+        return time.monotonic() - self._last >= self.every
+
+    def write_state(self, state: State) -> None:
+        """Keep where the chain is."""
+        tensors = {f"parameters.{name}": value for name, value in state.parameters.items()}
+        tensors |= {f"momenta.{name}": value for name, value in state.momenta.items()}
+        write_tensors(self.path / f"state-{state.step:09d}.safetensors", tensors, {"method": self.method})
+        for old in sorted(self.path.glob("state-*"))[:-STATES]:
+            old.unlink(missing_ok=True)
+        self._last = time.monotonic()
+
+    def states(self, like: State) -> list[State]:
+        """Return the states that were kept, on the device of another one, in their order."""
+        found = []
+        for path in sorted(self.path.glob("state-*.safetensors")):
+            tensors, _ = read_tensors(path, self.method)
+            parts = [
+                {name: tensors[f"{part}.{name}"].to(value.device) for name, value in own.items()}
+                for part, own in (("parameters", like.parameters), ("momenta", like.momenta))
+            ]
+            found.append(State(int(path.stem.removeprefix("state-")), *parts))
+        return found
+
+    def write_sample(self, sample: int, parameters: dict[str, Any]) -> None:
+        """Keep a sample."""
+        write_tensors(self._sample(sample), parameters, {"method": self.method})
+
+    def read_sample(self, sample: int) -> dict[str, Any] | None:
+        """Return a sample that was kept; None where it was not."""
+        path = self._sample(sample)
+        return read_tensors(path, self.method)[0] if path.exists() else None
+
+    def _sample(self, sample: int) -> Path:
+        return self.path / f"sample-{sample:06d}.safetensors"

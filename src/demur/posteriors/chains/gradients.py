@@ -1,0 +1,233 @@
+"""The log-likelihood of a batch and its gradient: of any network, and of a linear layer by hand."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from demur.posteriors import networks
+from demur.posteriors.chains.minibatches import Minibatches, OfArrays
+from demur.posteriors.compiled import FEW, compiles, flat
+
+if TYPE_CHECKING:
+    from demur.posteriors.chains.chain import State
+
+Likelihood = Callable[[Any, Any], Any]
+"""From what a model returns for a batch, and the targets, to the log-likelihood of each input."""
+
+
+class Gradient(Protocol):
+    """The average log-likelihood of a batch, and its gradient by name, in the form of `flat`."""
+
+    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
+        """Compute them for the batch of a chain's next step."""
+        ...
+
+
+def gradient_of(
+    model: Any,
+    sampled: Mapping[str, Any],
+    minibatches: Minibatches,
+    likelihood: Likelihood | None,
+    forward: networks.Forward | None,
+) -> Gradient:
+    """Return what computes the gradient with respect to the parameters that are sampled."""
+    import torch
+
+    general = OfNetwork(model, minibatches, likelihood, forward)
+    plain = type(model) is torch.nn.Linear and not (model._forward_hooks or model._forward_pre_hooks)
+    whole = set(sampled) == {name for name, _ in model.named_parameters()}
+    if not (plain and whole and likelihood is None and forward is None):
+        return general
+    if isinstance(minibatches, OfArrays) and OfFewClasses.takes(minibatches, sampled):
+        return OfFewClasses(minibatches, sampled)
+    return OfLinear(general)
+
+
+class OfNetwork:
+    """By automatic differentiation."""
+
+    def __init__(
+        self,
+        model: Any,
+        minibatches: Minibatches,
+        log_likelihood: Likelihood | None,
+        forward: networks.Forward | None,
+    ) -> None:
+        self.minibatches, self.log_likelihood = minibatches, log_likelihood
+        self.place = networks.place_of(model)
+        # The default likelihood takes logits, which forward finds; another takes what the model returns.
+        self.call = Call(model, forward if log_likelihood is None else None)
+
+    def batch(self, step: int) -> tuple[Any, Any]:
+        """Return inputs and targets of a step, where the model is."""
+        inputs, targets = self.minibatches.at(step)
+        return networks.placed(inputs, *self.place), networks.placed(targets, *self.place)
+
+    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
+        return self.of(state.parameters, self.batch(state.step))
+
+    def of(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> tuple[float, dict[str, Any]]:
+        """Compute them for a batch."""
+        import torch
+
+        with torch.enable_grad():
+            leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
+            average = self.average(leaves, batch)
+            if not average.requires_grad:
+                raise ValueError("log_likelihood must depend on the parameters. Got one without gradients.")
+            found = torch.autograd.grad(average, list(leaves.values()), materialize_grads=True)
+        dense = [value.to_dense() if value.is_sparse else value for value in found]
+        return average.item(), {name: flat(value) for name, value in zip(leaves, dense, strict=True)}
+
+    def average(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> Any:
+        """Return the average log-likelihood of the inputs of a batch."""
+        import torch
+
+        inputs, targets = batch
+        outputs = self.call(parameters, inputs)
+        if self.log_likelihood is None:
+            logits = networks.predictions_in(outputs)
+            targets = targets if targets.is_floating_point() else targets.long()
+            with told(targets, logits):
+                each = -torch.nn.functional.cross_entropy(logits, targets, reduction="none")
+        else:
+            each = self.log_likelihood(outputs, targets)
+            if not isinstance(each, torch.Tensor) or each.shape != (len(targets),):
+                raise ValueError(
+                    f"log_likelihood must return one number for each input, shape ({len(targets)},). "
+                    f"Got {tuple(getattr(each, 'shape', ())) or type(each).__name__}."
+                )
+        return each.mean()
+
+
+class OfLinear:
+    """Of class labels given a linear layer alone: two products, where automatic differentiation takes longer.
+
+    Batches of another kind, as probabilities of classes, are left to automatic differentiation.
+    """
+
+    def __init__(self, general: OfNetwork) -> None:
+        self.general = general
+
+    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
+        import torch
+
+        inputs, labels = self.general.batch(state.step)
+        if not labelled(inputs, labels):
+            return self.general.of(state.parameters, (inputs, labels))
+        with torch.no_grad():
+            weight, bias = state.parameters["weight"], state.parameters.get("bias")
+            logits = torch.nn.functional.linear(inputs, weight, bias)
+            logs = torch.log_softmax(logits, -1)
+            labels = labels.long()[:, None]
+            with told(labels, logits):
+                average = logs.gather(1, labels).mean()
+            # One for the label's class, less the probabilities.
+            missing = logs.exp_().neg_().scatter_add_(1, labels, torch.ones_like(logs[:, :1]))
+            missing /= len(inputs)
+            found = {"weight": missing.T @ inputs}
+            if bias is not None:
+                found["bias"] = missing.sum(0)
+        return average.item(), {name: flat(value) for name, value in found.items()}
+
+
+class OfFewClasses:
+    """Of class labels given a linear layer alone, for arrays in memory: compiled, rows taken where they are.
+
+    The gradients are written to the same memory at each step.
+    """
+
+    @staticmethod
+    def takes(minibatches: OfArrays, sampled: Mapping[str, Any]) -> bool:
+        """Tell whether it can be used; what it does not take, others complain of or can do."""
+        import torch
+
+        inputs, weight = minibatches.inputs, sampled["weight"]
+        if len(weight) > FEW or not compiles(weight) or not labelled(inputs, minibatches.targets):
+            return False
+        plain = inputs.layout is torch.strided and inputs.device.type == "cpu"
+        alike = all(each.dtype == inputs.dtype for each in sampled.values())
+        return plain and alike and inputs.shape[1] == weight.shape[1]
+
+    def __init__(self, minibatches: OfArrays, sampled: Mapping[str, Any]) -> None:
+        weight = sampled["weight"]
+        self.minibatches = minibatches
+        self.inputs = minibatches.inputs.detach().contiguous().numpy()
+        # Memory of its own: compiled loops do not check labels again.
+        labels = minibatches.targets.detach().long().cpu().clone()
+        check_labels(labels, len(weight))
+        self.labels = labels.numpy()
+        self.found = {name: np.empty(value.numel(), self.inputs.dtype) for name, value in sampled.items()}
+        self.nothing = np.zeros(len(weight), self.inputs.dtype), np.empty(len(weight), self.inputs.dtype)
+
+    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
+        from demur.posteriors.heads import products as compiled_products
+
+        own, found, (zero, unused) = state.flat, self.found, self.nothing
+        bias = own["bias"][0] if "bias" in own else zero
+        average = compiled_products.gradient(
+            self.inputs, self.labels, self.minibatches.rows_of(state.step), own["weight"][0], bias,
+            found["weight"], found.get("bias", unused),
+        )  # fmt: skip
+        return average, found
+
+
+@contextlib.contextmanager
+def told(labels: Any, logits: Any) -> Iterator[None]:
+    """Say what is wrong where PyTorch finds a label that is no class."""
+    try:
+        yield
+    except (IndexError, RuntimeError):
+        if not labels.is_floating_point():
+            check_labels(labels, logits.shape[-1])
+        raise
+
+
+def check_labels(labels: Any, classes: int) -> None:
+    """Raise unless all labels are classes."""
+    low, high = int(labels.min()), int(labels.max())
+    if low < 0 or high >= classes:
+        raise ValueError(
+            f"targets must be classes from 0 to {classes - 1}, as the model has. Got {low} to {high}."
+        ) from None
+
+
+def labelled(inputs: Any, labels: Any) -> bool:
+    """Tell whether these are rows of features with a class each."""
+    import torch
+
+    if not isinstance(inputs, torch.Tensor) or inputs.ndim != 2 or labels.is_floating_point():
+        return False
+    return labels.shape == inputs.shape[:1]
+
+
+def raw(model: Any, inputs: Any) -> Any:
+    """Return what a model returns, whatever it is."""
+    return networks.with_names(model, inputs) if isinstance(inputs, Mapping) else model(inputs)
+
+
+class Call:
+    """A model, called with parameters that are not its own."""
+
+    def __init__(self, model: Any, forward: networks.Forward | None) -> None:
+        import torch
+
+        class Module(torch.nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.model = model
+
+            def forward(self, inputs: Any) -> Any:
+                return raw(self.model, inputs) if forward is None else forward(self.model, inputs)
+
+        self.module = Module()
+
+    def __call__(self, parameters: dict[str, Any], inputs: Any) -> Any:
+        from torch.func import functional_call
+
+        named = {f"model.{name}": value for name, value in parameters.items()}
+        return functional_call(self.module, named, (inputs,))

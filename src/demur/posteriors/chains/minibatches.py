@@ -1,0 +1,175 @@
+"""Minibatches of training data: the batch of any step, the same however a chain came to that step."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from demur.posteriors import networks
+from demur.scoring.batches import IDS, LABELS, taken
+
+
+class Minibatches(Protocol):
+    """The batches of all passes over a data set."""
+
+    size: int
+    """How many inputs the data set has."""
+    each: int
+    """How many batches a pass has."""
+
+    def at(self, step: int) -> tuple[Any, Any]:
+        """Return inputs and targets of a step, counted from 0."""
+        ...
+
+
+def minibatches_of(data: Any, batch_size: int, seed: int) -> Minibatches:
+    """Return the batches of a pair of arrays, a ``Dataset`` or a ``DataLoader``."""
+    if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
+        raise ValueError(f"batch_size must be a positive integer. Got {batch_size!r}.")
+    if isinstance(data, tuple) and len(data) == 2:
+        return OfArrays(*data, batch_size, seed)
+    from torch.utils.data import DataLoader
+
+    if not isinstance(data, DataLoader):
+        if not (hasattr(data, "__len__") and hasattr(data, "__getitem__")) or isinstance(
+            data, tuple | list | str | Mapping
+        ):
+            raise TypeError(
+                "data must be a pair (inputs, targets), a torch Dataset or a DataLoader, of a known size. "
+                f"Got {type(data).__name__}."
+            )
+        size = len(data)
+        data = DataLoader(data, batch_size=min(batch_size, max(size, 1)), shuffle=size > 0, drop_last=True)
+    return OfLoader(data, seed)
+
+
+def rows(values: Any, index: Any) -> Any:
+    """Return some rows of a tensor, or of each tensor of a mapping."""
+    if isinstance(values, Mapping):
+        return {name: rows(value, index) for name, value in values.items()}
+    # Faster than brackets.
+    return values.index_select(0, index)
+
+
+class OfArrays:
+    """Batches of arrays in memory, in an order of its own in each pass.
+
+    Batches have the same size. What is left over at the end of a pass comes in another one.
+    """
+
+    def __init__(self, inputs: Any, targets: Any, batch_size: int, seed: int) -> None:
+        import torch
+
+        def tensors(values: Any) -> Any:
+            if isinstance(values, Mapping):
+                return {name: tensors(value) for name, value in values.items()}
+            return torch.as_tensor(values)
+
+        self.inputs, self.targets, self.seed = tensors(inputs), tensors(targets), seed
+        parts = [*(self.inputs.values() if isinstance(self.inputs, Mapping) else [self.inputs]), self.targets]
+        sizes = [len(part) if part.ndim else 0 for part in parts]
+        if len(set(sizes)) != 1 or sizes[0] == 0:
+            raise ValueError(f"data must have as many targets as inputs, at least one. Got {sizes}.")
+        self.size = sizes[0]
+        self.batch_size = min(batch_size, self.size)
+        self.each = self.size // self.batch_size
+        self._order: tuple[int, Any] = (-1, None)
+
+    def at(self, step: int) -> tuple[Any, Any]:
+        import torch
+
+        if self.batch_size == self.size:
+            return self.inputs, self.targets
+        index = torch.from_numpy(self.rows_of(step))
+        return rows(self.inputs, index), rows(self.targets, index)
+
+    def rows_of(self, step: int) -> np.ndarray:
+        """Return which inputs the batch of a step has."""
+        import torch
+
+        whole = self.batch_size == self.size
+        epoch, place = (0, 0) if whole else divmod(step, self.each)
+        if self._order[0] != epoch:
+            source = torch.Generator().manual_seed(networks.seed_of(self.seed, 1, epoch))
+            order = torch.arange(self.size) if whole else torch.randperm(self.size, generator=source)
+            self._order = (epoch, order.numpy())
+        return self._order[1][place * self.batch_size : (place + 1) * self.batch_size]
+
+
+class OfLoader:
+    """Batches of a ``DataLoader``, gone through again and again.
+
+    All random generators are seeded before each batch is asked for, those of the loader too, so that
+    shuffling and random augmentation are the same in every run.
+    """
+
+    def __init__(self, loader: Any, seed: int) -> None:
+        self.loader, self.seed = loader, seed
+        try:
+            self.size, self.each = len(loader.dataset), len(loader)
+        except TypeError:
+            raise TypeError(
+                "data must have a known size, which the likelihood is scaled by. Got a loader of "
+                f"{type(loader.dataset).__name__} without a length."
+            ) from None
+        if min(self.size, self.each) < 1:
+            raise ValueError("data must have inputs. Got a loader without batches.")
+        self._next, self._batches = -1, iter(())
+
+    def at(self, step: int) -> tuple[Any, Any]:
+        if step != self._next or step % self.each == 0:
+            start = step - step % self.each
+            with self._sown(start, 0):
+                self._batches = iter(self.loader)
+            for passed in range(start, step):
+                self._taken(passed)
+        found = self._taken(step)
+        self._next = step + 1
+        return pair_of(found)
+
+    def _taken(self, step: int) -> Any:
+        with self._sown(step, 1):
+            found = next(self._batches, None)
+        if found is None:
+            raise ValueError(f"data must bring {self.each} batches in each pass, as len says. Got fewer.")
+        return found
+
+    @contextlib.contextmanager
+    def _sown(self, *place: int) -> Iterator[None]:
+        import torch
+
+        seed = networks.seed_of(self.seed, 2, *place)
+        owners = (self.loader, getattr(self.loader, "sampler", None))
+        own = [g for g in (getattr(owner, "generator", None) for owner in owners) if g is not None]
+        kept = [g.get_state() for g in own]
+        try:
+            with networks.random_state_kept():
+                random.seed(seed)
+                np.random.seed(seed % 2**32)  # noqa: NPY002
+                torch.default_generator.manual_seed(seed)
+                for generator in own:
+                    generator.manual_seed(seed)
+                yield
+        finally:
+            for generator, state in zip(own, kept, strict=True):
+                generator.set_state(state)
+
+
+def pair_of(batch: Any) -> tuple[Any, Any]:
+    """Tell inputs and targets of a batch apart."""
+    if isinstance(batch, Mapping):
+        rest = dict(batch)
+        targets = taken(rest, LABELS)
+        taken(rest, IDS)
+        if targets is not None and rest:
+            return rest, targets
+    elif isinstance(batch, tuple | list) and len(batch) in (2, 3):
+        return batch[0], batch[1]
+    raise ValueError(
+        "A batch must be (inputs, targets), (inputs, targets, ids), or a mapping with 'labels'. "
+        f"Got {type(batch).__name__}."
+    )

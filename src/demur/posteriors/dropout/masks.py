@@ -1,0 +1,118 @@
+"""Dropout masks that belong to a seed, a member and an input: who else is in the batch does not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from demur import kernels
+from demur.posteriors.compiled import shared_out
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+FIRST, SECOND, THIRD = np.uint64(30), np.uint64(27), np.uint64(31)
+BY, THEN = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+
+def mixed(z: Any) -> Any:
+    """Return the number that SplitMix64 makes of its state; of arrays, or compiled."""
+    z = (z ^ (z >> FIRST)) * BY
+    z = (z ^ (z >> SECOND)) * THEN
+    return z ^ (z >> THIRD)
+
+
+class Masks:
+    """Which features members drop, for inputs by their places in the data set.
+
+    Each input and member has a sequence of its own, SplitMix64 (Steele et al., 2014) that starts at a mixture
+    of the seed, the input's place and the member. A feature takes one random byte, which is enough to tell
+    all but one value in 256 apart from the rate; that value takes a further number of 64 bits, so that the
+    rate is exact to 2**-72.
+
+    Parameters
+    ----------
+    rate
+        Probability with which a feature is dropped, above 0 and below 1.
+    seed
+        What fixes the masks.
+    features
+        How many features there are.
+    """
+
+    def __init__(self, rate: float, seed: int, features: int) -> None:
+        self.features = features
+        self._seed = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
+        # A byte below `whole` drops, one above it keeps; at `whole` a further draw decides.
+        whole, part = divmod(rate * 256, 1)
+        self._whole, self._below = np.uint8(whole), np.uint64(part * 2.0**64)
+        self._room = np.empty((0, 0, features), np.uint8)
+
+    def kept(self, members: range, places: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Return which features are kept, as 0 and 1 of type uint8, (members, inputs, features).
+
+        The memory is that of the call before, since mapping new memory takes longer than drawing.
+        """
+        if self._room.shape[:2] != (len(members), len(places)):
+            self._room = np.empty((len(members), len(places), self.features), np.uint8)
+        starts = self.starts(np.asarray(members), np.asarray(places))
+        if kernels.has_numba():
+            from demur.posteriors.dropout import compiled_masks
+
+            compiled_masks.draw(
+                starts.reshape(-1), self._whole, self._below, self._room.reshape(-1, self.features)
+            )
+        else:
+            draw(starts, self._whole, self._below, self._room)
+        return self._room
+
+    def apply(
+        self, members: range, places: Sequence[int] | np.ndarray, values: np.ndarray, out: np.ndarray
+    ) -> None:
+        """Write values of features with 0 for those that are dropped, in compiled code.
+
+        ``values`` are (inputs, features), ``out`` is (members, inputs, features).
+        """
+        from demur.posteriors.dropout import compiled_masks
+
+        chosen = self._seed, np.asarray(members), np.asarray(places), self._whole, self._below
+        shared_out(compiled_masks.apply, (*chosen, values, out), len(values), out.size)
+
+    def logits(
+        self,
+        members: range,
+        places: Sequence[int] | np.ndarray,
+        values: np.ndarray,
+        weight: np.ndarray,
+        bias: np.ndarray,
+        out: np.ndarray,
+    ) -> None:
+        """Write what a linear layer makes of values with 0 for those that are dropped, in compiled code.
+
+        ``values`` are (inputs, features), ``out`` is (members, inputs, classes).
+        """
+        from demur.posteriors.heads import products as compiled_products
+
+        compiled_products.masked(
+            self._seed, np.asarray(members), np.asarray(places), self._whole, self._below, values, weight,
+            bias, out,
+        )  # fmt: skip
+
+    def starts(self, members: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Return where the sequence of each member and input starts, (members, inputs)."""
+        of_inputs = mixed(self._seed + (places.astype(np.uint64) + np.uint64(1)) * GOLDEN)
+        return mixed(of_inputs + (members[:, None].astype(np.uint64) + np.uint64(1)) * GOLDEN)
+
+
+def draw(starts: np.ndarray, whole: np.uint8, below: np.uint64, kept: np.ndarray) -> None:
+    """Write 1 where a feature is kept and 0 where not; ``kept`` has the axes of ``starts`` and features."""
+    features = kept.shape[-1]
+    words = -(-features // 8)
+    counts = np.arange(1, words + 1, dtype=np.uint64)
+    drawn = mixed(starts[..., None] + counts * GOLDEN).view(np.uint8)[..., :features]
+    np.greater_equal(drawn, whole, out=kept.view(bool))
+    # Places in flat arrays: NumPy finds them ten times as fast as places along three axes.
+    ties = np.flatnonzero(drawn == whole)
+    row, feature = np.divmod(ties, features)
+    further = mixed(starts.reshape(-1)[row] + (feature.astype(np.uint64) + np.uint64(words + 1)) * GOLDEN)
+    kept.reshape(-1)[ties] = further >= below

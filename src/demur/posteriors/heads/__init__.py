@@ -1,0 +1,1 @@
+"""What methods that sample only the last layer share: features, training, products."""

@@ -1,0 +1,314 @@
+"""Last layers trained on features, several at a time: the heads of DE (LL)."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from demur.posteriors.fingerprint import fingerprint
+from demur.posteriors.heads.features import Features
+from demur.posteriors.networks import seed_of
+from demur.posteriors.posterior import count_of
+from demur.posteriors.tensors import read_tensors, write_tensors
+from demur.progress import progress_bar
+from demur.scoring.checkpoint import differences
+
+NUMBERS = 1 << 25
+"""Weights of heads that are trained at a time: 128 MB, and as much for each moment of the optimizer."""
+FITTING, FITTED = "LastLayer.fit", "LastLayer"
+
+
+@dataclass(frozen=True)
+class HeadTraining:
+    """How ``LastLayer.fit`` trains a last layer.
+
+    Each step lowers the mean cross-entropy of a batch plus ``weight_decay / 2`` times the squared weights and
+    biases. The step size falls from ``rate`` to 0 along a cosine.
+
+    Parameters
+    ----------
+    epochs, batch
+        Passes over the data, and inputs of a step. Each head has an order of its own.
+    rate
+        Step size at the start. Heads that are trained too little still show how they started, and K follows
+        that: look at the loss on held-out inputs first, above all where features are small.
+    weight_decay
+        The penalty. With it the loss has one minimum only, and heads that are trained for long are alike.
+    optimizer
+        ``"adam"``, or ``"sgd"`` with ``momentum``.
+    start
+        ``"fresh"``: heads start as ``torch.nn.Linear`` does. ``"network"``: at the network's own last layer.
+    noise
+        Standard deviation of the noise that ``"network"`` adds, relative to the root mean square of the
+        weights, and of the biases.
+    """
+
+    epochs: int = 20
+    batch: int = 256
+    rate: float = 1e-2
+    weight_decay: float = 1e-4
+    optimizer: Literal["adam", "sgd"] = "adam"
+    momentum: float = 0.9
+    start: Literal["fresh", "network"] = "fresh"
+    noise: float = 0.1
+
+    def __post_init__(self) -> None:
+        count_of("epochs", self.epochs)
+        count_of("batch", self.batch)
+        for name, allowed in (("optimizer", ("adam", "sgd")), ("start", ("fresh", "network"))):
+            if getattr(self, name) not in allowed:
+                raise ValueError(
+                    f"{name} must be {' or '.join(map(repr, allowed))}. Got {getattr(self, name)!r}."
+                )
+        for name, low in (("rate", "above 0"), ("weight_decay", "0 or more"), ("noise", "0 or more")):
+            value = getattr(self, name)
+            if not (0 < value < math.inf or (value == 0 and low == "0 or more")):
+                raise ValueError(f"{name} must be {low}. Got {value!r}.")
+        if not 0 <= self.momentum < 1:
+            raise ValueError(f"momentum must be 0 or more and below 1. Got {self.momentum!r}.")
+
+
+def fit_heads(
+    layer: Any, features: Features, members: int, *, training: HeadTraining, seed: int,
+    path: str | os.PathLike[str] | None, every: float, progress: bool,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Return weights (members, classes, features) and biases (members, classes) of trained heads."""
+    import torch
+
+    labels = checked_labels(features, layer)
+    count_of("members", members)
+    settings = {
+        "members": members, "seed": seed, **dataclasses.asdict(training), "features": features.mark,
+        "layer": fingerprint(layer) if training.start == "network" else [*layer.weight.shape],
+    }  # fmt: skip
+    kept = Kept(path, settings, every)
+    weight, bias, done, state = kept.read()
+    if done == members:
+        return weight, bias
+    tile = max(1, NUMBERS // layer.weight.numel())
+    total = -(-members // tile) * training.epochs
+    with progress_bar(total, "epochs", hidden=not progress) as show:
+        while done < members:
+            run = range(done, min(members, done + tile))
+            heads = Heads(layer, run, training, seed, state)
+            state = {}
+            for epoch in heads.train(features.values, labels):
+                show(run.start // tile * training.epochs + epoch)
+                if kept.due() and epoch < training.epochs:
+                    kept.write(weight, bias, run.start, heads.state())
+            weight, bias = (
+                new if old is None else torch.cat([old, new])
+                for old, new in zip((weight, bias), heads.found(), strict=True)
+            )
+            done = run.stop
+            kept.write(weight, bias, done, {})
+    return weight, bias
+
+
+class Heads:
+    """Some heads, trained at once: one product of matrices for all, and one optimizer.
+
+    Their sum of losses is lowered. The optimizers work number by number, so that no head knows of another.
+    """
+
+    def __init__(
+        self, layer: Any, run: range, training: HeadTraining, seed: int, state: dict[str, Any]
+    ) -> None:
+        import torch
+
+        self.training, self.run, self.seed = training, run, seed
+        kind = torch.float64 if layer.weight.dtype == torch.float64 else torch.float32
+        drawn = [started(layer, training, seed_of(seed, k)) for k in run]
+        self.parameters = [
+            torch.stack(parts).to(layer.weight.device, kind).requires_grad_()
+            for parts in zip(*drawn, strict=True)
+        ]
+        if training.optimizer == "adam":
+            self.optimizer: Any = torch.optim.Adam(self.parameters, weight_decay=training.weight_decay)
+        else:
+            self.optimizer = torch.optim.SGD(
+                self.parameters, momentum=training.momentum, weight_decay=training.weight_decay
+            )
+        self.epoch = 0
+        if state:
+            self.resume(state)
+
+    def train(self, values: np.ndarray, labels: Any) -> Iterator[int]:
+        """Go through all epochs that miss; yield how many are done."""
+        rows = rows_of(values, self.parameters[0])
+        steps = -(-len(labels) // self.training.batch)
+        while self.epoch < self.training.epochs:
+            for step, index in enumerate(self.batches(len(labels))):
+                fraction = (self.epoch * steps + step) / (self.training.epochs * steps)
+                for group in self.optimizer.param_groups:
+                    group["lr"] = self.training.rate * (1 + math.cos(math.pi * fraction)) / 2
+                self.step(rows(index), labels[index])
+            if not all(bool(each.isfinite().all()) for each in self.parameters):
+                raise ValueError(
+                    f"Expected training to converge. Got weights that are not finite in epoch {self.epoch}. "
+                    f"Choose a rate below {self.training.rate}."
+                )
+            self.epoch += 1
+            yield self.epoch
+
+    def batches(self, inputs: int) -> Iterator[Any]:
+        """Yield which inputs each head sees, (heads, batch): an order of its own in each epoch."""
+        import torch
+
+        orders = torch.stack(
+            [
+                torch.randperm(
+                    inputs, generator=torch.Generator().manual_seed(seed_of(self.seed, k, self.epoch))
+                )
+                for k in self.run
+            ]
+        )
+        yield from orders.split(self.training.batch, dim=1)
+
+    def step(self, x: Any, y: Any) -> None:
+        """Take one step; x is (heads, batch, features) and y is (heads, batch)."""
+        import torch
+
+        weight, bias = self.parameters
+        with torch.enable_grad():
+            self.optimizer.zero_grad()
+            logits = torch.baddbmm(bias[:, None], x, weight.transpose(1, 2))
+            loss = torch.nn.functional.cross_entropy(
+                logits.flatten(0, 1), y.to(logits.device).flatten(), reduction="sum"
+            )
+            (loss / y.shape[1]).backward()
+        self.optimizer.step()
+
+    def found(self) -> list[Any]:
+        """Return weights and biases."""
+        return [each.detach().cpu() for each in self.parameters]
+
+    def state(self) -> dict[str, Any]:
+        """Return all that a later run needs to go on after this epoch."""
+        import torch
+
+        weight, bias = self.found()
+        moments = {
+            f"optimizer {i} {name}": torch.as_tensor(value)
+            for i, entries in self.optimizer.state_dict()["state"].items()
+            for name, value in entries.items()
+            if value is not None
+        }
+        return {"now weight": weight, "now bias": bias, "epoch": torch.tensor(self.epoch), **moments}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        """Go back to what ``state`` returned."""
+        import torch
+
+        self.epoch = int(state["epoch"])
+        with torch.no_grad():
+            for own, name in zip(self.parameters, ("now weight", "now bias"), strict=True):
+                own.copy_(state[name])
+        entries: dict[int, dict[str, Any]] = {0: {}, 1: {}}
+        for name, value in state.items():
+            if name.startswith("optimizer "):
+                _, i, entry = name.split(" ")
+                entries[int(i)][entry] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
+
+
+def started(layer: Any, training: HeadTraining, seed: int) -> tuple[Any, Any]:
+    """Return the weight and the bias that a head starts with."""
+    import torch
+
+    source = torch.Generator().manual_seed(seed)
+    weight = layer.weight.detach().cpu()
+    bias = weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.detach().cpu()
+    if training.start == "network":
+        parts = [weight.double(), bias.double()]
+        noise = [torch.randn(each.shape, generator=source, dtype=torch.float64) for each in parts]
+        first, second = (
+            each + training.noise * each.square().mean().sqrt() * drawn
+            for each, drawn in zip(parts, noise, strict=True)
+        )
+        return first, second
+    bound = 1 / math.sqrt(weight.shape[1])
+    first, second = (
+        (2 * torch.rand(each.shape, generator=source, dtype=torch.float64) - 1) * bound
+        for each in (weight, bias)
+    )
+    return first, second
+
+
+def rows_of(values: np.ndarray, like: Any) -> Callable[[Any], Any]:
+    """Return a function from (heads, batch) indices to rows of features; a mapped file stays on disk."""
+    import torch
+
+    if isinstance(values, np.memmap):
+        return lambda index: torch.from_numpy(np.asarray(values[index.numpy()])).to(like)
+    whole = torch.tensor(values, dtype=like.dtype, device=like.device)
+    return lambda index: whole[index.to(like.device)]
+
+
+def checked_labels(features: Features, layer: Any) -> Any:
+    """Return labels as a tensor; raise unless each is a class of the last layer."""
+    import torch
+
+    classes, labels = layer.out_features, features.labels
+    if labels is None:
+        raise ValueError("fit takes labels. The loader had none: give batches of (inputs, labels).")
+    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= classes:
+        raise ValueError(
+            f"labels must be integers from 0 to {classes - 1}, the classes of the last layer. "
+            f"Got {labels.dtype} from {labels.min()} to {labels.max()}."
+        )
+    if features.values.shape[1] != layer.in_features:
+        raise ValueError(
+            f"Features must be {layer.in_features}, as the last layer takes. Got {features.values.shape[1]}."
+        )
+    return torch.from_numpy(labels.astype(np.int64))
+
+
+class Kept:
+    """A safetensors file: the state of a fit, and in the end what ``LastLayer.save`` writes."""
+
+    def __init__(self, path: str | os.PathLike[str] | None, settings: dict[str, Any], every: float) -> None:
+        self.path = None if path is None else Path(path)
+        self.settings = json.loads(json.dumps(settings))
+        self.every, self._last = every, time.monotonic()
+
+    def read(self) -> tuple[Any, Any, int, dict[str, Any]]:
+        """Return weights and biases of finished heads, how many there are, and the state of those begun."""
+        if self.path is None or not self.path.exists():
+            return None, None, 0, {}
+        try:
+            state, facts = read_tensors(self.path, FITTING)
+        except ValueError:
+            state, facts = read_tensors(self.path, FITTED)
+        others = differences(json.loads(facts.get("settings", "{}")), self.settings)
+        if others:
+            raise ValueError(
+                f"path: expected a file of this fit. Got {str(self.path)!r}, of another: {others}. "
+                "Remove it or choose another name."
+            )
+        weight, bias = state.pop("weight", None), state.pop("bias", None)
+        return weight, bias, 0 if weight is None else len(weight), state
+
+    def due(self) -> bool:
+        """Tell whether it is time to write."""
+        return self.path is not None and time.monotonic() - self._last >= self.every
+
+    def write(self, weight: Any, bias: Any, done: int, state: dict[str, Any]) -> None:
+        """Replace the file, at once."""
+        if self.path is None:
+            return
+        finished = {} if weight is None else {"weight": weight, "bias": bias}
+        method = FITTED if done == self.settings["members"] else FITTING
+        facts = {"method": method, "settings": json.dumps(self.settings)}
+        write_tensors(self.path, {**finished, **state}, facts)
+        self._last = time.monotonic()

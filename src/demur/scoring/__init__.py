@@ -1,0 +1,1 @@
+"""A posterior, or files of predictions, through to the scores of each input."""

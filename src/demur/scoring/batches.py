@@ -1,0 +1,136 @@
+"""Batches of any loader: inputs, labels and ids, and whether a second pass brings the same ones."""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from demur.predictions import arrays
+
+LABELS = ("labels", "label", "targets", "target", "y")
+IDS = ("ids", "id", "idx", "index")
+ROWS = 256
+"""Inputs that are taken at a time where the loader is one array."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One batch.
+
+    Attributes
+    ----------
+    inputs
+        As the model takes them: an array, or a mapping of names to arrays.
+    labels, ids
+        (inputs,) each; None where the loader has none.
+    position
+        The place of the first input in the whole data set.
+    size
+        How many inputs there are.
+    """
+
+    inputs: Any
+    labels: np.ndarray | None
+    ids: np.ndarray | None
+    position: int
+    size: int
+
+    @property
+    def mark(self) -> int:
+        """A number that tells this batch from another: of its first and last input and its labels."""
+        first = next(iter(self.inputs.values())) if isinstance(self.inputs, Mapping) else self.inputs
+        found = zlib.crc32(repr((self.position, self.size)).encode())
+        for values in (first[:1], first[-1:], self.labels):
+            if values is not None:
+                found = zlib.crc32(as_bytes(values), found)
+        return found
+
+
+def as_bytes(values: Any) -> bytes:
+    """Return the numbers, or the text, of an array or a list."""
+    try:
+        values = arrays.to_numpy(values)
+    except TypeError:
+        values = np.asarray(values)
+    return repr(values.tolist()).encode() if values.dtype == object else values.tobytes()
+
+
+def batches_of(loader: Iterable[Any]) -> Iterator[Batch]:
+    """Yield the batches of a DataLoader, of an iterable of arrays, (x, y) pairs or mappings, or an array."""
+    if isinstance(loader, tuple | Mapping):
+        raise TypeError(
+            f"loader must be an iterable of batches. Got a {type(loader).__name__}, which may be one batch. "
+            "Write [batch] for a single one."
+        )
+    if hasattr(loader, "shape") and hasattr(loader, "__getitem__"):
+        whole: Any = loader
+        loader = (whole[start : start + ROWS] for start in range(0, len(whole), ROWS))
+    position = 0
+    for given in loader:
+        batch = batch_of(given, position)
+        position += batch.size
+        yield batch
+    if position == 0:
+        raise ValueError("loader must have inputs. Got none.")
+
+
+def batch_of(given: Any, position: int) -> Batch:
+    """Tell inputs, labels and ids of a batch apart."""
+    labels = ids = None
+    if isinstance(given, Mapping):
+        rest = dict(given)
+        labels, ids = taken(rest, LABELS), taken(rest, IDS)
+        if not rest:
+            raise ValueError(f"A batch must have inputs. Got only {', '.join(map(repr, given))}.")
+        inputs: Any = rest
+        size = len(next(iter(rest.values())))
+    else:
+        parts = list(given) if isinstance(given, tuple | list) else [given]
+        if not 1 <= len(parts) <= 3:
+            raise ValueError(
+                "A batch must be inputs, (inputs, labels) or (inputs, labels, ids). "
+                f"Got {len(parts)} parts. Give models with several inputs a mapping."
+            )
+        inputs, labels, ids = (*parts, None, None)[:3]
+        if not hasattr(inputs, "__len__"):
+            raise TypeError(f"A batch must have an array of inputs. Got {type(inputs).__name__}.")
+        size = len(inputs)
+    return Batch(inputs, column("labels", labels, size), column("ids", ids, size), position, size)
+
+
+def taken(rest: dict[Any, Any], names: tuple[str, ...]) -> Any:
+    """Remove and return the first entry that has one of these names; None if there is none."""
+    return next((rest.pop(name) for name in names if name in rest), None)
+
+
+def column(name: str, values: Any, size: int) -> np.ndarray | None:
+    """Return labels or ids as an array with one for each input."""
+    if values is None:
+        return None
+    try:
+        found = arrays.to_numpy(arrays.as_array(values))
+    except TypeError:
+        found = np.asarray(values)
+    if found.dtype == object:
+        found = found.astype(str)
+    if found.shape != (size,):
+        raise ValueError(f"{name} must be one for each input, shape ({size},). Got {found.shape}.")
+    return found
+
+
+@contextlib.contextmanager
+def generators_kept(loader: Any) -> Iterator[None]:
+    """Leave the random generators of a DataLoader as they were."""
+    owners = (loader, getattr(loader, "sampler", None))
+    found = {id(g): g for g in (getattr(owner, "generator", None) for owner in owners) if g is not None}
+    kept = [(g, g.get_state()) for g in found.values() if hasattr(g, "get_state")]
+    try:
+        yield
+    finally:
+        for generator, state in kept:
+            generator.set_state(state)

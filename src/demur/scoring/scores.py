@@ -1,0 +1,175 @@
+"""The scores of a data set: read by measure, and saved as `demur score` writes them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from demur.measures import Decomposition
+from demur.scoring.batches import Batch
+from demur.scoring.files import PARTS, ScoreTable, unit_of
+from demur.stores import write_columns
+
+BESIDE = ("ids", "labels", "deployed")
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Scores of each input of a data set; ``scores["pairwise"].epistemic`` and so on.
+
+    Attributes
+    ----------
+    table
+        The columns that files have, with ``table.top(10)`` and ``table.summary()``.
+    labels, ids
+        (inputs,) each, as the loader had them; None where it had none.
+    deployed
+        (inputs,): the class that the deployed model predicts, dropout off for instance; None where the
+        posterior has no such model.
+    rule, base, unbiased
+        What was asked for.
+    """
+
+    table: ScoreTable
+    labels: np.ndarray | None
+    ids: np.ndarray | None
+    deployed: np.ndarray | None
+    rule: str
+    base: float | None
+    unbiased: bool
+
+    def __repr__(self) -> str:
+        drawn = "" if "members" not in self.table.columns else f"{self.used.mean():.1f} of "
+        return f"Scores({len(self)} inputs, {drawn}{self.members} members, {', '.join(self.table.measures)})"
+
+    def __len__(self) -> int:
+        return self.table.inputs
+
+    def __getitem__(self, measure: str) -> Decomposition:
+        if measure not in self.table.measures:
+            raise KeyError(f"Expected one of {', '.join(self.table.measures)}. Got {measure!r}.")
+
+        def of(ending: str, **more: Any) -> Decomposition:
+            columns = self.table.columns
+            return Decomposition(**{part: columns[f"{measure}_{part}{ending}"] for part in PARTS}, **more)
+
+        measured = f"{measure}_total_stderr" in self.table.columns
+        return of("", stderr=of("_stderr") if measured else None)
+
+    @property
+    def members(self) -> int:
+        """How many members there were; with a tolerance, how many an input could have had."""
+        return self.table.members
+
+    @property
+    def used(self) -> np.ndarray:
+        """How many of the members each input had, (inputs,): all of them, unless a tolerance stopped it."""
+        every = np.full(len(self), self.members)
+        return self.table.columns.get("members", every)
+
+    @property
+    def predictions(self) -> np.ndarray:
+        """What the average predicts, (inputs,): a class, or the mean of what is predicted."""
+        return self.table.columns["prediction"]
+
+    @property
+    def correct(self) -> np.ndarray:
+        """Where the average predicts the label, (inputs,)."""
+        if self.labels is None:
+            raise ValueError("correct takes labels. The loader had none: give batches of (inputs, labels).")
+        return self.predictions == self.labels
+
+    @property
+    def columns(self) -> dict[str, np.ndarray]:
+        """All columns by name: input, id, label, prediction, deployed and ``{measure}_{part}``."""
+        rest = dict(self.table.columns)
+        found = {"input": rest.pop("input"), "id": self.ids, "label": self.labels}
+        prediction = rest.pop("prediction")
+        if prediction.ndim == 1:
+            found["prediction"] = prediction
+        else:
+            found |= {f"prediction_{d}": prediction[:, d] for d in range(prediction.shape[1])}
+        found["deployed"] = self.deployed
+        return {name: values for name, values in (found | rest).items() if values is not None}
+
+    def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
+        """Write what ``demur score --out`` writes: .csv, .parquet, .npz or .json, by the name's ending.
+
+        An existing file is an error, unless ``force``.
+        """
+        facts = {
+            "inputs": len(self),
+            "members": self.members,
+            "classes": self.table.classes,
+            "rule": self.rule,
+            "unit": unit_of(self.rule, self.base),
+            "unbiased": self.unbiased,
+            "summary": self.table.summary(),
+        }
+        write_columns(Path(path), self.columns, facts=facts, force=force)
+
+
+class ScoresSoFar:
+    """Columns of the batches that are done.
+
+    Parameters
+    ----------
+    arrays
+        What ``arrays()`` returned in the run before; empty: nothing is done yet.
+    """
+
+    def __init__(self, arrays: dict[str, np.ndarray]) -> None:
+        self.members = int(arrays.get("members", 0))
+        self.classes = int(arrays.get("classes", 0))
+        self.marks: list[int] = arrays["marks"].tolist() if arrays else []
+        self.inputs = int(arrays.get("inputs", 0))
+        self.columns = {n[7:]: [values] for n, values in arrays.items() if n.startswith("column ")}
+        self.beside = {name: [arrays[name]] for name in BESIDE if name in arrays}
+
+    def add(
+        self, batch: Batch, *, columns: dict[str, np.ndarray], deployed: np.ndarray | None, members: int = 0,
+        classes: int = 0,
+    ) -> None:  # fmt: skip
+        """Add the columns of one batch."""
+        if self.marks and (members, classes) != (self.members, self.classes):
+            raise ValueError(
+                f"Expected {self.members} members and {self.classes} classes, as in the batches before. "
+                f"Got {members} and {classes} at input {batch.position}."
+            )
+        given = {"ids": batch.ids, "labels": batch.labels, "deployed": deployed}
+        for name, values in given.items():
+            if self.marks and (values is None) != (name not in self.beside):
+                raise ValueError(f"{name} must be in every batch or in none. Got both.")
+            if values is not None:
+                self.beside.setdefault(name, []).append(values)
+        for name, values in columns.items():
+            self.columns.setdefault(name, []).append(values)
+        self.members, self.classes = members, classes
+        self.marks.append(batch.mark)
+        self.inputs += batch.size
+
+    def check(self, index: int, batch: Batch) -> None:
+        """Raise unless a batch that was done before is the same one."""
+        if self.marks[index] != batch.mark:
+            raise ValueError(
+                "checkpoint: expected a loader that brings the same batches as before. Got others at input "
+                f"{batch.position}. Switch off shuffling and random augmentation, or remove the checkpoint."
+            )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return all of it as arrays, for a file."""
+        numbers = {name: np.array(getattr(self, name)) for name in ("members", "classes", "inputs", "marks")}
+        columns = {f"column {name}": np.concatenate(parts) for name, parts in self.columns.items()}
+        return numbers | columns | {name: np.concatenate(parts) for name, parts in self.beside.items()}
+
+    def whole(self, measures: Sequence[str], **asked: Any) -> Scores:
+        """Return the scores of all batches."""
+        columns = {"input": np.arange(self.inputs)}
+        columns |= {name: np.concatenate(parts) for name, parts in self.columns.items()}
+        beside = {n: np.concatenate(self.beside[n]) if n in self.beside else None for n in BESIDE}
+        return Scores(ScoreTable(columns, tuple(measures), self.members, self.classes), **beside, **asked)
