@@ -35,7 +35,7 @@ def max_probability(
     def score(means: Means) -> Array:
         return 1 - means.xp.max(means.probabilities(), axis=-1)
 
-    return per_input("log", score, probs, logits, log_probs, weights, axis)
+    return _per_input("log", score, probs, logits, log_probs, weights, axis)
 
 
 def margin(
@@ -64,7 +64,7 @@ def margin(
         ordered = xp.sort(p, axis=-1)
         return 1 - (ordered[..., -1] - ordered[..., -2])
 
-    return per_input("log", score, probs, logits, log_probs, weights, axis)
+    return _per_input("log", score, probs, logits, log_probs, weights, axis)
 
 
 def variation_ratio(
@@ -90,7 +90,7 @@ def variation_ratio(
         votes = vote(means.xp, means.rule.probabilities(means.xp, means.reference)) + means.u
         return 1 - means.xp.max(votes, axis=-1)
 
-    return per_input("zero_one", score, probs, logits, log_probs, weights, axis)
+    return _per_input("zero_one", score, probs, logits, log_probs, weights, axis)
 
 
 def softmax_variance(
@@ -116,7 +116,7 @@ def softmax_variance(
     def score(means: Means) -> Array:
         return means.xp.mean(variance(means), axis=-1)
 
-    return per_input("brier", score, probs, logits, log_probs, weights, axis)
+    return _per_input("brier", score, probs, logits, log_probs, weights, axis)
 
 
 def label_variance(
@@ -146,13 +146,13 @@ def label_variance(
     """
 
     def split(means: Means, members: Members) -> Decomposition:
-        aleatoric, epistemic = mean_own_variance(members), variance(means)
+        aleatoric, epistemic = _mean_own_variance(members), variance(means)
         return Decomposition(aleatoric + epistemic, aleatoric, epistemic)
 
-    return over_pieces("brier", split, probs, logits, log_probs, weights, axis)
+    return _over_pieces("brier", split, probs, logits, log_probs, weights, axis)
 
 
-def mean_own_variance(members: Members) -> Array:
+def _mean_own_variance(members: Members) -> Array:
     """Return the mean of ``p (1 - p)`` over members, (inputs, classes)."""
     logits, weights = members.logits(), members.weights
     xp = arrays.namespace(logits)
@@ -167,7 +167,7 @@ def variance(means: Means) -> Array:
     return (means.au - means.a * means.u) / 2
 
 
-def per_input(
+def _per_input(
     rule: str, score: Callable[[Means], Array], probs: Any, logits: Any, log_probs: Any,
     weights: Any, axis: int,
 ) -> Array:  # fmt: skip
@@ -177,10 +177,10 @@ def per_input(
         value = score(means)
         return Decomposition(value, value, value)
 
-    return over_pieces(rule, split, probs, logits, log_probs, weights, axis).total
+    return _over_pieces(rule, split, probs, logits, log_probs, weights, axis).total
 
 
-def over_pieces(
+def _over_pieces(
     rule: str, split: Callable[[Means, Members], Decomposition], probs: Any, logits: Any, log_probs: Any,
     weights: Any, axis: int,
 ) -> Decomposition:  # fmt: skip

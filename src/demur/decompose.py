@@ -105,11 +105,11 @@ def decompose(
         return distributions.decompose(distribution, measure, rule, base)
     members, chosen, loss, sides = prepare(probs, logits, log_probs, measure, rule, weights, groups, axis)
     scale = check_base(base, loss)
-    parts = None if unbiased or stderr else summarised(members, chosen, loss)
+    parts = None if unbiased or stderr else _summarised(members, chosen, loss)
     if parts is not None:
         parts = shaped(parts, members, scale, (3,))
         return Decomposition(parts[0, ...], parts[1, ...], parts[2, ...])
-    dealt = group_count(members, chosen, groups, unbiased=unbiased, stderr=stderr)
+    dealt = _group_count(members, chosen, groups, unbiased=unbiased, stderr=stderr)
     whole = loss.integrates and needs_groups(chosen)
 
     def one(part: Members, own: list[Side]) -> Decomposition:
@@ -129,7 +129,7 @@ def averaged(state: State, members: Members, sides: list[Side]) -> Estimates:
     return AveragedEstimates(state, members, sides)
 
 
-def summarised(members: Members, measure: Measure, rule: Rule) -> np.ndarray | None:
+def _summarised(members: Members, measure: Measure, rule: Rule) -> np.ndarray | None:
     """Return the three parts, (3, inputs), from mean entropy, K and I, where there is a short way to them."""
     if rule.name != "log" or not is_summary(measure) or members.stays:
         return None
@@ -179,7 +179,7 @@ def attribute(
     check_separable(loss)
     scale = check_base(base, loss)
 
-    dealt = group_count(members, chosen, groups, unbiased=unbiased, stderr=False)
+    dealt = _group_count(members, chosen, groups, unbiased=unbiased, stderr=False)
 
     def one(part: Members, own: list[Side]) -> Array:
         state = kernels.state_of(part, loss, dealt)
@@ -218,7 +218,7 @@ def prepare(
     return members if target is None or members.stays else members.beside(target), chosen, loss, sides
 
 
-def group_count(
+def _group_count(
     members: Members, measure: Measure, groups: int | None, *, unbiased: bool, stderr: bool
 ) -> int:
     """Return how many groups of members to keep apart: 1 where nobody asks for what is left out."""

@@ -15,7 +15,7 @@ from demur.tasks.estimate import Estimate, check_share, checked_correct, checked
 
 FIRST = 0.3  # the smallest share kept that is tested: fewer inputs prove little and help few
 STEPS = 100  # numbers kept that are tested, evenly spaced from there to all
-MORE = "or give more inputs with known truth"
+_MORE = "or give more inputs with known truth"
 
 
 class NoGuarantee(ValueError):
@@ -213,7 +213,7 @@ class Deferral:
             if content.pop("format") != "demur deferral 1":
                 raise ValueError
             thresholds = {name: Threshold(**entry) for name, entry in content.pop("thresholds").items()}
-            policy = cls(**content, thresholds={name: restored(t) for name, t in thresholds.items()})
+            policy = cls(**content, thresholds={name: _restored(t) for name, t in thresholds.items()})
             known = policy.goal in ("accuracy", "coverage", "risk", "cost") and math.isfinite(policy.target)
             if not (known and 0 < policy.confidence < 1 and thresholds):
                 raise ValueError
@@ -232,7 +232,7 @@ class Deferral:
             raise ValueError("groups must be None: the policy was fitted without them. Fit it with groups=.")
 
 
-def restored(threshold: Threshold) -> Threshold:
+def _restored(threshold: Threshold) -> Threshold:
     """Return a threshold read from JSON with its value as a number."""
     if threshold.value is None:
         return threshold
@@ -274,11 +274,11 @@ def fitted(
         shares = np.arange(1, number + 2) / (number + 1)
         allowed = int(np.searchsorted(shares, target, side="right")) - 1
         if allowed < 0:
-            refuse(
+            _refuse(
                 name,
                 f"a risk of {target:g}",
                 f"The least that can be promised is 1 in {number + 1}, by deferring nearly all: ask for "
-                f"that, {MORE}",
+                f"that, {_MORE}",
             )
         errors = np.flatnonzero(~right[order])
         if allowed >= len(errors):
@@ -293,10 +293,10 @@ def fitted(
     bounds = promisable(hits[tested], tested, confidence)
     if bounds.max() >= target:
         return threshold(int(tested[bounds >= target][-1]), target)
-    refuse(
+    _refuse(
         name,
         f"an accuracy of {target:g} with confidence {confidence:g}",
-        instead_of_accuracy(hits[tested], tested, bounds, number),
+        _instead_of_accuracy(hits[tested], tested, bounds, number),
     )
 
 
@@ -321,14 +321,14 @@ def promisable(right: np.ndarray, kept: np.ndarray, confidence: float) -> np.nda
     return np.minimum(own, so_far)
 
 
-def instead_of_accuracy(right: np.ndarray, kept: np.ndarray, bounds: np.ndarray, number: int) -> str:
+def _instead_of_accuracy(right: np.ndarray, kept: np.ndarray, bounds: np.ndarray, number: int) -> str:
     """Return the accuracy that could be promised, rounded down so that `fit` takes it, and what it keeps."""
     best = float(Decimal(float(bounds.max())).quantize(Decimal("0.0001"), ROUND_FLOOR))
     if best == 0:
         return f"Nothing can be promised, with {right[0]} of the most certain {kept[0]} predictions right"
     return (
         f"The most that can be promised is {best:g}, by keeping the most certain {kept[bounds >= best][-1]} "
-        f"of {number} inputs: ask for that, {MORE}"
+        f"of {number} inputs: ask for that, {_MORE}"
     )
 
 
@@ -367,7 +367,7 @@ def written(value: float, last: float = -math.inf, digits: int = 4) -> str:
     return repr(value)
 
 
-def refuse(name: str, wish: str, instead: str) -> NoReturn:
+def _refuse(name: str, wish: str, instead: str) -> NoReturn:
     """Raise `NoGuarantee`."""
     whose = f" for group {name}" if name else ""
     raise NoGuarantee(f"No threshold can promise {wish}{whose}. {instead}.")

@@ -45,7 +45,7 @@ def divergences(
            [0.511, 0.   , 0.511],
            [1.758, 0.368, 0.   ]])
     """
-    members = classes_of(probs, logits, log_probs, axis)
+    members = _classes_of(probs, logits, log_probs, axis)
     rows = []
     for row in members.values:
         left = members.with_values(np.broadcast_to(row, members.values.shape))
@@ -98,7 +98,7 @@ def convergence(
     >>> found.value.shape, bool((found.stderr[1] < found.stderr[0]).all())
     ((2, 2), True)
     """
-    given = classes_of(probs, logits, log_probs, axis)
+    given = _classes_of(probs, logits, log_probs, axis)
     number = len(given.values)
     if number < 3:
         raise ValueError(f"convergence needs at least 3 members for a standard error. Got {number}.")
@@ -118,7 +118,7 @@ def convergence(
     return Convergence(sizes, np.stack([part.epistemic for part in found]), np.stack(errors))
 
 
-def classes_of(probs: Any, logits: Any, log_probs: Any, axis: int) -> Categorical:
+def _classes_of(probs: Any, logits: Any, log_probs: Any, axis: int) -> Categorical:
     """Return predictions of classes as NumPy arrays, members first."""
     given = predicted(probs, logits, log_probs)
     if not isinstance(given, Categorical):

@@ -61,7 +61,7 @@ class Measure:
         return self._sides
 
 
-class Entry(NamedTuple):
+class _Entry(NamedTuple):
     """A named measure with its properties, for documentation and for tests that walk the registry."""
 
     measure: Measure
@@ -71,13 +71,13 @@ class Entry(NamedTuple):
     may_be_infinite: bool
 
 
-MEASURES: dict[str, Entry] = {
-    "pairwise": Entry(Measure("each", "each"), "C3", "expected pairwise KL divergence K", "Eq. 4", True),
-    "average": Entry(Measure("each", "bma"), "C2", "mutual information I", "Eq. 1 and 2", False),
-    "reverse": Entry(Measure("bma", "each"), "B3", "reverse mutual information M", "Eq. 19", True),
-    "bma": Entry(Measure("bma", "bma"), "B2", "none: 0", "", False),
+MEASURES: dict[str, _Entry] = {
+    "pairwise": _Entry(Measure("each", "each"), "C3", "expected pairwise KL divergence K", "Eq. 4", True),
+    "average": _Entry(Measure("each", "bma"), "C2", "mutual information I", "Eq. 1 and 2", False),
+    "reverse": _Entry(Measure("bma", "each"), "B3", "reverse mutual information M", "Eq. 19", True),
+    "bma": _Entry(Measure("bma", "bma"), "B2", "none: 0", "", False),
 }  # fmt: skip
-ALIASES = {entry.alias: name for name, entry in MEASURES.items()}
+_ALIASES = {entry.alias: name for name, entry in MEASURES.items()}
 GIVEN = ("A1", "A2", "A3", "B1", "C1")
 """Cells of the table that need a given model."""
 
@@ -98,10 +98,10 @@ def resolve(measure: str | Measure) -> Measure:
     """Return the measure of that name."""
     if isinstance(measure, Measure):
         return measure
-    name = ALIASES.get(measure, measure) if isinstance(measure, str) else measure
+    name = _ALIASES.get(measure, measure) if isinstance(measure, str) else measure
     if isinstance(name, str) and name in MEASURES:
         return MEASURES[name].measure
-    raise ValueError(unknown("measure", measure, [*MEASURES, *ALIASES]) + " Or give a demur.Measure.")
+    raise ValueError(unknown("measure", measure, [*MEASURES, *_ALIASES]) + " Or give a demur.Measure.")
 
 
 def check_base(base: float | None, rule: Rule) -> float:

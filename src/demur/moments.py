@@ -29,7 +29,7 @@ from demur.measures import Decomposition, Measure, check_base, resolve
 from demur.predictions import Members, arrays, gather, predicted, rule_for
 
 FORMAT = "demur moments 2"
-OUTWEIGHED = 1024  # a member this many times heavier than the reference's own becomes the reference
+_OUTWEIGHED = 1024  # a member this many times heavier than the reference's own becomes the reference
 
 
 class Moments:
@@ -119,7 +119,7 @@ class Moments:
             raise ValueError(f"Expected predictions of classes, as before. Got {prediction!r}.")
         if len(prediction.shape) == 2:
             prediction = prediction.with_values(prediction.values[None])
-            weights = one_weight(weights)
+            weights = _one_weight(weights)
         elif len(prediction.shape) != 3:
             raise ValueError(
                 "Expected one member (inputs, classes) or several (members, inputs, classes), "
@@ -130,7 +130,7 @@ class Moments:
         if self.state is not None and came != self.shape:
             shapes = [rule.shown(shape) for shape in (self.shape, came)]
             raise ValueError(f"Expected inputs and classes {shapes[0]}, as before. Got {shapes[1]}.")
-        if not nothing_weighs(members):
+        if not _nothing_weighs(members):
             self._add(members, rule)
         self._double = self._double or arrays.is_double(prediction.values)
         self._like = arrays.sample(prediction.values)
@@ -165,13 +165,13 @@ class Moments:
         if not kernels.usable(members, self.rule):
             return False
         heaviest = 1.0 if members.weights is None else members.weights.max(axis=0)
-        return bool((heaviest <= OUTWEIGHED * before.heaviest).all())
+        return bool((heaviest <= _OUTWEIGHED * before.heaviest).all())
 
     def merge(self, other: Moments) -> Moments:
         """Add another accumulator's members, in place; groups are added pairwise."""
         if not isinstance(other, Moments):
             raise TypeError(f"Expected Moments. Got {type(other).__name__}.")
-        rule = common_rule(self, other)
+        rule = _common_rule(self, other)
         if rule is None or self.groups != other.groups:
             raise ValueError(f"Expected Moments with the same rule and groups. Got {self} and {other}.")
         if other.state is None:
@@ -282,7 +282,7 @@ class Moments:
             if content:
                 content = dict.fromkeys(("excluded", "allowed", "p")) | content
                 moments.state = State(rule=moments.rule, xp=np, **content)
-                check_sums(moments.state, groups or 1)
+                _check_sums(moments.state, groups or 1)
         except (
             ValueError,
             TypeError,
@@ -297,7 +297,7 @@ class Moments:
         return moments
 
 
-def common_rule(left: Moments, right: Moments) -> Rule | None:
+def _common_rule(left: Moments, right: Moments) -> Rule | None:
     """Return the rule that two accumulators share; empty ones of the log rule go with every family."""
     for empty, other in ((left, right), (right, left)):
         if empty.state is None and empty.rule.name == "log" and other.rule.name in FAMILIES:
@@ -305,7 +305,7 @@ def common_rule(left: Moments, right: Moments) -> Rule | None:
     return left.rule if left.rule == right.rule else None
 
 
-def check_sums(state: State, groups: int) -> None:
+def _check_sums(state: State, groups: int) -> None:
     """Raise unless the arrays of a file fit each other."""
     inputs, classes = state.reference.shape
     whole = (groups, inputs, classes)
@@ -328,13 +328,13 @@ def check_sums(state: State, groups: int) -> None:
             raise ValueError(f"{name} is negative")
 
 
-def nothing_weighs(members: Members) -> bool:
+def _nothing_weighs(members: Members) -> bool:
     """Tell whether all weights are known to be zero, so that nothing is to be done."""
     weights = members.weights
     return weights is not None and not arrays.is_traced(weights) and not bool((weights > 0).any())
 
 
-def one_weight(weight: Any) -> Any:
+def _one_weight(weight: Any) -> Any:
     """Return the weight of a single member as an array of one."""
     if weight is None or np.ndim(weight) == 1:
         return weight

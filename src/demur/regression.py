@@ -48,7 +48,7 @@ def information(
     >>> found.value.round(6), bool(found.error[0] < 1e-9)
     (array([0.336831]), True)
     """
-    members, family, scale = numbers_only("information", gaussian, weights, base, axis)
+    members, family, scale = _numbers_only("information", gaussian, weights, base, axis)
     if family.name != "Gaussian":
         raise ValueError(
             f"information integrates Gaussian predictions of a number. Got {family.name} ones. "
@@ -86,12 +86,12 @@ def information_bounds(
     >>> lower.round(3), upper.round(3)
     (array([0.219]), array([0.566]))
     """
-    members, family, scale = numbers_only("information_bounds", prediction, weights, base, axis)
+    members, family, scale = _numbers_only("information_bounds", prediction, weights, base, axis)
     from demur.core.bounds import bounds_of
 
     parameters = members.logits()
     xp = arrays.namespace(parameters)
-    found = bounds_of(xp, parameters, shares_of(xp, parameters, members.weights), family)
+    found = bounds_of(xp, parameters, _shares_of(xp, parameters, members.weights), family)
     return Bounds(*(shaped(part, members, scale) for part in found))
 
 
@@ -113,11 +113,11 @@ def variance(prediction: Any, /, *, weights: Any = None, axis: int = 0) -> Decom
     >>> u.total, u.aleatoric, u.epistemic
     (array([3.5]), array([2.5]), array([1.]))
     """
-    members, family, _ = numbers_only("variance", prediction, weights, None, axis)
+    members, family, _ = _numbers_only("variance", prediction, weights, None, axis)
     parameters = members.logits()
     xp = arrays.namespace(parameters)
     mean, spread = family.outcome(xp, parameters)
-    shares = shares_of(xp, parameters, members.weights)[..., None]
+    shares = _shares_of(xp, parameters, members.weights)[..., None]
     aleatoric, epistemic = xp.sum(shares * spread, axis=0), variance_over(xp, mean, shares)
     parts = [aleatoric + epistemic, aleatoric, epistemic]
     if not family.joint:
@@ -125,13 +125,13 @@ def variance(prediction: Any, /, *, weights: Any = None, axis: int = 0) -> Decom
     return Decomposition(*(shaped(part, members, 1.0) for part in parts))
 
 
-def shares_of(xp: Any, parameters: Array, weights: Array | None) -> Array:
+def _shares_of(xp: Any, parameters: Array, weights: Array | None) -> Array:
     """Return weights, (members, inputs), that sum to 1."""
     weights = xp.ones_like(parameters[..., 0]) if weights is None else weights
     return weights / xp.sum(weights, axis=0)
 
 
-def numbers_only(
+def _numbers_only(
     name: str, prediction: Any, weights: Any, base: float | None, axis: int
 ) -> tuple[Members, Family, float]:
     """Return checked members, their family, and the factor from nats to the wanted unit."""

@@ -28,7 +28,7 @@ Scores = Annotated[
         help="Scores, as demur score writes them; or predictions, with --logits, --probs or --log-probs.",
     ),
 ]
-Groups = Annotated[
+_Groups = Annotated[
     str | None,
     typer.Option(
         metavar="COLUMN", show_default=False, help="Names of groups; each has a threshold of its own."
@@ -63,7 +63,7 @@ def fit(
         typer.Option(show_default=False, help="Cost of a deferral over that of an error. No promise."),
     ] = None,
     confidence: Confidence = 0.95,
-    groups: Groups = None,
+    groups: _Groups = None,
     logits: Logits = False,
     probs: Probs = False,
     log_probs: LogProbs = False,
@@ -86,10 +86,10 @@ def fit(
         check_output(out, force=force)
         reader = Reader([score], logits=logits, probs=probs, log_probs=log_probs, axis=axis)
         source, score = reader.read(scores), reader.head
-        refuse_read(out, source.path, labels)
+        _refuse_read(out, source.path, labels)
         truth = None if labels is None else read_labels(labels)
         correct = correct_of(source.columns, truth, source.path, prediction=prediction)
-        names = groups_of(source, groups)
+        names = _groups_of(source, groups)
         policy = Deferral.fit(
             source.score(score), correct, accuracy=accuracy, coverage=coverage, risk=risk, cost=cost,
             confidence=confidence, groups=names,
@@ -117,7 +117,7 @@ def apply(
         str | None,
         typer.Option(metavar="COLUMN", show_default=False, help="Default: that of the policy."),
     ] = None,
-    groups: Groups = None,
+    groups: _Groups = None,
     logits: Logits = False,
     probs: Probs = False,
     log_probs: LogProbs = False,
@@ -148,25 +148,25 @@ def apply(
         reader = Reader([column], logits=logits, probs=probs, log_probs=log_probs, axis=axis)
         source, column = reader.read(scores), reader.head
         if out is not None:
-            refuse_read(out, source.path, labels, str(policy))
+            _refuse_read(out, source.path, labels, str(policy))
         correct = None
         if labels is not None or "label" in source.columns:
             truth = None if labels is None else read_labels(labels)
             correct = correct_of(source.columns, truth, source.path, prediction=prediction)
-        values, names = source.score(column), groups_of(source, groups)
+        values, names = source.score(column), _groups_of(source, groups)
         report = rule.report(values, correct, names)
         if out is not None:
             write_columns(out, decided(source, column, rule.defer(values, names)), force=force)
-    warn(rule, column, method_of(source.path))
+    _warn(rule, column, method_of(source.path))
     if json:
-        print_object(json_report(report) | ({} if out is None else {"out": str(out)}))
+        print_object(_json_report(report) | ({} if out is None else {"out": str(out)}))
         return
     print(report)
     if out is not None:
         print(f"Wrote the decisions on {report.number} inputs to {out}")
 
 
-def refuse_read(out: Path, *read: str | None) -> None:
+def _refuse_read(out: Path, *read: str | None) -> None:
     """Raise a `StoreError` where the output file is one of those that are read."""
     from demur.stores.names import locate
 
@@ -175,7 +175,7 @@ def refuse_read(out: Path, *read: str | None) -> None:
             refuse_to_replace([path for path, _ in locate([written])], out)
 
 
-def warn(rule: Deferral, score: str, method: str) -> None:
+def _warn(rule: Deferral, score: str, method: str) -> None:
     """Say on stderr that a policy was fitted on other scores than these, as far as both are known."""
     if rule.score and rule.score != score:
         complain(f"the policy was fitted on {rule.score}, these are {score}: no promise holds")
@@ -185,7 +185,7 @@ def warn(rule: Deferral, score: str, method: str) -> None:
         )
 
 
-def groups_of(source: Source, groups: str | None) -> np.ndarray | None:
+def _groups_of(source: Source, groups: str | None) -> np.ndarray | None:
     """Return the names of groups, if there are any."""
     from demur.stores import column_of
 
@@ -200,7 +200,7 @@ def decided(source: Source, score: str, deferred: np.ndarray) -> dict[str, np.nd
     return found | {score: source.columns[score], "decision": np.where(deferred, "defer", "keep")}
 
 
-def json_report(report: Report) -> dict[str, Any]:
+def _json_report(report: Report) -> dict[str, Any]:
     """Return what a policy did, as JSON can hold it."""
     found: dict[str, Any] = {
         "kept": report.kept,

@@ -16,7 +16,7 @@ from demur.cli.printing import bad_input_exits, new_table, print_figures, print_
 if TYPE_CHECKING:
     from demur.reproduce.demo import Demo
 
-WORDS = (
+_WORDS = (
     "Aleatoric: how unsure members are by themselves, on average. Epistemic: how far they disagree, by I "
     "(current: each against their average) or K (new: each against each other). Total: aleatoric plus I or "
     "K.\nAUROC: how often an input to be found scores higher than one of the others; .5 is a coin toss. In "
@@ -38,7 +38,7 @@ def demo(
     Takes one to three minutes and needs the extras named report and torch.
     """
     with bad_input_exits():
-        require_extras()
+        _require_extras()
         from demur.reproduce.demo import run
         from demur.stores import make_directory
 
@@ -56,7 +56,7 @@ def program() -> str:
     return "demur" if shutil.which("demur") or called.name != "demur" else str(called)
 
 
-def require_extras() -> None:
+def _require_extras() -> None:
     """Raise a `ValueError` unless everything is there that the demo trains and draws with."""
     for name in ("matplotlib", "PIL", "sklearn", "torch"):
         if importlib.util.find_spec(name) is None:
@@ -78,7 +78,7 @@ def report(out: Path, found: Demo) -> None:
         table.add_row(name, *accuracies, METHODS[name], end_section=name == list(found.scores)[-1])
     counts = ", ".join(f"{len(labels)} {SETS[which]}" for which, (_, labels) in found.sets.items())
     print_table(f"Four ways to draw models; {counts}", table)
-    print(f"\n{WORDS}")
+    print(f"\n{_WORDS}")
     print_figures(found.detection, "text", "Finding unseen and attacked digits among known ones")
     print_figures(found.errors, "text", "Finding mistakes among known digits, and accuracy of what is kept")
     print("\nVerdict")

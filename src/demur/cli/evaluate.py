@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Measure what scores are good for: to find unknown inputs and errors, and to defer.")
 app.add_typer(defer.app, name="defer")
 
-TITLES = {
+_TITLES = {
     "detection": "Out-of-distribution inputs against in-distribution ones",
     "misclassification": "Wrong predictions against right ones",
     "selective": "Accuracy over the share of inputs kept",
 }
-SHOWN = {"detection": ("auroc", "aupr", "fpr95"), "selective": ("auc", "aurc", "excess")}
-SHOWN["misclassification"] = SHOWN["detection"]
+_SHOWN = {"detection": ("auroc", "aupr", "fpr95"), "selective": ("auc", "aurc", "excess")}
+_SHOWN["misclassification"] = _SHOWN["detection"]
 
-Score = Annotated[
+_Score = Annotated[
     list[str] | None,
     typer.Option(
         "--score",
@@ -55,7 +55,7 @@ Score = Annotated[
         "aleatoric and epistemic, measured as average and as pairwise, of those in the files.",
     ),
 ]
-Figure = Annotated[
+_Figure = Annotated[
     list[str] | None,
     typer.Option(
         "--figure",
@@ -64,10 +64,10 @@ Figure = Annotated[
         help="A figure to show; give it again for more. Default: the first one for several scores, else all.",
     ),
 ]
-Interval = Annotated[
+_Interval = Annotated[
     str, typer.Option(metavar="NAME", help="auto, bootstrap or asymptotic, where there is a choice.")
 ]
-Splits = Annotated[
+_Splits = Annotated[
     int | None,
     typer.Option(
         metavar="N", show_default=False, help="Mean and spread over N disjoint splits, in place of intervals."
@@ -98,16 +98,16 @@ def ood(
             "those of the same name.",
         ),
     ],
-    score: Score = None,
-    figure: Figure = None,
+    score: _Score = None,
+    figure: _Figure = None,
     logits: Logits = False,
     probs: Probs = False,
     log_probs: LogProbs = False,
     axis: Axis = 0,
     confidence: Confidence = 0.95,
-    interval: Interval = "auto",
+    interval: _Interval = "auto",
     resamples: Resamples = 2000,
-    splits: Splits = None,
+    splits: _Splits = None,
     seed: Seed = 0,
     json: Json = False,
     latex: Latex = False,
@@ -121,7 +121,7 @@ def ood(
     demur evaluate ood --id MCD=mcd/id.csv --ood MCD=mcd/ood.csv --id DE=de/id.csv --ood DE=de/ood.csv --latex
     """
     with bad_input_exits():
-        form = choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
+        form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
         reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis)
         pairs = paired(reader.read_all(known), reader.read_all(unknown))
         names = reader.scores([source for pair in pairs.values() for source in pair])
@@ -129,14 +129,14 @@ def ood(
             method: {name: (first.score(name), second.score(name)) for name in names}
             for method, (first, second) in pairs.items()
         }
-        answer = evaluated(
+        answer = _evaluated(
             "detection", scores, None, figure, form, reader.head,
             confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
         )  # fmt: skip
     answer()
 
 
-def add_command(task: str, text: str) -> None:
+def _add_command(task: str, text: str) -> None:
     """Add a command for scores of inputs whose truth is known."""
 
     def command(
@@ -151,16 +151,16 @@ def add_command(task: str, text: str) -> None:
         ],
         labels: Labels = None,
         prediction: Prediction = "prediction",
-        score: Score = None,
-        figure: Figure = None,
+        score: _Score = None,
+        figure: _Figure = None,
         logits: Logits = False,
         probs: Probs = False,
         log_probs: LogProbs = False,
         axis: Axis = 0,
         confidence: Confidence = 0.95,
-        interval: Interval = "auto",
+        interval: _Interval = "auto",
         resamples: Resamples = 2000,
-        splits: Splits = None,
+        splits: _Splits = None,
         seed: Seed = 0,
         json: Json = False,
         latex: Latex = False,
@@ -170,14 +170,14 @@ def add_command(task: str, text: str) -> None:
         with bad_input_exits():
             from demur.stores import correct_of, read_labels
 
-            form = choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
+            form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
             reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis)
             sources = reader.read_all(files)
             truth = None if labels is None else read_labels(labels)
             correct = {s.name: correct_of(s.columns, truth, s.path, prediction=prediction) for s in sources}
             names = reader.scores(sources)
             scores = {source.name: {name: source.score(name) for name in names} for source in sources}
-            answer = evaluated(
+            answer = _evaluated(
                 task, scores, correct, figure, form, reader.head,
                 confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
             )  # fmt: skip
@@ -186,8 +186,8 @@ def add_command(task: str, text: str) -> None:
     app.command(name=task, help=f"{text}\n\ndemur evaluate {task} scores.csv --labels labels.npy")(command)
 
 
-add_command("misclassification", "Tell wrong predictions from right ones: AUROC, average precision, FPR95.")
-add_command(
+_add_command("misclassification", "Tell wrong predictions from right ones: AUROC, average precision, FPR95.")
+_add_command(
     "selective", "Measure accuracy over the share of inputs kept: its area, that under the risk, excess."
 )
 
@@ -224,7 +224,7 @@ def calibration(
         from demur.stores import open_predictions, read_labels
         from demur.tasks import calibration
 
-        form = choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
+        form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
         kind = choose_kind(logits=logits, probs=probs, log_probs=log_probs)
         truth = read_labels(labels)["label"]
         results = {}
@@ -242,14 +242,14 @@ def calibration(
             results[name] = calibration(average, truth, bins=bins, **options)
     figures = ("nll", "brier", "ece")
     if form == "json":
-        found = {name: json_figures(result, figures) for name, result in results.items()}
+        found = {name: _json_figures(result, figures) for name, result in results.items()}
         print_object(next(iter(found.values())) | ({"methods": found} if len(found) > 1 else {}))
     else:
         title = f"Calibration of {len(truth)} predictions, with {100 * confidence:g} % intervals"
         print_figures(table_of_figures(results, figures), form, title)
 
 
-def choose_form(**forms: bool) -> str:
+def _choose_form(**forms: bool) -> str:
     """Return the one form that is asked for, or "text"."""
     asked = [name for name, wanted in forms.items() if wanted]
     if len(asked) > 1:
@@ -257,7 +257,7 @@ def choose_form(**forms: bool) -> str:
     return asked[0] if asked else "text"
 
 
-def evaluated(
+def _evaluated(
     task: str,
     scores: Mapping[str, Mapping[str, Any]],
     correct: Mapping[str, Any] | None,
@@ -272,21 +272,21 @@ def evaluated(
 
     names = list(next(iter(scores.values())))
     one = len(names) == 1
-    shown = figures or list(SHOWN[task][: None if one else 1])
+    shown = figures or list(_SHOWN[task][: None if one else 1])
     for figure in shown:
-        if figure not in SHOWN[task]:
-            raise ValueError(f"--figure: expected one of {', '.join(SHOWN[task])}, got {figure}")
+        if figure not in _SHOWN[task]:
+            raise ValueError(f"--figure: expected one of {', '.join(_SHOWN[task])}, got {figure}")
     found = contest(scores, task, correct=correct, figures=shown, groups=kinds_of(names), **options)
     if form == "json":
-        return partial(print_object, json_of(found, SHOWN[task], head))
+        return partial(print_object, _json_of(found, _SHOWN[task], head))
     if one:
         table = table_of_figures({m: named[head] for m, named in found.results.items()}, shown, head)
     else:
         table = table_of_scores(found)
-    return partial(print_figures, table, form, title_of(task, table, options))
+    return partial(print_figures, table, form, _title_of(task, table, options))
 
 
-def title_of(task: str, table: Table, options: Mapping[str, Any]) -> str:
+def _title_of(task: str, table: Table, options: Mapping[str, Any]) -> str:
     """Return what a table shows, in words."""
     from demur.report.tables import FIGURES
 
@@ -295,10 +295,10 @@ def title_of(task: str, table: Table, options: Mapping[str, Any]) -> str:
     by = FIGURES.get(section, section)
     spread = f"mean ± spread over {options['splits']} splits" if options["splits"] else None
     interval = f"with {100 * options['confidence']:g} % intervals"
-    return f"{TITLES[task]}{f': {by}' if by else ''}, {spread or interval}"
+    return f"{_TITLES[task]}{f': {by}' if by else ''}, {spread or interval}"
 
 
-def json_figures(result: Any, figures: tuple[str, ...]) -> dict[str, Any]:
+def _json_figures(result: Any, figures: tuple[str, ...]) -> dict[str, Any]:
     """Return figures as JSON can hold them."""
     from demur.stores import json_number
 
@@ -308,13 +308,13 @@ def json_figures(result: Any, figures: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def json_of(found: Contest, figures: tuple[str, ...], head: str) -> dict[str, Any]:
+def _json_of(found: Contest, figures: tuple[str, ...], head: str) -> dict[str, Any]:
     """Return one object: the figures of the first method and score, then those of all of them."""
     first, named = next(iter(found.results.items()))
-    whole: dict[str, Any] = json_figures(named[head], figures) | {"score": head, "method": first}
+    whole: dict[str, Any] = _json_figures(named[head], figures) | {"score": head, "method": first}
     if len(named) * len(found.results) > 1:
         whole["methods"] = {
-            method: {name: json_figures(result, figures) for name, result in scores.items()}
+            method: {name: _json_figures(result, figures) for name, result in scores.items()}
             for method, scores in found.results.items()
         }
         whole["comparisons"] = [

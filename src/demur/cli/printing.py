@@ -50,17 +50,17 @@ def bad_output_exits() -> Iterator[None]:
 def complain(message: object) -> None:
     """Print one line on stderr, whatever the message looks like."""
     try:
-        print("demur:", as_options(" ".join(str(message).split())), file=sys.stderr, flush=True)
+        print("demur:", _as_options(" ".join(str(message).split())), file=sys.stderr, flush=True)
     except OSError:  # nobody is left to be told, and what is still held would change the exit code
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
-def as_options(message: str) -> str:
+def _as_options(message: str) -> str:
     """Return a message with arguments of Python, as `logits=`, called as the command line does.
 
     Examples
     --------
-    >>> as_options("probs must not be negative. For log-probabilities pass log_probs=.")
+    >>> _as_options("probs must not be negative. For log-probabilities pass log_probs=.")
     'probs must not be negative. For log-probabilities pass --log-probs.'
     """
     found = re.compile(r"(?<=\bpass )([a-z_]+)=(?=[.,;]?(?:\s|$))")

@@ -53,7 +53,7 @@ def report(
         from demur.report.findings import TARGETS, find
         from demur.report.folder import read_run
 
-        target = check_target(out or folder / "report.html", folder)
+        target = _check_target(out or folder / "report.html", folder)
         run = read_run(folder)
         with progress_bar(len(run.methods), "methods") as progress:
             found = find(
@@ -66,7 +66,7 @@ def report(
     print(f"{target}")
 
 
-def check_target(path: Path, folder: Path) -> Path:
+def _check_target(path: Path, folder: Path) -> Path:
     """Return where the page goes, checked before the work."""
     from demur.report import page
 

@@ -131,9 +131,9 @@ def score(
             correct_of(scores.columns, truth, files[0])  # as many, of the same kind and in the same order
             columns = {"input": scores.columns["input"], "label": truth["label"], **scores.columns}
             scores = replace(scores, columns=columns)
-        facts = describe(scores, kind, files, options)
+        facts = _describe(scores, kind, files, options)
         if top is not None:
-            facts["top"] = top_rows(scores, top)
+            facts["top"] = _top_rows(scores, top)
         if out is not None:
             from demur.stores import write_columns
 
@@ -144,7 +144,7 @@ def score(
             "file of shape (members, inputs, classes), or a file for each member"
         )
     if json:
-        print_json(scores, facts, out)
+        _print_json(scores, facts, out)
         return
     if out is None:
         print_summary(scores, facts["unit"])
@@ -215,7 +215,7 @@ def refuse_to_replace(read: list[Path], out: Path | None) -> None:
         )
 
 
-def describe(scores: ScoreTable, kind: Kind, files: list[str], options: dict[str, Any]) -> dict[str, Any]:
+def _describe(scores: ScoreTable, kind: Kind, files: list[str], options: dict[str, Any]) -> dict[str, Any]:
     """What a JSON object says of a run besides the scores themselves."""
     from demur.scoring.files import unit_of
 
@@ -232,7 +232,7 @@ def describe(scores: ScoreTable, kind: Kind, files: list[str], options: dict[str
     }
 
 
-def top_rows(scores: ScoreTable, count: int) -> list[dict[str, Any]]:
+def _top_rows(scores: ScoreTable, count: int) -> list[dict[str, Any]]:
     """Return all columns of the most uncertain inputs, as JSON can hold them."""
     from demur.stores import json_number
 
@@ -242,7 +242,7 @@ def top_rows(scores: ScoreTable, count: int) -> list[dict[str, Any]]:
     ]
 
 
-def print_json(scores: ScoreTable, facts: dict[str, Any], out: Path | None) -> None:
+def _print_json(scores: ScoreTable, facts: dict[str, Any], out: Path | None) -> None:
     """Print one JSON object; the scores are in it unless they are in a file."""
     import json
 

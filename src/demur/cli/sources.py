@@ -76,11 +76,11 @@ class Reader:
         if self.kind is None:
             columns = read_columns(Path(path))
         else:
-            names = [spelt_out(each, ()) for each in self.wanted or PAPER]
+            names = [_spelt_out(each, ()) for each in self.wanted or PAPER]
             measures = list(dict.fromkeys(each.rpartition("_")[0] or each for each in names))
             options = {"rule": "log", "base": None, "unbiased": False, "stderr": False, "measures": measures}
             columns = score_files([path], self.kind, axis=self.axis, options=options).columns
-        self.wanted = tuple(dict.fromkeys(spelt_out(each, columns) for each in self.wanted))
+        self.wanted = tuple(dict.fromkeys(_spelt_out(each, columns) for each in self.wanted))
         stem = Path(path).stem  # several sets of one method are told apart by their own names
         return Source(name or (stem == "id" and method_of(path)) or stem, path, columns)
 
@@ -120,12 +120,12 @@ def method_of(path: str) -> str:
     return Path(path).parent.name if kind_of(Path(path).stem) else ""
 
 
-def spelt_out(name: str, columns: Container[str]) -> str:
+def _spelt_out(name: str, columns: Container[str]) -> str:
     """Return the column that a word of the report stands for, as K, unless there is one of that very name.
 
     Examples
     --------
-    >>> spelt_out("k", ()), spelt_out("aleatoric", ()), spelt_out("K", ["K"]), spelt_out("mine", ())
+    >>> _spelt_out("k", ()), _spelt_out("aleatoric", ()), _spelt_out("K", ["K"]), _spelt_out("mine", ())
     ('pairwise_epistemic', 'pairwise_aleatoric', 'K', 'mine')
     """
     return name if name in columns else SHORT.get(name.lower().replace("_", " "), name)

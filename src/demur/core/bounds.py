@@ -22,22 +22,22 @@ def bounds_of(xp: Any, parameters: Array, shares: Array, family: Family) -> tupl
     for j in range(parameters.shape[0]):
         other = parameters[j : j + 1]
         for place, distance in (
-            (0, bhattacharyya(xp, family, parameters, other)),
+            (0, _bhattacharyya(xp, family, parameters, other)),
             (2, family.terms(xp, parameters, other).phi[..., 0]),
         ):
             sums[place] = sums[place] + shares[j] * xp.exp(-distance)
             sums[place + 1] = sums[place + 1] + shares[j] * xp.expm1(-distance)
-    lower, upper = (0 - xp.sum(shares * log_of(xp, *sums[k : k + 2]), axis=0) for k in (0, 2))
+    lower, upper = (0 - xp.sum(shares * _log_of(xp, *sums[k : k + 2]), axis=0) for k in (0, 2))
     return lower, family.tightened(xp, upper, parameters, shares)
 
 
-def log_of(xp: Any, number: Array, less_one: Array) -> Array:
+def _log_of(xp: Any, number: Array, less_one: Array) -> Array:
     """Return the logarithm of a number that is also known less 1: exact near 1, and near 0."""
     near = less_one > -0.5
     return xp.where(near, xp.log1p(xp.where(near, less_one, 0 * less_one)), xp.log(number))
 
 
-def bhattacharyya(xp: Any, family: Family, p: Array, q: Array) -> Array:
+def _bhattacharyya(xp: Any, family: Family, p: Array, q: Array) -> Array:
     """Return ``-log`` of the integral of ``sqrt(p q)``.
 
     In an exponential family it is the mean divergence of the member halfway from both.

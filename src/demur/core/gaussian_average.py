@@ -20,8 +20,8 @@ class AveragedEstimates(Estimates):
 
     def __init__(self, state: State, members: Members, sides: list[Side]) -> None:
         super().__init__(state)
-        self.mean, self.variance = on_host(members)
-        self.weights = weights_of(members)
+        self.mean, self.variance = _on_host(members)
+        self.weights = _weights_of(members)
         self.sides = sides
         self._information: dict[int | None, np.ndarray] = {}
 
@@ -63,10 +63,10 @@ class AveragedEstimates(Estimates):
                 "predictor must be Gaussian predictions where truth is 'bma'. Got Moments, which do not keep "
                 "their members."
             )
-        return on_host(side)
+        return _on_host(side)
 
 
-def on_host(members: Members) -> tuple[np.ndarray, np.ndarray]:
+def _on_host(members: Members) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and variance, (members, inputs), as NumPy arrays."""
     if members.stays:
         raise ValueError(
@@ -77,12 +77,12 @@ def on_host(members: Members) -> tuple[np.ndarray, np.ndarray]:
     return numbers[..., 0], numbers[..., 1]
 
 
-def weights_of(members: Members) -> np.ndarray:
+def _weights_of(members: Members) -> np.ndarray:
     """Return weights, (members, inputs)."""
     return np.ones((members.count, members.inputs)) if members.weights is None else members.weights
 
 
 def integrated(parts: Iterator[Members]) -> Integral:
     """Return the mutual information of members and outcome, for parts of the inputs one by one."""
-    found = [divergence_from_average(*on_host(part), weights_of(part)) for part in parts]
+    found = [divergence_from_average(*_on_host(part), _weights_of(part)) for part in parts]
     return Integral(*(np.concatenate(values) for values in zip(*found, strict=True)))

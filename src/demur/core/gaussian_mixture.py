@@ -23,29 +23,29 @@ from demur.families.family import near_one
 REACH = 9.0  # standard deviations; what lies beyond is 2e-19 of a member, and 1e-14 of its z**4
 WIDEST = 3.0  # standard deviations of the finest member that a panel may be wide
 TOLERANCE = 1e-9  # of the result, for the sum of all estimated errors; the true ones are a thousandth
-ROUNDS = 200  # halvings of a panel; a ratio of scales of 1e12 takes 45
-FARTHEST = 500.0  # of log r, beyond which r times p is better taken as q
-AT_ONCE = 1 << 19  # densities evaluated at a time
+_ROUNDS = 200  # halvings of a panel; a ratio of scales of 1e12 takes 45
+_FARTHEST = 500.0  # of log r, beyond which r times p is better taken as q
+_AT_ONCE = 1 << 19  # densities evaluated at a time
 
 # Nodes of Kronrod, and weights of Kronrod and of the 7 points of Gauss among them (QUADPACK's qk15).
-NODES = np.array([
+_NODES = np.array([
     0.991455371120812639206854697526329, 0.949107912342758524526189684047851,
     0.864864423359769072789712788640926, 0.741531185599394439863864773280788,
     0.586087235467691130294144691693013, 0.405845151377397166906606412076961,
     0.207784955007898467600689403773245, 0.0,
 ])  # fmt: skip
-KRONROD = np.array([
+_KRONROD = np.array([
     0.022935322010529224963732008058970, 0.063092092629978553290700663189204,
     0.104790010322250183839876322541518, 0.140653259715525918745189590510238,
     0.169004726639267902826583426598550, 0.190350578064785409913256402421014,
     0.204432940075298892414161999234649, 0.209482141084727828012999174891714,
 ])  # fmt: skip
-GAUSS = np.array([
+_GAUSS = np.array([
     0.0, 0.129484966168869693270611432679082, 0.0, 0.279705391489276667901467771423780,
     0.0, 0.381830050505118944950369775488975, 0.0, 0.417959183673469387755102040816327,
 ])  # fmt: skip
-POINTS = np.concatenate([-NODES, NODES[-2::-1]])
-WEIGHTS = np.stack([np.concatenate([w, w[-2::-1]]) for w in (KRONROD, GAUSS)], axis=-1)
+_POINTS = np.concatenate([-_NODES, _NODES[-2::-1]])
+_WEIGHTS = np.stack([np.concatenate([w, w[-2::-1]]) for w in (_KRONROD, _GAUSS)], axis=-1)
 
 
 class Integral(NamedTuple):
@@ -105,13 +105,13 @@ def divergence_from_average(
     def integrand(owner: np.ndarray, log_densities: np.ndarray) -> np.ndarray:
         members = log_densities[..., :count]
         charged = members if given is None else log_densities[..., count:]
-        log_average = log_mean(members, shares[:, owner].T[:, None, :])
-        return np.einsum("psk,pk->ps", divergence_density(charged, log_average), part[:, owner].T)
+        log_average = _log_mean(members, shares[:, owner].T[:, None, :])
+        return np.einsum("psk,pk->ps", _divergence_density(charged, log_average), part[:, owner].T)
 
-    return integrate(mean, scale, used, integrand)
+    return _integrate(mean, scale, used, integrand)
 
 
-def log_mean(logs: np.ndarray, shares: np.ndarray) -> np.ndarray:
+def _log_mean(logs: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Return ``log sum share exp(log)`` over the last axis, equal to the logs where they are all equal."""
     top = np.max(np.where(shares > 0, logs, -np.inf), axis=-1, keepdims=True)
     below = logs - top
@@ -124,14 +124,14 @@ def log_mean(logs: np.ndarray, shares: np.ndarray) -> np.ndarray:
     return top + rest[..., None]
 
 
-def divergence_density(log_q: np.ndarray, log_p: np.ndarray) -> np.ndarray:
+def _divergence_density(log_q: np.ndarray, log_p: np.ndarray) -> np.ndarray:
     """Return ``p (r log r - r + 1)`` for ``r = q / p``, never negative."""
     d = log_q - log_p
     np.maximum(d, -745.0, out=d)  # below that r is 0, and r log r with it
     p = np.exp(log_p)
-    growth = np.expm1(np.minimum(d, FARTHEST))
+    growth = np.expm1(np.minimum(d, _FARTHEST))
     density = p * ((1 + growth) * d - growth)
-    near, far = np.abs(growth) < 0.01, d > FARTHEST
+    near, far = np.abs(growth) < 0.01, d > _FARTHEST
     if near.any():
         g = growth[near]
         density[near] = np.broadcast_to(p, d.shape)[near] * (g * g - (1 + g) * near_one(np, g)[1])
@@ -140,7 +140,7 @@ def divergence_density(log_q: np.ndarray, log_p: np.ndarray) -> np.ndarray:
     return density
 
 
-def integrate(
+def _integrate(
     mean: np.ndarray,
     scale: np.ndarray,
     used: np.ndarray,
@@ -156,16 +156,16 @@ def integrate(
         From inputs (panels,) and log-densities (panels, points, count) to values (panels, points).
     """
     inputs = mean.shape[1]
-    panels = hulls(mean, scale, used)
+    panels = _hulls(mean, scale, used)
     value, error = np.zeros(inputs), np.zeros(inputs)
-    for last in [False] * ROUNDS + [True]:
-        panels, wide = arranged(panels, mean, scale, used)
+    for last in [False] * _ROUNDS + [True]:
+        panels, wide = _arranged(panels, mean, scale, used)
         later = panels.where(wide).halves()
         panels = panels.where(~wide)
-        found, doubt = applied(panels, mean, scale, integrand)
+        found, doubt = _applied(panels, mean, scale, integrand)
         whole = value + np.bincount(panels.owner, found, inputs)
         # Beyond the rounding of the integrand no halving helps.
-        enough = TOLERANCE / 16 * whole + rounding(whole) / 16
+        enough = TOLERANCE / 16 * whole + _rounding(whole) / 16
         bad = doubt > enough[panels.owner] if not last else np.zeros(len(doubt), bool)
         value += np.bincount(panels.owner[~bad], found[~bad], inputs)
         error += np.bincount(panels.owner[~bad], doubt[~bad], inputs)
@@ -173,10 +173,10 @@ def integrate(
         panels = Panels(*(np.concatenate(pair) for pair in zip(later, more, strict=True)))
         if not len(panels.owner):
             break
-    return Integral(value, error + rounding(value))
+    return Integral(value, error + _rounding(value))
 
 
-def rounding(value: np.ndarray) -> np.ndarray:
+def _rounding(value: np.ndarray) -> np.ndarray:
     """Return what rounding may do to an integral of this size.
 
     Logarithms of densities are rounded by ``eps`` times their size, a few units. The integrand is their
@@ -185,7 +185,7 @@ def rounding(value: np.ndarray) -> np.ndarray:
     return 8 * np.finfo(float).eps * (value + np.sqrt(value))
 
 
-def hulls(mean: np.ndarray, scale: np.ndarray, used: np.ndarray) -> Panels:
+def _hulls(mean: np.ndarray, scale: np.ndarray, used: np.ndarray) -> Panels:
     """Return one panel for each input that holds whatever its members reach."""
     owner = np.arange(mean.shape[1])
     anchor = np.argmin(np.where(used, scale, np.inf), axis=0)
@@ -195,7 +195,7 @@ def hulls(mean: np.ndarray, scale: np.ndarray, used: np.ndarray) -> Panels:
     return Panels(owner, anchor, low, high)
 
 
-def arranged(
+def _arranged(
     panels: Panels, mean: np.ndarray, scale: np.ndarray, used: np.ndarray
 ) -> tuple[Panels, np.ndarray]:
     """Return panels that somebody reaches, from the finest who does; and which are too wide for it."""
@@ -212,7 +212,7 @@ def arranged(
     return moved.where(some), wide[some]
 
 
-def applied(
+def _applied(
     panels: Panels,
     mean: np.ndarray,
     scale: np.ndarray,
@@ -220,12 +220,12 @@ def applied(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the integral over each panel, and an estimate of its error."""
     found, doubt = np.empty(len(panels.owner)), np.empty(len(panels.owner))
-    step = max(1, AT_ONCE // (len(POINTS) * len(mean)))
+    step = max(1, _AT_ONCE // (len(_POINTS) * len(mean)))
     for begin in range(0, len(found), step):
         part = slice(begin, begin + step)
         some = panels.where(part)
         half = (some.high - some.low) / 2
-        points = (some.low + half)[:, None] + half[:, None] * POINTS
+        points = (some.low + half)[:, None] + half[:, None] * _POINTS
         own_mean, own_scale = mean[:, some.owner].T, scale[:, some.owner].T
         offset = own_mean - np.take_along_axis(own_mean, some.anchor[:, None], 1)
         # Densities are in units of the anchor's scale: those of 1e-200 are as good as any.
@@ -235,10 +235,10 @@ def applied(
             logs = -0.5 * z * z - np.log(own_scale / unit)[:, None, :]
         values = integrand(some.owner, logs)
         length = half / (unit[:, 0] * np.sqrt(2 * np.pi))
-        kronrod, gauss = (values @ WEIGHTS).T * length
+        kronrod, gauss = (values @ _WEIGHTS).T * length
         # QUADPACK's estimate: the rule of Gauss errs by the difference, that of Kronrod by far less.
-        level = (values @ WEIGHTS[:, :1]) / 2
-        variation = np.abs(values - level) @ WEIGHTS[:, 0] * length
+        level = (values @ _WEIGHTS[:, :1]) / 2
+        variation = np.abs(values - level) @ _WEIGHTS[:, 0] * length
         difference = np.abs(kronrod - gauss)
         relative = 200 * difference / np.where(variation > 0, variation, 1.0)
         found[part] = kronrod

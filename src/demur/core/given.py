@@ -27,13 +27,13 @@ def given_side(name: str, value: Any, rule: Rule, batch: tuple[int, ...], classe
     """Return one given side."""
     distribution = second_order(value)
     if distribution is not None:
-        check_shape(name, rule, distribution.shape, (*batch, classes))
+        _check_shape(name, rule, distribution.shape, (*batch, classes))
         return described.state_of(distribution, rule)
     state = getattr(value, "state", None)
     if isinstance(state, State):
         if state.rule is not rule:
             raise ValueError(f"{name} must be Moments with rule {rule.name!r}. Got rule {state.rule.name!r}.")
-        check_shape(name, rule, tuple(state.reference.shape), (*batch, classes))
+        _check_shape(name, rule, tuple(state.reference.shape), (*batch, classes))
         check_every_input(state)
         return state
     if hasattr(value, "update") and hasattr(value, "merge"):
@@ -42,7 +42,7 @@ def given_side(name: str, value: Any, rule: Rule, batch: tuple[int, ...], classe
     rule_for(prediction, rule)
     one = len(prediction.shape) == len(batch) + 1
     if prediction.shape[0 if one else 1 :] != (*batch, classes):
-        check_shape(name, rule, prediction.shape, (*batch, classes))
+        _check_shape(name, rule, prediction.shape, (*batch, classes))
     return gather(prediction.with_values(prediction.values[None]) if one else prediction, None, 0)
 
 
@@ -55,7 +55,7 @@ def check_every_input(state: State) -> None:
         )
 
 
-def check_shape(name: str, rule: Rule, came: tuple[int, ...], expected: tuple[int, ...]) -> None:
+def _check_shape(name: str, rule: Rule, came: tuple[int, ...], expected: tuple[int, ...]) -> None:
     """Raise unless a given model is for the same inputs and classes."""
     if came != expected:
         raise ValueError(
@@ -71,7 +71,7 @@ def part_of(side: Side, begin: int, end: int) -> Side:
 
 def referred(sides: list[Side], rule: Rule, reference: Array) -> Given:
     """Return the given sides as averages relative to the members' reference; two of them, to the first's."""
-    states = [None if side is None else summed(side, rule, reference) for side in sides]
+    states = [None if side is None else _summed(side, rule, reference) for side in sides]
     first = states[0]
     if first is not None and states[1] is not None:  # which may be far from the members, and alike
         reference = first.reference
@@ -94,10 +94,10 @@ def in_library_of(state: State, target: Array) -> State:
 
 def moved(side: Members | State, rule: Rule, reference: Array) -> State:
     """Return one given side's sums relative to the members' reference."""
-    return summed(side, rule, reference).referred_to(reference)
+    return _summed(side, rule, reference).referred_to(reference)
 
 
-def summed(side: Members | State, rule: Rule, target: Array) -> State:
+def _summed(side: Members | State, rule: Rule, target: Array) -> State:
     """Return one given side's sums in the library and on the device of an array."""
     if isinstance(side, Members):
         numpy = arrays.library(target) == "numpy"

@@ -25,8 +25,8 @@ from demur.measures import (
     resolve,
 )  # fmt: skip
 
-Summary = tuple[Array, Array, Array]  # mean entropy, K and I
-Value = Callable[[Measure, Means], Array]  # of inputs, or of classes and inputs
+_Summary = tuple[Array, Array, Array]  # mean entropy, K and I
+_Value = Callable[[Measure, Means], Array]  # of inputs, or of classes and inputs
 
 
 class Estimates:
@@ -43,8 +43,8 @@ class Estimates:
 
     def __init__(self, state: State, factors: tuple[Array, Array] | None = None) -> None:
         self.state, self.factors = state, factors
-        self._summary: Summary | None = None
-        self._summaries: Summary | None = None
+        self._summary: _Summary | None = None
+        self._summaries: _Summary | None = None
 
     @functools.cached_property
     def whole(self) -> Means:
@@ -57,7 +57,7 @@ class Estimates:
             return evaluate(measure, self.whole, given)
         if self._summary is None:
             short = kernels.figures(self.state, whole=True)
-            self._summary = self.scaled(0, *(summary_of(self.whole) if short is None else short[0]))
+            self._summary = self.scaled(0, *(_summary_of(self.whole) if short is None else short[0]))
         return from_summary(measure, *self._summary)
 
     def replicates(self, measure: Measure, given: Given) -> Parts:
@@ -67,11 +67,11 @@ class Estimates:
         if self._summaries is None:
             short = kernels.figures(self.state, whole=False)
             self._summaries = self.scaled(
-                1, *(self.stacked(summary_of) if short is None else short.swapaxes(0, 1))
+                1, *(self.stacked(_summary_of) if short is None else short.swapaxes(0, 1))
             )
         return from_summary(measure, *self._summaries)
 
-    def scaled(self, which: int, entropy: Array, k: Array, i: Array) -> Summary:
+    def scaled(self, which: int, entropy: Array, k: Array, i: Array) -> _Summary:
         """Return figures with their factors: the whole's, or those of each group that is left out."""
         if self.factors is None:
             return entropy, k, i
@@ -108,8 +108,8 @@ class Estimates:
             # One member left: none of its pairs count.
             share = state.xp.where(share > 0, share, state.share_of_pairs())
             replicates = Parts(replicates.aleatoric, replicates.epistemic / share)
-        figures = zip(totalled(parts), totalled(replicates), strict=True)
-        return Decomposition(*(standard_error(state, value, rest) for value, rest in figures))
+        figures = zip(_totalled(parts), _totalled(replicates), strict=True)
+        return Decomposition(*(_standard_error(state, value, rest) for value, rest in figures))
 
     def without_bias(self, measure: Measure, given: Given, parts: Parts, replicates: Parts | None) -> Parts:
         """Return the parts without the bias of few members."""
@@ -120,20 +120,20 @@ class Estimates:
         if replicates is None:
             return parts
         if sides[0] == "bma":
-            aleatoric = jackknifed(state, aleatoric, replicates.aleatoric)
+            aleatoric = _jackknifed(state, aleatoric, replicates.aleatoric)
         if sides == ("bma", "each"):
             average = resolve("average")
-            mutual = jackknifed(
+            mutual = _jackknifed(
                 state, self.parts(average, given).epistemic, self.replicates(average, given).epistemic
             )
             pairwise = self.parts(resolve("pairwise"), given).epistemic
             epistemic = pairwise / state.share_of_pairs() - mutual
         elif needs_groups(measure) and sides != ("bma", "bma"):
-            epistemic = jackknifed(state, epistemic, replicates.epistemic)
+            epistemic = _jackknifed(state, epistemic, replicates.epistemic)
         return Parts(aleatoric, epistemic)
 
 
-def unbiased_terms(state: State, measure: Measure, value: Value) -> Array:
+def unbiased_terms(state: State, measure: Measure, value: _Value) -> Array:
     """Return the epistemic part without the bias of few members, for any function of averages.
 
     The U-statistic where each member meets each, the jackknife where the average enters, and their
@@ -148,11 +148,11 @@ def unbiased_terms(state: State, measure: Measure, value: Value) -> Array:
         return whole / state.share_of_pairs()
     if needs_groups(measure) and sides != ("bma", "bma"):
         rest = state.xp.stack([value(measure, means) for means in state.leaving_one_out()])
-        return jackknifed(state, whole, rest)
+        return _jackknifed(state, whole, rest)
     return whole
 
 
-def summary_of(means: Means) -> Summary:
+def _summary_of(means: Means) -> _Summary:
     """Return mean entropy, K and I (or what takes their place under another rule)."""
     none = Given()
     pairwise = evaluate(resolve("pairwise"), means, none)
@@ -160,12 +160,12 @@ def summary_of(means: Means) -> Summary:
     return pairwise.aleatoric, pairwise.epistemic, average.epistemic
 
 
-def totalled(parts: Parts) -> tuple[Array, Array, Array]:
+def _totalled(parts: Parts) -> tuple[Array, Array, Array]:
     """Return total, aleatoric and epistemic part."""
     return parts.aleatoric + parts.epistemic, parts.aleatoric, parts.epistemic
 
 
-def jackknifed(state: State, value: Array, replicates: Array) -> Array:
+def _jackknifed(state: State, value: Array, replicates: Array) -> Array:
     """Return ``G value - sum_g (1 - w_g / w) value_(-g)`` over groups that have members.
 
     ``replicates`` are (groups, inputs), or (groups, classes, inputs). An infinite value stays, and one that
@@ -181,7 +181,7 @@ def jackknifed(state: State, value: Array, replicates: Array) -> Array:
     return xp.where(finite, xp.sum(xp.where(used, terms, xp.zeros_like(terms)), axis=0), value)
 
 
-def standard_error(state: State, value: Array, replicates: Array) -> Array:
+def _standard_error(state: State, value: Array, replicates: Array) -> Array:
     """Return the root of the mean of ``(pseudo_g - centre)**2 / (h_g - 1)``, with ``h_g = sum w / w_g``.
 
     ``pseudo_g`` is the value and ``h_g - 1`` times what it changes without the group; the centre is their

@@ -104,11 +104,11 @@ class Log(Rule):
 
     def log(self, xp: Any, reference: Array) -> Array:
         """Return ``log q``."""
-        others = beside_top(xp, reference)
+        others = _beside_top(xp, reference)
         return reference - xp.log1p(xp.sum(others, axis=-1, keepdims=True))
 
     def entropy(self, xp: Any, logits: Array) -> Array:
-        others = beside_top(xp, logits)
+        others = _beside_top(xp, logits)
         below = logits - xp.max(logits, axis=-1, keepdims=True)
         # No lower than the logarithm of the smallest number, so that 0 log 0 comes out as 0.
         floor = -700.0 if epsilon(xp, logits) < 1e-10 else -80.0
@@ -117,7 +117,7 @@ class Log(Rule):
         return xp.log1p(rest) - xp.sum(others * below, axis=-1) / (1 + rest)
 
     def reference(self, xp: Any, logits: Array) -> Array:
-        floor, _ = reach(xp, logits)
+        floor, _ = _reach(xp, logits)
         below = logits - xp.max(logits, axis=-1, keepdims=True)
         return xp.where(below > floor, below, xp.full_like(below, floor))
 
@@ -128,7 +128,7 @@ class Log(Rule):
         q, ratio, d, shift = self.growth(xp, logits, chosen, lost)
         excluded = logits == -float("inf")
         u = xp.where(excluded, xp.zeros_like(d), d - xp.log1p(shift))
-        return Terms(q * ratio, u, q * bregman(xp, ratio, u), excluded)
+        return Terms(q * ratio, u, q * _bregman(xp, ratio, u), excluded)
 
     def growth(
         self, xp: Any, logits: Array, chosen: Array, lost: Array | None
@@ -137,7 +137,7 @@ class Log(Rule):
 
         ``d`` is how far logits are from the chosen ones, but for what moves all classes alike.
         """
-        floor, far = reach(xp, logits)
+        floor, far = _reach(xp, logits)
         reference = self.reference(xp, chosen)
         q = self.probabilities(xp, reference)
         top = one_hot(xp, xp.argmax(reference, axis=-1), reference.shape[-1])
@@ -150,7 +150,7 @@ class Log(Rule):
         if epsilon(xp, logits) > 1e-10:  # float32, which has few digits of members that agree left by now
             chosen_top = xp.max(chosen, axis=-1, keepdims=True)
             kept = xp.where(reference > floor, chosen, chosen_top)
-            d = d + (lost_in(xp, finite, offset) - lost_in(xp, kept, chosen_top))
+            d = d + (_lost_in(xp, finite, offset) - _lost_in(xp, kept, chosen_top))
         d = d if lost is None else d + lost
         exponent = xp.where(excluded | (d < floor), xp.full_like(d, floor), d)
         growth = xp.expm1(exponent)
@@ -161,7 +161,7 @@ class Log(Rule):
         log_q = self.log(xp, reference)
         q, u = xp.exp(log_q), self.log(xp, source) - log_q
         ratio = xp.expm1(u)
-        return Terms(q * ratio, u, q * bregman(xp, ratio, u))
+        return Terms(q * ratio, u, q * _bregman(xp, ratio, u))
 
     def likelihood(self, xp: Any, terms: Terms, reference: Array) -> Array | None:
         p = xp.exp(self.log(xp, reference) + terms.u)
@@ -173,7 +173,7 @@ class Log(Rule):
         q, ratio = xp.exp(log_q), a * xp.exp(-log_q)
         gone = ratio <= -1  # no member allows the class: 0 log 0 = 0
         u = xp.log1p(xp.where(gone, xp.zeros_like(ratio), ratio))
-        phi = q * xp.where(gone, -ratio, bregman(xp, ratio, u))
+        phi = q * xp.where(gone, -ratio, _bregman(xp, ratio, u))
         if mean is not None:
             # Where a member that thought the class likely has been left out, a has none of its digits.
             least = float(xp.finfo(mean.dtype).tiny)
@@ -186,7 +186,7 @@ class Log(Rule):
 LOG = Log("log", separable=True)
 
 
-class Bounded(Rule):
+class _Bounded(Rule):
     """A rule that charges no more than a constant; differences of predictions are taken as the log rule does.
 
     So they have all their digits where members agree, or are nearly certain.
@@ -202,7 +202,7 @@ class Bounded(Rule):
     def probabilities(self, xp: Any, reference: Array) -> Array:
         p = softmax(xp, reference)
         return xp.where(
-            reference > reach(xp, reference)[0], p, xp.zeros_like(p)
+            reference > _reach(xp, reference)[0], p, xp.zeros_like(p)
         )  # else the class is excluded
 
     def terms(self, xp: Any, logits: Array, chosen: Array, lost: Array | None = None) -> Terms:
@@ -224,25 +224,25 @@ class Bounded(Rule):
         return self.apart(xp, a, q + a, q)
 
 
-class Brier(Bounded):
+class Brier(_Bounded):
     """``loss(p)[y] = sum_k (p[k] - 1[k = y])**2``."""
 
     def entropy(self, xp: Any, logits: Array) -> Array:
-        return gini(xp, logits)
+        return _gini(xp, logits)
 
     def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
         return Terms(a, 2 * a, a * a)
 
 
-class Spherical(Bounded):
+class _Spherical(_Bounded):
     """``loss(p)[y] = 1 - p[y] / |p|``."""
 
     def entropy(self, xp: Any, logits: Array) -> Array:
-        g = gini(xp, logits)  # 1 - |p|**2
+        g = _gini(xp, logits)  # 1 - |p|**2
         return g / (1 + xp.sqrt(1 - g))
 
     def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
-        length, of_q = norm(xp, p), norm(xp, q)
+        length, of_q = _norm(xp, p), _norm(xp, q)
         longer = xp.sum(a * (p + q), axis=-1, keepdims=True) / (length + of_q)
         direction = q / of_q
         # |p| - <p, q / |q|>, from the part of p that stands off q: no difference of nearly equal numbers.
@@ -252,11 +252,11 @@ class Spherical(Bounded):
         return Terms(a, (a - direction * longer) / length, phi)
 
 
-class ZeroOne(Bounded):
+class _ZeroOne(_Bounded):
     """``loss(p)[y] = 1 - 1[y is a most probable class] / (how many are)``."""
 
     def entropy(self, xp: Any, logits: Array) -> Array:
-        rest = xp.sum(beside_top(xp, logits), axis=-1)
+        rest = xp.sum(_beside_top(xp, logits), axis=-1)
         return rest / (1 + rest)
 
     def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
@@ -264,7 +264,7 @@ class ZeroOne(Bounded):
         return Terms(a, u, xp.sum(p * u, axis=-1, keepdims=True))
 
 
-def lost_in(xp: Any, left: Array, right: Array) -> Array:
+def _lost_in(xp: Any, left: Array, right: Array) -> Array:
     """Return, exactly, what rounding takes from ``left - right`` (Knuth's sum of two numbers)."""
     rounded = left - right
     of_right = rounded - left
@@ -272,7 +272,7 @@ def lost_in(xp: Any, left: Array, right: Array) -> Array:
     return xp.where(xp.isfinite(lost), lost, 0.0)
 
 
-def bregman(xp: Any, ratio: Array, u: Array) -> Array:
+def _bregman(xp: Any, ratio: Array, u: Array) -> Array:
     """Return ``(1 + ratio) u - ratio`` for ``ratio = expm1(u)``: ``D`` of one class over its ``q``.
 
     A prediction that excludes the class has a ratio of -1 and, here, ``u = 0``.
@@ -289,7 +289,7 @@ def softmax(xp: Any, logits: Array) -> Array:
     return e / xp.sum(e, axis=-1, keepdims=True)
 
 
-def beside_top(xp: Any, logits: Array) -> Array:
+def _beside_top(xp: Any, logits: Array) -> Array:
     """Return the odds of each class against the top one, with 0 for the top itself.
 
     Sums over these keep what is left beside a nearly certain class, which rounding takes from ``1 - p``.
@@ -299,14 +299,14 @@ def beside_top(xp: Any, logits: Array) -> Array:
     return xp.where(top, xp.zeros_like(odds), odds)
 
 
-def gini(xp: Any, logits: Array) -> Array:
+def _gini(xp: Any, logits: Array) -> Array:
     """Return ``1 - |p|**2``, the sum of ``p (1 - p)``."""
     return xp.sum(own_variance(xp, logits), axis=-1)
 
 
 def own_variance(xp: Any, logits: Array) -> Array:
     """Return ``p (1 - p)`` of each class, exact relative to itself also where ``p`` is next to 1."""
-    odds = beside_top(xp, logits)
+    odds = _beside_top(xp, logits)
     rest = xp.sum(odds, axis=-1, keepdims=True)
     top = one_hot(xp, xp.argmax(logits, axis=-1), logits.shape[-1])
     return xp.where(top, rest, odds * ((1 - odds) + rest)) / (1 + rest) ** 2
@@ -319,7 +319,7 @@ def vote(xp: Any, p: Array) -> Array:
     return top / xp.sum(top, axis=-1, keepdims=True)
 
 
-def norm(xp: Any, p: Array) -> Array:
+def _norm(xp: Any, p: Array) -> Array:
     """Return the Euclidean length over classes."""
     return xp.sqrt(xp.sum(p * p, axis=-1, keepdims=True))
 
@@ -338,7 +338,7 @@ def epsilon(xp: Any, array: Array) -> float:
     return float(xp.finfo(array.dtype).eps)
 
 
-def reach(xp: Any, array: Array) -> tuple[float, float]:
+def _reach(xp: Any, array: Array) -> tuple[float, float]:
     """Return the lowest log-probability of a reference below its top class, and what counts as far.
 
     The exponential of their difference is a finite number of the array's type.
@@ -346,13 +346,13 @@ def reach(xp: Any, array: Array) -> tuple[float, float]:
     return (-690.0, 13.0) if epsilon(xp, array) < 1e-10 else (-75.0, 13.0)
 
 
-RULES: dict[str, Rule] = {
+_RULES: dict[str, Rule] = {
     rule.name: rule
     for rule in (
         LOG,
         Brier("brier", separable=True),
-        Spherical("spherical", separable=False),
-        ZeroOne("zero_one", separable=False),
+        _Spherical("spherical", separable=False),
+        _ZeroOne("zero_one", separable=False),
     )
 }
 
@@ -361,9 +361,9 @@ def resolve_rule(rule: str | Rule) -> Rule:
     """Return the rule of that name."""
     if isinstance(rule, Rule):
         return rule
-    if isinstance(rule, str) and rule in RULES:
-        return RULES[rule]
-    raise ValueError(unknown("rule", rule, list(RULES)))
+    if isinstance(rule, str) and rule in _RULES:
+        return _RULES[rule]
+    raise ValueError(unknown("rule", rule, list(_RULES)))
 
 
 def unknown(what: str, name: object, names: list[str]) -> str:

@@ -16,10 +16,10 @@ def state_of(prediction: SecondOrder, rule: Rule, stays: bool | None = None) -> 
     stays = prediction.stays if stays is None else stays
     if isinstance(prediction, Mixture):
         parts = zip(prediction.components, prediction.weights.tolist(), strict=True)
-        states = [scaled(state_of(each, rule, stays), share) for each, share in parts if share > 0]
+        states = [_scaled(state_of(each, rule, stays), share) for each, share in parts if share > 0]
         return functools.reduce(State.merged, states)
     if isinstance(prediction, Deltas):
-        return points_state(prediction.members(stays), rule, stays)
+        return _points_state(prediction.members(stays), rule, stays)
     spread = prediction.spread(rule.name, stays)
     classes = prediction.shape[-1]
     xp = arrays.namespace(spread.log_mean)
@@ -33,7 +33,7 @@ def state_of(prediction: SecondOrder, rule: Rule, stays: bool | None = None) -> 
     )  # fmt: skip
 
 
-def points_state(members: Members, rule: Rule, stays: bool) -> State:
+def _points_state(members: Members, rule: Rule, stays: bool) -> State:
     """Return the state of points, which stay in their own library where the rest of a mixture does."""
     if not stays or members.stays:
         return kernels.state_of(members, rule, 1)
@@ -42,7 +42,7 @@ def points_state(members: Members, rule: Rule, stays: bool) -> State:
     return kernels.generic.state_of(arrays.namespace(logits), logits, weights, rule, 1, None)
 
 
-def scaled(state: State, share: float) -> State:
+def _scaled(state: State, share: float) -> State:
     """Return the state with another weight in all."""
     whole = state.total("weight")
     factor = share / whole

@@ -21,7 +21,7 @@ from typing import Any
 from demur.core.rules import Array, Rule, Terms
 
 SUMS = ("a", "u", "au", "phi")
-BY_INPUT = ("reference", "heaviest", "count")  # what has no axis of groups
+_BY_INPUT = ("reference", "heaviest", "count")  # what has no axis of groups
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class State:
         xp = self.xp
         sums = {name: self.total(name) for name in (*SUMS, "entropy")}
         weights = self.weight_of_others()
-        p = None if self.p is None else around(xp, self.p)
+        p = None if self.p is None else _around(xp, self.p)
         for g in range(self.groups):
             others = {name: total - getattr(self, name)[g] for name, total in sums.items()}
             others["p"] = None if p is None else p[g]
@@ -126,11 +126,11 @@ class State:
         xp, weight = self.xp, self.weight
         before, after = beside(xp, weight)
         between = beside(xp, 2 * weight * before)[0] + beside(xp, 2 * weight * after)[1] + 2 * before * after
-        return (around(xp, self.pair_weight) + between) / (before + after) ** 2
+        return (_around(xp, self.pair_weight) + between) / (before + after) ** 2
 
     def weight_of_others(self) -> Array:
         """Return the weight without each group in turn, (groups, inputs): added up, so that none is lost."""
-        return around(self.xp, self.weight)
+        return _around(self.xp, self.weight)
 
     def total(self, name: str) -> Array:
         """Return one of the sums over all groups."""
@@ -176,7 +176,7 @@ class State:
     def only(self, inputs: Array | slice) -> State:
         """Return the sums of some of the inputs, by their indices."""
         found = {
-            name: values if values is None else values[inputs] if name in BY_INPUT else values[:, inputs]
+            name: values if values is None else values[inputs] if name in _BY_INPUT else values[:, inputs]
             for name, values in arrays_of(self).items()
         }
         return replace(self, **found)
@@ -190,7 +190,7 @@ class State:
             other = replace(other, **dict(zip(("excluded", "allowed"), sides(other), strict=True)))
         for name, values in found.items():
             if values is not None:
-                place = inputs if name in BY_INPUT else (slice(None), inputs)
+                place = inputs if name in _BY_INPUT else (slice(None), inputs)
                 found[name] = values.copy()
                 found[name][place] = getattr(other, name)
         return replace(self, **found)
@@ -210,7 +210,7 @@ class State:
         return replace(
             left,
             **sums,
-            **exclusions(left, right),
+            **_exclusions(left, right),
             p=None if left.p is None or right.p is None else left.p + right.p,
             entropy=left.entropy + right.entropy,
             weight=left.weight + right.weight,
@@ -240,7 +240,7 @@ class State:
         return xp.where(whole, mixed, self.rule.reference(xp, mixed))
 
 
-def exclusions(left: State, right: State) -> dict[str, Array | None]:
+def _exclusions(left: State, right: State) -> dict[str, Array | None]:
     """Return the sums of weights that exclude and that allow each class, in both states together."""
     if left.excluded is None and right.excluded is None:
         return {"excluded": None, "allowed": None}
@@ -263,7 +263,7 @@ def joined(states: list[State]) -> State:
     xp = states[0].xp
     by_group = (*SUMS, "entropy", "weight", "pair_weight")
     parts = {name: xp.concat([getattr(s, name) for s in states], axis=1) for name in by_group}
-    parts |= {name: xp.concat([getattr(s, name) for s in states]) for name in BY_INPUT}
+    parts |= {name: xp.concat([getattr(s, name) for s in states]) for name in _BY_INPUT}
     if all(s.p is not None for s in states):
         parts["p"] = xp.concat([s.p for s in states], axis=1)
     if any(s.excluded is not None for s in states):
@@ -285,7 +285,7 @@ def beside(xp: Any, numbers: Array) -> tuple[Array, Array]:
     return xp.concat([none, before]), xp.concat([after, none])
 
 
-def around(xp: Any, numbers: Array) -> Array:
+def _around(xp: Any, numbers: Array) -> Array:
     """Return the sums of all others than each, along the first axis; none is lost beside a large one."""
     before, after = beside(xp, numbers)
     return before + after

@@ -25,7 +25,7 @@ SHOWN = 1 << 26  # probabilities from which a bar on the terminal is worth its l
 
 SETS = ("hull", "intervals")
 
-Progress = Callable[[int], object]
+_Progress = Callable[[int], object]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +76,7 @@ def credal(
     set: str = "hull",
     base: float | None = None,
     axis: int = 0,
-    progress: bool | Progress = True,
+    progress: bool | _Progress = True,
 ) -> Credal:
     r"""Return the highest and the lowest entropy in the credal set that the members span.
 
@@ -123,14 +123,14 @@ def credal(
     if not isinstance(progress, bool) and not callable(progress):
         raise ValueError(f"progress must be True, False or a function. Got {progress!r}.")
     scale = check_base(base, resolve_rule("log"))
-    ends_of = hull_ends
+    ends_of = _hull_ends
     if set == "intervals":
-        ends_of = functools.partial(interval_ends, search_for(members.inputs * members.classes))
+        ends_of = functools.partial(_interval_ends, search_for(members.inputs * members.classes))
     ends = np.empty((3, members.inputs))
     length = np.empty(members.inputs) if members.classes == 2 else None
 
     here = Members(members.prediction.on_host(), None, members.batch)
-    with counter(members, progress) as count:
+    with _counter(members, progress) as count:
 
         def share(bounds: tuple[int, int]) -> None:
             part = here.part(*bounds)
@@ -139,7 +139,7 @@ def credal(
                 where = slice(bounds[0] + begin, bounds[0] + end)
                 ends[:, where] = ends_of(p)
                 if length is not None:
-                    length[where] = interval_length(p)
+                    length[where] = _interval_length(p)
                 count(end - begin)
 
         kernels.in_parallel(share, members.inputs, members.size)
@@ -154,7 +154,7 @@ def credal(
     )
 
 
-def hull_ends(p: np.ndarray) -> Ends:
+def _hull_ends(p: np.ndarray) -> Ends:
     """Return the ends of the entropy in the convex hull of members (inputs, members, classes)."""
     own = entropy(p)
     weights, gap = highest_entropy_weights(p, own.min(axis=1))
@@ -164,7 +164,7 @@ def hull_ends(p: np.ndarray) -> Ends:
     return Ends(np.maximum(entropy(mixture), own.max(axis=1)), own.min(axis=1), gap)
 
 
-def interval_ends(search: Search, p: np.ndarray) -> Ends:
+def _interval_ends(search: Search, p: np.ndarray) -> Ends:
     """Return the ends of the entropy within the intervals of members (inputs, members, classes)."""
     low, high = p.min(axis=1), p.max(axis=1)
     point, gap = lowest_entropy_point(low, high, search)
@@ -179,7 +179,7 @@ def entropy(p: np.ndarray) -> np.ndarray:
         return resolve_rule("log").entropy(np, np.log(p))
 
 
-def interval_length(p: np.ndarray) -> np.ndarray:
+def _interval_length(p: np.ndarray) -> np.ndarray:
     """Return by how much the probability of two classes varies: of the rarer one, which has more digits."""
     low, high = p.min(axis=1), p.max(axis=1)
     return np.where(high[:, 0] < high[:, 1], high[:, 0] - low[:, 0], high[:, 1] - low[:, 1])
@@ -195,7 +195,7 @@ def probabilities(members: Members) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def counter(members: Members, progress: bool | Progress) -> Iterator[Progress]:
+def _counter(members: Members, progress: bool | _Progress) -> Iterator[_Progress]:
     """Give a function that threads call with how many inputs more are done."""
     shown = progress_bar(members.inputs, "inputs") if progress is True and members.size >= SHOWN else None
     with shown or contextlib.nullcontext(progress if callable(progress) else lambda done: None) as report:

@@ -12,7 +12,7 @@ import numpy as np
 
 from demur.kernels.arithmetic import add_in_any_order, cached
 
-WIDE, HIGH = 4, 2  # a tile of products whose sums stay in registers
+_WIDE, _HIGH = 4, 2  # a tile of products whose sums stay in registers
 
 
 @cached
@@ -21,10 +21,10 @@ def products(rows, out):
     count = rows.shape[1]
     last = count - 1
     for b in range(rows.shape[0]):
-        for i in range(0, count, WIDE):
+        for i in range(0, count, _WIDE):
             r0, r1 = rows[b, i], rows[b, min(i + 1, last)]
             r2, r3 = rows[b, min(i + 2, last)], rows[b, min(i + 3, last)]
-            for j in range(0, i + WIDE, HIGH):
+            for j in range(0, i + _WIDE, _HIGH):
                 c0, c1 = rows[b, min(j, last)], rows[b, min(j + 1, last)]
                 s00 = s01 = s10 = s11 = s20 = s21 = s30 = s31 = 0.0
                 for y in range(rows.shape[2]):
@@ -48,7 +48,7 @@ def products(rows, out):
 def gram(rows: np.ndarray) -> np.ndarray:
     """Return ``rows @ rows'``, (inputs, n, n), for rows (inputs, n, length)."""
     inputs, count, _ = rows.shape
-    padded = -(-count // WIDE) * WIDE
+    padded = -(-count // _WIDE) * _WIDE
     out = np.empty((inputs, padded, padded))
     products(np.ascontiguousarray(rows), out)
     return out[:, :count, :count]

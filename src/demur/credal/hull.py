@@ -18,10 +18,10 @@ import numpy as np
 
 from demur import kernels
 
-GAP = 1e-6  # nats, and relative to the difference between highest and lowest entropy
-ROUNDING = 1e-13  # gaps of numbers of order one cannot be told from 0 below this
-STEPS = 60  # ten are usual
-BACK_OFF = 0.995  # how far to go towards the boundary
+_GAP = 1e-6  # nats, and relative to the difference between highest and lowest entropy
+_ROUNDING = 1e-13  # gaps of numbers of order one cannot be told from 0 below this
+_STEPS = 60  # ten are usual
+_BACK_OFF = 0.995  # how far to go towards the boundary
 THREADED = 1 << 18  # products from which OpenBLAS starts threads
 
 
@@ -56,15 +56,15 @@ def highest_entropy_weights(p: np.ndarray, lowest: np.ndarray) -> tuple[np.ndarr
     nu = mixtures.cost.max(axis=1) + gap
     slack = nu[:, None] - mixtures.cost
     open_ = np.arange(inputs)
-    for _ in range(STEPS):
+    for _ in range(_STEPS):
         height = np.sum(mixtures.weights * mixtures.cost, axis=1) - lowest[open_]
-        going = mixtures.gap > np.clip(GAP * height, ROUNDING, GAP)
+        going = mixtures.gap > np.clip(_GAP * height, _ROUNDING, _GAP)
         if not going.all():
             open_, p, slack, nu = open_[going], p[going], slack[going], nu[going]
             mixtures = Mixtures(*(part[going] for part in mixtures))
             if not open_.size:
                 break
-        moved, slack, nu = step(p, mixtures, slack, nu)
+        moved, slack, nu = _step(p, mixtures, slack, nu)
         mixtures = mixtures_of(p, moved)
         better = mixtures.gap < gap[open_]
         weights[open_[better]] = mixtures.weights[better]
@@ -77,7 +77,7 @@ def mixtures_of(p: np.ndarray, weights: np.ndarray) -> Mixtures:
     weights = weights / weights.sum(axis=1, keepdims=True)
     q = mixed(weights, p)
     log_q = np.log(np.where(q > 0, q, 1.0))  # nobody allows a class at 0, and it costs nothing
-    return Mixtures(weights, q, -charged(p, log_q))
+    return Mixtures(weights, q, -_charged(p, log_q))
 
 
 def mixed(weights: np.ndarray, p: np.ndarray) -> np.ndarray:
@@ -85,12 +85,12 @@ def mixed(weights: np.ndarray, p: np.ndarray) -> np.ndarray:
     return np.einsum("bi,biy->by", weights, p)
 
 
-def charged(p: np.ndarray, losses: np.ndarray) -> np.ndarray:
+def _charged(p: np.ndarray, losses: np.ndarray) -> np.ndarray:
     """Return what each member expects to lose, (inputs, members), for losses (inputs, classes)."""
     return np.einsum("biy,by->bi", p, losses)
 
 
-def squared(rows: np.ndarray) -> np.ndarray:
+def _squared(rows: np.ndarray) -> np.ndarray:
     """Return ``rows @ rows'`` for each input."""
     if rows.shape[1] * rows.shape[1] * rows.shape[2] < THREADED or not kernels.has_numba():
         return np.matmul(rows, rows.swapaxes(1, 2))
@@ -99,7 +99,7 @@ def squared(rows: np.ndarray) -> np.ndarray:
     return gram(rows)
 
 
-def step(
+def _step(
     p: np.ndarray, mixtures: Mixtures, slack: np.ndarray, nu: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return weights, slack and nu after one step towards ``nu - cost = slack``, ``weights * slack = 0``."""
@@ -117,11 +117,11 @@ def step(
 
     d_weights, d_slack, _ = direction(np.zeros_like(weights))
     before = np.mean(weights * slack, axis=1)
-    ahead = weights + reach(weights, d_weights)[:, None] * d_weights
-    after = np.mean(ahead * (slack + reach(slack, d_slack)[:, None] * d_slack), axis=1)
+    ahead = weights + _reach(weights, d_weights)[:, None] * d_weights
+    after = np.mean(ahead * (slack + _reach(slack, d_slack)[:, None] * d_slack), axis=1)
     centre = before * (after / before) ** 3
     d_weights, d_slack, d_nu = direction(centre[:, None] - d_weights * d_slack)
-    length = np.minimum(1.0, BACK_OFF * np.minimum(reach(weights, d_weights), reach(slack, d_slack)))
+    length = np.minimum(1.0, _BACK_OFF * np.minimum(_reach(weights, d_weights), _reach(slack, d_slack)))
     return (
         weights + length[:, None] * d_weights,
         slack + length[:, None] * d_slack,
@@ -129,7 +129,7 @@ def step(
     )
 
 
-def reach(values: np.ndarray, change: np.ndarray) -> np.ndarray:
+def _reach(values: np.ndarray, change: np.ndarray) -> np.ndarray:
     """Return how much of a change, at most all of it, keeps all values from falling below 0."""
     return 1.0 / np.maximum(1.0, np.max(-change / values, axis=1))
 
@@ -146,18 +146,18 @@ def newton_solver(
     raised = 1.0 + 16 * np.finfo(float).eps
     if p.shape[1] <= p.shape[2]:
         half = p / np.sqrt(np.where(q > 0, q, np.inf))[:, None]
-        matrix = squared(half)
+        matrix = _squared(half)
         places = np.arange(p.shape[1])
         matrix[:, places, places] = matrix[:, places, places] * raised + diagonal
         return lambda b: np.linalg.solve(matrix, b[..., None])[..., 0]
     half = p / np.sqrt(diagonal)[..., None]
-    matrix = squared(half.swapaxes(1, 2))
+    matrix = _squared(half.swapaxes(1, 2))
     places = np.arange(p.shape[2])
     matrix[:, places, places] = matrix[:, places, places] * raised + np.where(q > 0, q, 1.0)
 
     def by_classes(b: np.ndarray) -> np.ndarray:
         scaled = b / diagonal
         inner = np.linalg.solve(matrix, mixed(scaled, p)[..., None])[..., 0]
-        return scaled - charged(p, inner) / diagonal
+        return scaled - _charged(p, inner) / diagonal
 
     return by_classes

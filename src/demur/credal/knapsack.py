@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 NODES = 1_000  # an input whose search takes more has to do with the bound that is reached by then
-CLOSE = 1e-9  # nats, times the probability that the low ends leave: the bound need not come closer
+_CLOSE = 1e-9  # nats, times the probability that the low ends leave: the bound need not come closer
 
-LOW, HIGH, TAKER = 0, 1, 2  # what a class is decided to be
+_LOW, _HIGH, _TAKER = 0, 1, 2  # what a class is decided to be
 
 
 @functools.cache
@@ -34,12 +34,20 @@ def compiled() -> Any:
 
     from demur.kernels.arithmetic import cached
 
-    for function in (relax, fill, with_taker, steepest_share, entropy_term, write_corner, branch_and_bound):
+    for function in (
+        _relax,
+        _fill,
+        _with_taker,
+        _steepest_share,
+        _entropy_term,
+        _write_corner,
+        _branch_and_bound,
+    ):
         register_jitable(function)
     return cached(search)
 
 
-def relax(node, tree, intervals, budget, work, best):
+def _relax(node, tree, intervals, budget, work, best):
     """Bound what the classes above their low ends add to the entropy, at one node of the tree of decisions.
 
     Returns the bound (infinite if no corner is left), the class to decide next, and the best corner seen:
@@ -53,25 +61,25 @@ def relax(node, tree, intervals, budget, work, best):
     while above > 0:
         k = classes[above]
         decided[k] = True
-        if ends[above] == HIGH:
+        if ends[above] == _HIGH:
             budget -= width[k]
             start += gain[k]
         above = parents[above]
     bound, f, filled, taker = np.inf, -1, -1, takers[node]
-    first, last = fill(intervals, budget, work)
+    first, last = _fill(intervals, budget, work)
     if taker >= 0:
-        bound, f, value, filled = with_taker(taker, intervals, budget, work, best - start)
+        bound, f, value, filled = _with_taker(taker, intervals, budget, work, best - start)
         bound += start
         best = start + value if filled >= 0 else best
     elif budget >= 0.0 and last >= 0:
         f = first
         bound = start + added[last] + gain[last] * ((budget - taken[last]) / width[last])
         if first == last and budget > 0.0:
-            f, slope = steepest_share(first, intervals, budget, decided)
+            f, slope = _steepest_share(first, intervals, budget, decided)
             bound = max(bound, start + slope * budget)
         for one in (f, last):
             decided[one] = True
-            _, _, value, where = with_taker(one, intervals, budget, work, best - start)
+            _, _, value, where = _with_taker(one, intervals, budget, work, best - start)
             decided[one] = False
             if where >= 0:
                 best, filled, taker = start + value, where, one
@@ -81,7 +89,7 @@ def relax(node, tree, intervals, budget, work, best):
     return bound, f, best, filled, taker
 
 
-def fill(intervals, budget, work):
+def _fill(intervals, budget, work):
     """Fill undecided classes in the order of the slopes; return the first, and the one that does not fit.
 
     ``taken`` and ``added`` are the sums of widths and gains before each class, up to that one.
@@ -102,7 +110,7 @@ def fill(intervals, budget, work):
     return first, -1
 
 
-def with_taker(taker, intervals, budget, work, best):
+def _with_taker(taker, intervals, budget, work, best):
     """Bound what is added where one class takes what the others, filled in their order, leave.
 
     The others are at an end each: those wider than the budget are low.
@@ -111,13 +119,13 @@ def with_taker(taker, intervals, budget, work, best):
     """
     low, width, gain = intervals
     decided, _, _ = work
-    own = entropy_term(low[taker])
+    own = _entropy_term(low[taker])
     least = budget - width[taker]  # that the others have to take
     bound, filled, f = np.inf, -1, -1
     total, worth, k = 0.0, 0.0, 0
     while budget >= total:
         if total >= least:
-            value = worth + entropy_term(low[taker] + (budget - total)) - own
+            value = worth + _entropy_term(low[taker] + (budget - total)) - own
             bound = min(bound, value)
             if value < best:
                 best, filled = value, k
@@ -136,7 +144,7 @@ def with_taker(taker, intervals, budget, work, best):
     return bound, f, best, filled
 
 
-def steepest_share(first, intervals, budget, decided):
+def _steepest_share(first, intervals, budget, decided):
     """Return the class whose entropy gains least for its share of a budget that fills none, and its slope.
 
     No class can take more than the budget, so that chords end there and are steeper than those of whole
@@ -150,30 +158,30 @@ def steepest_share(first, intervals, budget, decided):
         if gain[k] >= least * width[k]:
             break
         share = min(width[k], budget)
-        slope = (entropy_term(low[k] + share) - entropy_term(low[k])) / share
+        slope = (_entropy_term(low[k] + share) - _entropy_term(low[k])) / share
         if slope < least:
             best, least = k, slope
     return best, least
 
 
-def entropy_term(p):
+def _entropy_term(p):
     """Return ``-p log p``, 0 at 0."""
     return -p * math.log(p) if p > 0.0 else 0.0
 
 
-def write_corner(node, filled, taker, tree, intervals, budget, corner):
-    """Write the shares above the low ends at a corner that ``with_taker`` found at a node."""
+def _write_corner(node, filled, taker, tree, intervals, budget, corner):
+    """Write the shares above the low ends at a corner that ``_with_taker`` found at a node."""
     parents, classes, ends, _ = tree
     _, width, _ = intervals
     left, above = budget, node
     while above > 0:
-        left -= width[classes[above]] if ends[above] == HIGH else 0.0
+        left -= width[classes[above]] if ends[above] == _HIGH else 0.0
         above = parents[above]
     for k in range(corner.shape[0]):
         corner[k] = width[k] if k < filled and width[k] <= left else 0.0
     while node > 0:
         k = classes[node]
-        corner[k] = width[k] if ends[node] == HIGH else 0.0
+        corner[k] = width[k] if ends[node] == _HIGH else 0.0
         node = parents[node]
     corner[taker] = 0.0
     for k in range(corner.shape[0]):
@@ -181,29 +189,29 @@ def write_corner(node, filled, taker, tree, intervals, budget, corner):
     corner[taker] = min(max(0.0, budget), width[taker])  # summed in another order, off by a rounding
 
 
-def branch_and_bound(intervals, budget, tree, work, corner):
+def _branch_and_bound(intervals, budget, tree, work, corner):
     """Write the corner of lowest entropy found, and return how far below it the lowest may still be."""
     parents, classes, ends, takers = tree
-    close = CLOSE * budget
+    close = _CLOSE * budget
     takers[0] = -1
-    bound, f, best, filled, taker = relax(0, tree, intervals, budget, work, np.inf)
-    write_corner(0, filled, taker, tree, intervals, budget, corner)
+    bound, f, best, filled, taker = _relax(0, tree, intervals, budget, work, np.inf)
+    _write_corner(0, filled, taker, tree, intervals, budget, corner)
     floor = np.inf  # the lowest bound of what was left aside
     nodes = 0
     heap = [(bound, 0, f)]
     while len(heap) > 0 and heap[0][0] < best - close and nodes + 3 < parents.shape[0]:
         above, parent, k = heapq.heappop(heap)
-        for end in (LOW, HIGH, TAKER):
-            if end == TAKER and takers[parent] >= 0:
+        for end in (_LOW, _HIGH, _TAKER):
+            if end == _TAKER and takers[parent] >= 0:
                 continue
             nodes += 1
             parents[nodes], classes[nodes], ends[nodes] = parent, k, end
-            takers[nodes] = k if end == TAKER else takers[parent]
-            bound, f, value, filled, taker = relax(nodes, tree, intervals, budget, work, best)
+            takers[nodes] = k if end == _TAKER else takers[parent]
+            bound, f, value, filled, taker = _relax(nodes, tree, intervals, budget, work, best)
             bound = max(bound, above)
             if filled >= 0:
                 best = value
-                write_corner(nodes, filled, taker, tree, intervals, budget, corner)
+                _write_corner(nodes, filled, taker, tree, intervals, budget, corner)
             if bound < best - close:
                 heapq.heappush(heap, (bound, nodes, f))
             else:
@@ -235,5 +243,5 @@ def search(low, width, gain, counts, budgets, corners):
         count = counts[b]
         if count > 0:
             intervals = (low[b, :count], width[b, :count], gain[b, :count])
-            gaps[b] = branch_and_bound(intervals, budgets[b], tree, work, corners[b, :count])
+            gaps[b] = _branch_and_bound(intervals, budgets[b], tree, work, corners[b, :count])
     return gaps

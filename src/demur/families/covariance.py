@@ -20,7 +20,7 @@ class FullGaussian(Family):
     joint: ClassVar[bool] = True
 
     def event(self, parameters: int) -> tuple[int, ...]:
-        return (dimension(parameters),)
+        return (_dimension(parameters),)
 
     def outcome(self, xp: Any, parameters: Array) -> tuple[Array, Array]:
         mean, covariance = split(parameters)
@@ -28,14 +28,14 @@ class FullGaussian(Family):
 
     def entropy(self, xp: Any, logits: Array) -> Array:
         _, covariance = split(logits)
-        scale, lower = factored(xp, covariance)
+        scale, lower = _factored(xp, covariance)
         logs = xp.log(diagonal(lower)) + xp.log(scale)
         return xp.sum(logs + math.log(2 * math.pi * math.e) / 2, axis=-1)
 
     def relative(self, xp: Any, p: Array, q: Array) -> Terms:
         (mean, covariance), (centre, unit) = split(p), split(q)
-        scale, lower = factored(xp, unit)
-        own_scale, own_lower = factored(xp, covariance)
+        scale, lower = _factored(xp, unit)
+        own_scale, own_lower = _factored(xp, covariance)
         inverse, own_inverse = xp.linalg.inv(lower), xp.linalg.inv(own_lower)
         t = ((mean - centre) / scale)[..., None]
         wider = (covariance - unit) / outer(scale)
@@ -80,20 +80,20 @@ class FullGaussian(Family):
         return joined(xp, mean + moved, middle)
 
 
-def factored(xp: Any, covariance: Array) -> tuple[Array, Array]:
+def _factored(xp: Any, covariance: Array) -> tuple[Array, Array]:
     """Return the scale of each coordinate, and the lower factor of the correlation matrix."""
     scale = xp.sqrt(diagonal(covariance))
     return scale, xp.linalg.cholesky(covariance / outer(scale))
 
 
-def dimension(parameters: int) -> int:
+def _dimension(parameters: int) -> int:
     """Return d of d means and d * d covariances."""
     return (math.isqrt(4 * parameters + 1) - 1) // 2
 
 
 def split(array: Array) -> tuple[Array, Array]:
     """Return the vector and the matrix."""
-    d = dimension(array.shape[-1])
+    d = _dimension(array.shape[-1])
     return array[..., :d], array[..., d:].reshape((*array.shape[:-1], d, d))
 
 

@@ -19,15 +19,15 @@ class Poisson(Family):
     def entropy(self, xp: Any, logits: Array) -> Array:
         """Sum the terms ``-p log p``, none negative, or their expansion where the rate is large."""
         rate = logits[..., 0]
-        large = rate >= EXPANDED
+        large = rate >= _EXPANDED
         few = xp.where(large, xp.ones_like(rate), rate)
         log_rate, terms = xp.log(few), xp.zeros_like(rate)
-        for count in range(COUNTED):
+        for count in range(_COUNTED):
             log_p = count * log_rate - few - math.lgamma(count + 1)
             terms = terms - xp.exp(log_p) * log_p
-        inverse = 1 / xp.where(large, rate, xp.full_like(rate, EXPANDED))
+        inverse = 1 / xp.where(large, rate, xp.full_like(rate, _EXPANDED))
         tail = xp.zeros_like(rate)
-        for numerator, denominator in reversed(EXPANSION):
+        for numerator, denominator in reversed(_EXPANSION):
             tail = (tail + numerator / denominator) * inverse
         return xp.where(large, (math.log(2 * math.pi * math.e) - xp.log(inverse)) / 2 - tail, terms)
 
@@ -44,12 +44,12 @@ class Poisson(Family):
 
 # H = log(2 pi e rate) / 2 - sum of these over powers of the rate (Evans and Boersma, 1988); the next one is
 # 1.9e4 / rate**11, or 5e-14 at the smallest rate it is used for, where H is 3.3.
-EXPANSION = (
+_EXPANSION = (
     (1, 12), (1, 24), (19, 360), (9, 80), (863, 2520), (1375, 1008), (33953, 5040), (57281, 1440),
     (3250433, 11880), (1891755, 880),
 )  # fmt: skip
-EXPANDED = 40.0
-COUNTED = 140  # what a rate of 40 puts on more counts is 1e-32
+_EXPANDED = 40.0
+_COUNTED = 140  # what a rate of 40 puts on more counts is 1e-32
 
 
 class Exponential(Family):

@@ -22,14 +22,14 @@ class DiagonalGaussian(Family):
         return (parameters // 2,)
 
     def outcome(self, xp: Any, parameters: Array) -> tuple[Array, Array]:
-        return split(parameters)
+        return _split(parameters)
 
     def entropy(self, xp: Any, logits: Array) -> Array:
-        _, variance = split(logits)
+        _, variance = _split(logits)
         return xp.sum(xp.log(variance) + math.log(2 * math.pi * math.e), axis=-1) / 2
 
     def relative(self, xp: Any, p: Array, q: Array) -> Terms:
-        (mean, variance), (centre, unit) = split(p), split(q)
+        (mean, variance), (centre, unit) = _split(p), _split(q)
         t = (mean - centre) / xp.sqrt(unit)
         wider, ratio = (variance - unit) / unit, variance / unit
         a = xp.concat([t, wider + t * t], axis=-1)
@@ -41,19 +41,19 @@ class DiagonalGaussian(Family):
         self, xp: Any, a: Array, u: Array, source: Array, reference: Array
     ) -> tuple[Array, Array]:  # fmt: skip
         """Change coordinates from ``z`` to ``s z + d``."""
-        (mean, variance), (centre, unit) = split(source), split(reference)
+        (mean, variance), (centre, unit) = _split(source), _split(reference)
         s, d = xp.sqrt(variance / unit), (mean - centre) / xp.sqrt(unit)
-        (a_first, a_second), (u_first, u_second) = split(a), split(u)
+        (a_first, a_second), (u_first, u_second) = _split(a), _split(u)
         a_first, u_second = s * a_first, u_second / (s * s)
         a = xp.concat([a_first, s * s * a_second + 2 * d * a_first], axis=-1)
         return a, xp.concat([u_first / s - 2 * d * u_second, u_second], axis=-1)
 
     def average(self, xp: Any, a: Array, reference: Array) -> Array:
-        mean, variance = split(reference)
-        return mean + xp.sqrt(variance) * split(a)[0]
+        mean, variance = _split(reference)
+        return mean + xp.sqrt(variance) * _split(a)[0]
 
     def halfway(self, xp: Any, p: Array, q: Array) -> Array:
-        (mean, variance), (other, unlike) = split(p), split(q)
+        (mean, variance), (other, unlike) = _split(p), _split(q)
         share = variance / (variance + unlike)
         middle = variance - (variance - unlike) * share
         return xp.concat([mean + (other - mean) * share, middle], axis=-1)
@@ -64,7 +64,7 @@ class DiagonalGaussian(Family):
         ``log Var - E log v`` is the sum of ``log(1 + Var[mean] / v)`` at the mean variance ``v`` and of what
         the variances cost beside it, neither negative.
         """
-        mean, variance = split(parameters)
+        mean, variance = _split(parameters)
         shares = shares[..., None]
         usual = variance[0] + xp.sum(shares * (variance - variance[:1]), axis=0)
         of_means = xp.log1p(variance_over(xp, mean, shares) / usual)
@@ -86,7 +86,7 @@ class Gaussian(DiagonalGaussian):
         return super().average(xp, a, reference)[..., 0]
 
 
-def split(array: Array) -> tuple[Array, Array]:
+def _split(array: Array) -> tuple[Array, Array]:
     """Return the two halves of the last axis."""
     half = array.shape[-1] // 2
     return array[..., :half], array[..., half:]

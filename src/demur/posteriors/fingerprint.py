@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-SIZE = 40
+_SIZE = 40
 """Digits of a fingerprint."""
 
 
@@ -20,20 +20,20 @@ def fingerprint(*things: Any) -> str:
     All parameters and buffers count, and the layers as they print themselves. Of functions and of
     other objects only the kind counts: what they do cannot be told from outside.
     """
-    return digest(things, set()).hex()[:SIZE]
+    return _digest(things, set()).hex()[:_SIZE]
 
 
-def digest(thing: Any, above: set[int]) -> bytes:
+def _digest(thing: Any, above: set[int]) -> bytes:
     """Return the bytes that stand for a thing; ``above`` are the objects that it lies in."""
     if id(thing) in above:
         return b"again"
     found = hashlib.sha256(type(thing).__name__.encode())
-    for part in parts_of(thing):
-        found.update(part if isinstance(part, bytes | memoryview) else digest(part, above | {id(thing)}))
+    for part in _parts_of(thing):
+        found.update(part if isinstance(part, bytes | memoryview) else _digest(part, above | {id(thing)}))
     return found.digest()
 
 
-def parts_of(thing: Any) -> list[Any]:
+def _parts_of(thing: Any) -> list[Any]:
     """Return what a thing is made of: bytes, or parts that have parts themselves."""
     kind = type(thing)
     if thing is None or isinstance(thing, bool | int | float | complex | str | range | np.generic):
@@ -43,18 +43,18 @@ def parts_of(thing: Any) -> list[Any]:
     if callable(getattr(thing, "fingerprint", None)):
         return [thing.fingerprint().encode()]
     if isinstance(thing, np.ndarray):
-        return array_parts(thing)
+        return _array_parts(thing)
     if isinstance(thing, Mapping):
         return [each for name in sorted(thing, key=repr) for each in (name, thing[name])]
     if isinstance(thing, list | tuple):
         return list(thing)
     if isinstance(thing, Set):
-        return sorted(digest(each, set()) for each in thing)
+        return sorted(_digest(each, set()) for each in thing)
     if hasattr(thing, "state_dict") and hasattr(thing, "named_modules"):
         # Layers print their settings, as rates of dropout, which are no parameters.
         return [re.sub(r" at 0x[0-9a-f]+", "", repr(thing)).encode(), dict(thing.state_dict())]
     if kind.__module__.split(".")[0] == "torch" and hasattr(thing, "untyped_storage"):
-        return tensor_parts(thing)
+        return _tensor_parts(thing)
     if hasattr(thing, "get_params") or hasattr(thing, "predict_proba"):
         return [vars(thing)]
     if kind.__name__ == "Tree" and kind.__module__.startswith("sklearn."):
@@ -62,7 +62,7 @@ def parts_of(thing: Any) -> list[Any]:
     return []
 
 
-def array_parts(array: np.ndarray) -> list[Any]:
+def _array_parts(array: np.ndarray) -> list[Any]:
     """Return type, shape and numbers of an array; of records the fields, since gaps between are anything."""
     if array.dtype.names:
         return [(name, array[name]) for name in array.dtype.names]
@@ -72,7 +72,7 @@ def array_parts(array: np.ndarray) -> list[Any]:
     return [head, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data]
 
 
-def tensor_parts(tensor: Any) -> list[Any]:
+def _tensor_parts(tensor: Any) -> list[Any]:
     """Return type, shape and numbers of a tensor of PyTorch, whatever its type."""
     import torch
 
@@ -86,7 +86,7 @@ def code_of(function: Any) -> list[Any]:
     if hasattr(function, "func") and hasattr(function, "keywords"):  # functools.partial
         return [code_of(function.func), list(function.args), dict(function.keywords)]
     if inspect.isfunction(function):
-        return [function.__qualname__, *compiled_parts(function.__code__)]
+        return [function.__qualname__, *_compiled_parts(function.__code__)]
     if inspect.ismethod(function):
         return [code_of(function.__func__)]
     if isinstance(function, type):
@@ -95,7 +95,7 @@ def code_of(function: Any) -> list[Any]:
     return [type(function).__qualname__, code_of(call) if inspect.isfunction(call) else [], function]
 
 
-def compiled_parts(code: Any) -> list[Any]:
+def _compiled_parts(code: Any) -> list[Any]:
     """Return the instructions, names and constants of compiled code, not its place in a file."""
-    constants = [compiled_parts(c) if inspect.iscode(c) else c for c in code.co_consts]
+    constants = [_compiled_parts(c) if inspect.iscode(c) else c for c in code.co_consts]
     return [code.co_code, list(code.co_names), constants]

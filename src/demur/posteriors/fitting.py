@@ -24,8 +24,8 @@ from demur.posteriors.tensors import load_state, read_tensors, write_tensors
 from demur.progress import progress_bar
 from demur.scoring.checkpoint import differences
 
-METHOD = "DeepEnsemble.fit"
-SETTINGS = "ensemble.json"
+_METHOD = "DeepEnsemble.fit"
+_SETTINGS = "ensemble.json"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Fit:
+class _Fit:
     """What all members have in common.
 
     Parameters
@@ -73,7 +73,7 @@ class Fit:
 
     def made(self, k: int) -> Any:
         """Return a member before training, with the generators in its own state."""
-        sow_all(self.member(k).seed)
+        _sow_all(self.member(k).seed)
         model = self.factory()
         networks.check_network("What factory returns", model)
         return model
@@ -82,11 +82,11 @@ class Fit:
         """Train a member, keep it, and return it."""
         with networks.random_state_kept(), threads_set(self.threads):
             model = self.made(k)
-            shapes = shapes_of(model)
+            shapes = _shapes_of(model)
             found = self.train(model, self.member(k))
             found = networks.uncompiled(model if found is None else found)
             networks.check_network("What train returns", found)
-        now = shapes_of(found)
+        now = _shapes_of(found)
         if others := [
             n for n in {**shapes, **now} if shapes.get(n, "none") not in (now.get(n, "none"), None)
         ]:
@@ -94,12 +94,12 @@ class Fit:
                 "train must return a network with the parameters that factory made. "
                 f"Got others, as {others[0]!r}. Build in factory whatever train changes."
             )
-        write_tensors(self.path(k), found.state_dict(), {"method": METHOD, "member": str(k)})
+        write_tensors(self.path(k), found.state_dict(), {"method": _METHOD, "member": str(k)})
         return found
 
     def read(self, k: int) -> Any:
         """Return a member that is kept."""
-        tensors, _ = read_tensors(self.path(k), METHOD)
+        tensors, _ = read_tensors(self.path(k), _METHOD)
         with networks.random_state_kept():
             model = self.made(k)
         load_state(f"For {str(self.path(k))!r}, what factory returns", model, tensors)
@@ -124,16 +124,16 @@ def fit_members(
             raise TypeError(f"{name} must be a function. Got {type(function).__name__}.")
     if processes is not None and (not isinstance(processes, int) or processes < 0):
         raise ValueError(f"processes must be 0 or more, 0: train in this process. Got {processes!r}.")
-    with folder_for(folder) as place:
-        fit = Fit(factory, train, seed, threads, place)
-        check_settings(place / SETTINGS, fit.settings())
+    with _folder_for(folder) as place:
+        fit = _Fit(factory, train, seed, threads, place)
+        _check_settings(place / _SETTINGS, fit.settings())
         missing = [k for k in range(members) if not fit.path(k).exists()]
         with progress_bar(members, "members", hidden=not progress) as show:
             show(members - len(missing))
             count = min(len(missing), cores(threads) if processes is None else processes)
             # What cannot be sent to other processes is refused whatever the number of cores.
-            sent = payload_of(fit) if processes is None or processes > 1 else b""
-            run = in_turn(fit, missing) if count <= 1 else in_parallel(fit, sent, missing, count)
+            sent = _payload_of(fit) if processes is None or processes > 1 else b""
+            run = _in_turn(fit, missing) if count <= 1 else _in_parallel(fit, sent, missing, count)
             for done, _ in enumerate(run, members - len(missing) + 1):
                 show(done)
         for left in place.glob(".member-*"):  # of runs that were killed while they wrote
@@ -141,24 +141,24 @@ def fit_members(
         return [fit.read(k) for k in range(members)]
 
 
-def in_turn(fit: Fit, missing: list[int]) -> Iterator[int]:
+def _in_turn(fit: _Fit, missing: list[int]) -> Iterator[int]:
     """Train members one after the other, in this process."""
     for k in missing:
         try:
             fit.trained(k)
         except Exception as error:
-            raise failed(k, f"{type(error).__name__}: {error}", fit.folder) from error
+            raise _failed(k, f"{type(error).__name__}: {error}", fit.folder) from error
         yield k
 
 
-def in_parallel(fit: Fit, payload: bytes, missing: list[int], count: int) -> Iterator[int]:
+def _in_parallel(fit: _Fit, payload: bytes, missing: list[int], count: int) -> Iterator[int]:
     """Train members in processes of their own; after a failure those that run are waited for."""
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
 
     failures: list[RuntimeError] = []
-    with ProcessPoolExecutor(count, get_context("spawn"), end_with_parent) as pool:
-        tasks = {pool.submit(in_child, payload, k): k for k in missing}
+    with ProcessPoolExecutor(count, get_context("spawn"), _end_with_parent) as pool:
+        tasks = {pool.submit(_in_child, payload, k): k for k in missing}
         for task in as_completed(tasks):
             if task.cancelled():
                 continue
@@ -167,7 +167,7 @@ def in_parallel(fit: Fit, payload: bytes, missing: list[int], count: int) -> Ite
                 wrong = task.result()
             except BrokenProcessPool:
                 pool.shutdown(wait=False, cancel_futures=True)
-                raise failed(
+                raise _failed(
                     k, "its process ended without a word. It may have been killed, for want of memory for "
                     "instance; or the script starts work when it is imported: put the call of fit under "
                     "if __name__ == '__main__'", fit.folder,
@@ -175,7 +175,7 @@ def in_parallel(fit: Fit, payload: bytes, missing: list[int], count: int) -> Ite
             if wrong is None:
                 yield k
                 continue
-            failures.append(failed(k, wrong[0], fit.folder))
+            failures.append(_failed(k, wrong[0], fit.folder))
             failures[-1].add_note(wrong[1])
             for other in tasks:
                 other.cancel()
@@ -183,7 +183,7 @@ def in_parallel(fit: Fit, payload: bytes, missing: list[int], count: int) -> Ite
         raise failures[0]
 
 
-def in_child(payload: bytes, k: int) -> tuple[str, str] | None:
+def _in_child(payload: bytes, k: int) -> tuple[str, str] | None:
     """Train one member in this process; return what went wrong."""
     try:
         pickle.loads(payload).trained(k)
@@ -193,7 +193,7 @@ def in_child(payload: bytes, k: int) -> tuple[str, str] | None:
     return None
 
 
-def end_with_parent() -> None:
+def _end_with_parent() -> None:
     """Let this process end when its parent does, even if that is killed."""
     parent = parent_process()
     if parent is not None:
@@ -205,7 +205,7 @@ def end_with_parent() -> None:
         threading.Thread(target=wait, daemon=True).start()
 
 
-def failed(k: int, why: str, folder: Path) -> RuntimeError:
+def _failed(k: int, why: str, folder: Path) -> RuntimeError:
     """Return the error of a member, which says where the others are."""
     return RuntimeError(
         f"Training of member {k} failed: {why.rstrip('.')}. Members that were done are kept: the same call "
@@ -213,7 +213,7 @@ def failed(k: int, why: str, folder: Path) -> RuntimeError:
     )
 
 
-def payload_of(fit: Fit) -> bytes:
+def _payload_of(fit: _Fit) -> bytes:
     """Return the bytes that other processes get; raise where they could not import the functions."""
     for name in ("factory", "train"):
         function = getattr(fit, name)
@@ -234,7 +234,7 @@ def payload_of(fit: Fit) -> bytes:
 
 
 @contextmanager
-def folder_for(given: str | os.PathLike[str] | None) -> Iterator[Path]:
+def _folder_for(given: str | os.PathLike[str] | None) -> Iterator[Path]:
     """Make a folder; one that nobody asked for is removed at the end, but not after an error."""
     if given is None:
         place = Path(tempfile.mkdtemp(prefix="demur-ensemble-"))
@@ -246,7 +246,7 @@ def folder_for(given: str | os.PathLike[str] | None) -> Iterator[Path]:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def check_settings(path: Path, settings: dict[str, Any]) -> None:
+def _check_settings(path: Path, settings: dict[str, Any]) -> None:
     """Write the settings of a new folder; raise where those of an old one are others."""
     if not path.exists():
         scratch = path.with_name(f".{path.name}.{os.getpid()}")
@@ -279,7 +279,7 @@ def threads_set(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def sow_all(seed: int) -> None:
+def _sow_all(seed: int) -> None:
     """Seed the generators of Python, NumPy and PyTorch, on all devices."""
     import random
 
@@ -297,7 +297,7 @@ def cores(threads: int | None) -> int:
     return max(1, there // (threads or 1))
 
 
-def shapes_of(model: Any) -> dict[str, tuple[int, ...] | None]:
+def _shapes_of(model: Any) -> dict[str, tuple[int, ...] | None]:
     """Return the shapes of a network's parameters and buffers; None while a lazy one has none."""
     from torch.nn.parameter import is_lazy
 

@@ -46,7 +46,7 @@ class Predictors(Posterior):
         return f"{type(self).__name__}({self.members} members)"
 
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
-        inputs = table_of(batch)
+        inputs = _table_of(batch)
         wanted = chosen(members, len(self.models))
         step = max(1, len(inputs) * (2 if self.classes is None else len(self.classes)))
         for run in chunks_of(wanted, step):
@@ -81,7 +81,7 @@ class Bagging(Predictors):
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self.models = estimators_of(model)
+        self.models = _estimators_of(model)
         self.members = len(self.models)
         self.classes = model.classes_
         self._features = getattr(model, "estimators_features_", None)
@@ -141,7 +141,7 @@ class Forest(Bagging):
         return (count * found + self.prior) / (count + self.prior * found.shape[1])
 
 
-def estimators_of(model: Any) -> list[Any]:
+def _estimators_of(model: Any) -> list[Any]:
     """Return the estimators of a fitted ensemble of classifiers."""
     name = type(model).__name__
     members = getattr(model, "estimators_", None)
@@ -162,7 +162,7 @@ def estimators_of(model: Any) -> list[Any]:
     return members
 
 
-def table_of(batch: Any) -> Any:
+def _table_of(batch: Any) -> Any:
     """Return inputs as an array of NumPy, or as the table that they are."""
     if isinstance(batch, Mapping):
         if len(batch) != 1:

@@ -20,17 +20,17 @@ from demur.scoring.spread import expected_of_dropout
 ROWS = 1024
 """Rows that go through the last layer together: fewer leave a matrix product below its speed."""
 
-FEWEST = 8
+_FEWEST = 8
 """Members of a chunk at least, also of large batches: one member costs the moments as much as two."""
 
 DRAWN = 1 << 26
 """Numbers that heads drawn at a time may have: adding a few members to sums costs as much as adding many."""
 
-STACKED, SINGLE = 1 << 15, 1 << 18
+_STACKED, _SINGLE = 1 << 15, 1 << 18
 """Inputs times classes whose logits are computed and added up before the next ones: so few that their sums
 stay in the processor's cache, and for a product a head, enough for its speed."""
 
-TOGETHER = 64
+_TOGETHER = 64
 """Members of a pass over the data set in ``order="member"``, where they take no memory of their own."""
 
 
@@ -97,8 +97,8 @@ class LastLayer(Posterior):
             raise ValueError(f"dropout must be above 0 and below 1. Got {dropout!r}.")
         self.model, self.forward, self.dropout, self.seed = model, forward, dropout, seed
         self._last: tuple[Any, Any] = (None, None)
-        self.layer = last_linear(model, layer)
-        self.heads = None if heads is None else heads_of(heads, self.layer)
+        self.layer = _last_linear(model, layer)
+        self.heads = None if heads is None else _heads_of(heads, self.layer)
         if self.heads is None:
             self.members = count_of("samples", samples)
             self._masks = Masks(dropout or 0.0, seed, self.layer.in_features)
@@ -106,7 +106,7 @@ class LastLayer(Posterior):
             drawn = not isinstance(self.heads, tuple)
             self.members = count_of("heads.members", self.heads.members) if drawn else len(self.heads[0])
         stacks = self.heads is None or self.layer.out_features <= FEW
-        self.tile = max(1, (STACKED if stacks else SINGLE) // self.layer.out_features)
+        self.tile = max(1, (_STACKED if stacks else _SINGLE) // self.layer.out_features)
         self._drawn: tuple[range, tuple[Any, Any]] | None = None
         self.weights = None if weights is None else np.asarray(weights, float)
         if self.weights is not None and (
@@ -175,7 +175,7 @@ class LastLayer(Posterior):
                 model, loader, cache=cache, layer=layer, forward=forward, every=every, progress=progress
             )
         heads = fit_heads(
-            last_linear(model, layer), loader, members, training=training or HeadTraining(), seed=seed,
+            _last_linear(model, layer), loader, members, training=training or HeadTraining(), seed=seed,
             path=path, every=every, progress=progress,
         )  # fmt: skip
         return cls(model, heads, layer=layer, forward=forward)
@@ -208,7 +208,7 @@ class LastLayer(Posterior):
     def together(self) -> int:
         """How many members ``order="member"`` asks for at a time: as many heads as fit in little memory."""
         if self.heads is None or isinstance(self.heads, tuple):
-            return TOGETHER
+            return _TOGETHER
         return max(1, DRAWN // self.layer.weight.numel())
 
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
@@ -230,7 +230,7 @@ class LastLayer(Posterior):
         wanted, numbers = chosen(members, self.members or 0), len(features) * self.layer.out_features
         if self.dropout is not None:
             scaled = features / (1 - self.dropout)
-            for run in chunks_of(wanted, numbers, fewest=FEWEST):
+            for run in chunks_of(wanted, numbers, fewest=_FEWEST):
                 yield self._of_dropout(scaled, run, places), None
             return
         held = max(1, len(wanted)) if isinstance(self.heads, tuple) else self.together
@@ -239,7 +239,7 @@ class LastLayer(Posterior):
             weight, bias = self._held(block)
             # Large heads that were drawn are no tensor, and few enough.
             large, all_of_it = isinstance(weight, list), range(len(block))
-            for run in [all_of_it] if large else chunks_of(all_of_it, numbers, fewest=FEWEST):
+            for run in [all_of_it] if large else chunks_of(all_of_it, numbers, fewest=_FEWEST):
                 some = slice(run.start, run.stop)
                 found = self._of_heads(features, weight[some], bias[some])
                 yield found, None if self.weights is None else self.weights[list(block[some])]
@@ -294,7 +294,7 @@ class LastLayer(Posterior):
         found = self.heads.parameters(block)
         weight = found["weight"]
         bias = found["bias"] if "bias" in found else weight.new_zeros(weight.shape[:2])
-        weight, bias = checked_heads(weight, bias, self.layer)
+        weight, bias = _checked_heads(weight, bias, self.layer)
         if len(weight) != len(block):
             raise ValueError(
                 f"heads.parameters must return as many heads as it is asked for, {len(block)}. "
@@ -362,13 +362,13 @@ class LastLayer(Posterior):
             heads = (tensors["weight"], tensors["bias"])
             return cls(model, heads, **{"weights": tensors.get("weights"), **options})
         networks.check_network("model", model)
-        own = last_linear(model, options.get("layer")).state_dict()
+        own = _last_linear(model, options.get("layer")).state_dict()
         if fingerprint(dict(own)) != fingerprint(tensors):
             raise ValueError(f"model must have the last layer that {os.fspath(path)!r} holds. Got another.")
         return cls(model, **{**json.loads(facts["dropout"]), **options})
 
 
-def last_linear(model: Any, name: str | None) -> Any:
+def _last_linear(model: Any, name: str | None) -> Any:
     """Return the layer of that name, or the last linear one; raise where it is none."""
     from torch import nn
 
@@ -381,7 +381,7 @@ def last_linear(model: Any, name: str | None) -> Any:
     return list(found.values())[-1] if name is None else found[name]
 
 
-def heads_of(given: Any, layer: Any) -> Any:
+def _heads_of(given: Any, layer: Any) -> Any:
     """Return weight (members, classes, features) and bias (members, classes) of heads; an object as it is."""
     import torch
 
@@ -400,10 +400,10 @@ def heads_of(given: Any, layer: Any) -> Any:
         weight = torch.stack([head.weight.detach() for head in heads])
         zero = weight.new_zeros(weight.shape[1])
         bias = torch.stack([zero if head.bias is None else head.bias.detach() for head in heads])
-    return checked_heads(weight, bias, layer)
+    return _checked_heads(weight, bias, layer)
 
 
-def checked_heads(weight: Any, bias: Any, layer: Any) -> tuple[Any, Any]:
+def _checked_heads(weight: Any, bias: Any, layer: Any) -> tuple[Any, Any]:
     """Return weight and bias of heads; raise unless they fit the last layer."""
     expected = (layer.out_features, layer.in_features)
     if weight.ndim != 3 or len(weight) == 0 or weight.shape[1:] != expected or bias.shape != weight.shape[:2]:

@@ -71,7 +71,7 @@ class MCDropout(Posterior):
         self._partial = layers is not None
         self.after = after
         if after is not None:
-            check_after(model, after, self.layers)
+            _check_after(model, after, self.layers)
         self._ways: dict[Any, Way] = {}
         self._holders: dict[str, Any] = {}
 
@@ -95,7 +95,7 @@ class MCDropout(Posterior):
                         way, state, first = self._begun(inputs, sow)
                         found.append(first)
                     else:
-                        found.append(passed(way, state, sow))
+                        found.append(_passed(way, state, sow))
             start += len(run)
             chunk = networks.stacked(found)
             numbers = numbers or (chunk.numel() if hasattr(chunk, "numel") else chunk.values.numel())
@@ -146,13 +146,13 @@ class MCDropout(Posterior):
         way = self._ways.get(kind)
         if way is not None:
             state = way.first(inputs)
-            return way, state, passed(way, state, sow)
+            return way, state, _passed(way, state, sow)
         whole = Whole(lambda given: networks.called(self.model, given, self.forward))
-        expected = self._watched(lambda: passed(whole, inputs, sow))
+        expected = self._watched(lambda: _passed(whole, inputs, sow))
         cut = self._cut(inputs, whole.call)
         if cut is not None:
             state = cut.first(inputs)
-            if same(passed(cut, state, sow), expected):
+            if same(_passed(cut, state, sow), expected):
                 self._ways[kind] = cut
                 return cut, state, expected
             if self.after is not None:
@@ -210,13 +210,13 @@ class MCDropout(Posterior):
         return found
 
 
-def passed(way: Way, state: Any, sow: Callable[[], None]) -> Any:
+def _passed(way: Way, state: Any, sow: Callable[[], None]) -> Any:
     """Return one member's predictions."""
     sow()
     return networks.predictions_in(way.rest(state))
 
 
-def check_after(model: Any, name: str, layers: dict[str, Any]) -> None:
+def _check_after(model: Any, name: str, layers: dict[str, Any]) -> None:
     """Raise unless this is a layer whose output all members may share."""
     found = dict(model.named_modules())
     if not name or name not in found:

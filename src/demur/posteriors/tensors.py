@@ -9,7 +9,7 @@ from typing import Any
 
 from demur.posteriors import networks
 
-FORMAT = "demur posterior 1"
+_FORMAT = "demur posterior 1"
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Any], facts: dict[str, str]) -> None:
@@ -22,7 +22,7 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Any], facts: 
     own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     try:
         # One entry: several are written in an order that changes from run to run.
-        save_file(own, scratch, {FORMAT: json.dumps(facts, sort_keys=True)})
+        save_file(own, scratch, {_FORMAT: json.dumps(facts, sort_keys=True)})
         with scratch.open("rb") as file:
             os.fsync(file.fileno())
         scratch.replace(path)
@@ -39,7 +39,7 @@ def read_tensors(path: str | os.PathLike[str], method: str) -> tuple[dict[str, A
         raise FileNotFoundError(f"{expected}, which does not exist.")
     try:
         with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {}).get(FORMAT, "{}"))
+            facts = json.loads((file.metadata() or {}).get(_FORMAT, "{}"))
             if facts.get("method") != method:
                 raise ValueError(f"{expected}, of {facts.get('method', 'something else')}.")
             return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118

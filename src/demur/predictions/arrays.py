@@ -12,7 +12,7 @@ import numpy as np
 
 Array = Any
 
-READY = np.dtype(np.float32), np.dtype(np.float64)  # as this processor reads them
+_READY = np.dtype(np.float32), np.dtype(np.float64)  # as this processor reads them
 
 
 def library(array: object) -> str:
@@ -103,7 +103,7 @@ def described(array: Array) -> str:
 
 def to_numpy(array: Array) -> np.ndarray:
     """Return the numbers as a NumPy array, without a copy where the type allows; halves become float32."""
-    if array.__class__ is np.ndarray and array.dtype in READY:
+    if array.__class__ is np.ndarray and array.dtype in _READY:
         return array
     if library(array) == "torch":
         array = array.detach().cpu()

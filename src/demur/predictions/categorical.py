@@ -12,7 +12,7 @@ from demur.predictions.arrays import Array
 
 # How far probabilities of one prediction may sum from 1: what rounding every one of a thousand classes to
 # this type can do, with room; normalised again in float64 afterwards.
-TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 2e-2, "bfloat16": 2e-2}
+_TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 2e-2, "bfloat16": 2e-2}
 
 
 class Categorical:
@@ -39,11 +39,11 @@ class Categorical:
     precision: str  # the type that the numbers came in, which sets the tolerance
 
     def __init__(self, probs: Any = None, *, logits: Any = None, log_probs: Any = None) -> None:
-        self.kind, value = the_given_one(probs, logits, log_probs)
+        self.kind, value = _the_given_one(probs, logits, log_probs)
         if self.kind == "probs" and isinstance(value, Categorical):
             self.kind, self.values, self.precision = value.kind, value.values, value.precision
             return
-        if self.kind == "probs" and is_torch_categorical(value):
+        if self.kind == "probs" and _is_torch_categorical(value):
             # Its other parametrisation is derived, with probabilities clamped: take what it was made from.
             self.kind = "probs" if "probs" in vars(value) else "logits"
             value = vars(value)[self.kind]
@@ -110,7 +110,7 @@ class Categorical:
     @property
     def tolerance(self) -> float:
         """How far the probabilities may sum from 1."""
-        return TOLERANCE.get(self.precision, TOLERANCE["float64"])
+        return _TOLERANCE.get(self.precision, _TOLERANCE["float64"])
 
     def check(
         self, xp: Any, values: Array, ignored: Array | None = None, places: np.ndarray | None = None
@@ -142,7 +142,7 @@ class Categorical:
         refuse(xp.abs(sums - 1) > self.tolerance, sums, expected, "Normalise them, or pass logits=.")
 
 
-def the_given_one(probs: Any, logits: Any, log_probs: Any) -> tuple[str, Any]:
+def _the_given_one(probs: Any, logits: Any, log_probs: Any) -> tuple[str, Any]:
     """Return the name and the value of the one that is given; any other number of them is an error."""
     if probs is None and log_probs is None and logits is not None:
         return "logits", logits
@@ -173,7 +173,7 @@ def complain(
     raise ValueError(f"{expected}. Got {value:g}{where}. {advice}")
 
 
-def is_torch_categorical(value: object) -> bool:
+def _is_torch_categorical(value: object) -> bool:
     """Tell whether this is a ``torch.distributions.Categorical``."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.distributions.Categorical)

@@ -50,7 +50,7 @@ class Dirichlet(SecondOrder):
             raise ValueError(
                 "concentration must have an axis of classes. Got a number. For two classes use demur.Beta."
             )
-        check_positive("concentration", self.concentration)
+        _check_positive("concentration", self.concentration)
 
     def __repr__(self) -> str:
         return f"Dirichlet(shape={self.shape}, {arrays.type_name(self.concentration)})"
@@ -98,15 +98,15 @@ class Dirichlet(SecondOrder):
         closed_forms(rule, "Dirichlet")
         xp, alpha = self.given.computed(stays)
         if xp is not np or alpha.size <= BLOCK:
-            return spread_of(xp, alpha, rule)
+            return _spread_of(xp, alpha, rule)
         rows = alpha.reshape(-1, alpha.shape[-1])
         step = max(1, BLOCK // rows.shape[-1])
-        parts = [spread_of(np, rows[k : k + step], rule) for k in range(0, len(rows), step)]
+        parts = [_spread_of(np, rows[k : k + step], rule) for k in range(0, len(rows), step)]
         whole = (np.concatenate(each) for each in zip(*parts, strict=True))
         return Spread(*(each.reshape(*alpha.shape[:-1], *each.shape[1:]) for each in whole))
 
 
-def spread_of(xp: Any, alpha: Array, rule: str) -> Spread:
+def _spread_of(xp: Any, alpha: Array, rule: str) -> Spread:
     """Return the expectations under Dirichlet distributions with these concentrations, (..., classes)."""
     top = one_hot(xp, xp.argmax(alpha, axis=-1), alpha.shape[-1])
     others = xp.sum(xp.where(top, xp.zeros_like(alpha), alpha), axis=-1, keepdims=True)
@@ -147,8 +147,8 @@ class Beta(SecondOrder):
     def __init__(self, a: Any, b: Any) -> None:
         given = parameters(a=a, b=b)
         self.a, self.b = given.values
-        check_positive("a", self.a)
-        check_positive("b", self.b)
+        _check_positive("a", self.a)
+        _check_positive("b", self.b)
         xp = arrays.namespace(given.source)
         self.dirichlet = Dirichlet(xp.stack([self.b, self.a], axis=-1))  # outcomes 0 and 1, in this order
 
@@ -187,7 +187,7 @@ class Beta(SecondOrder):
         return self.dirichlet.spread(rule, stays)
 
 
-def check_positive(name: str, values: Array) -> None:
+def _check_positive(name: str, values: Array) -> None:
     """Raise unless all numbers are finite and above 0."""
     advice = "An evidential network's concentration is its evidence plus 1."
     insist(values > 0, values, f"{name} must be above 0", advice)

@@ -18,7 +18,7 @@ def predicted(probs: Any = None, logits: Any = None, log_probs: Any = None) -> C
         if isinstance(probs, (Parametric, Bernoulli)):
             return probs
         if type(probs).__module__.startswith("torch.distributions"):
-            return from_torch(probs)
+            return _from_torch(probs)
     return Categorical(probs, logits=logits, log_probs=log_probs)
 
 
@@ -36,7 +36,7 @@ def rule_for(prediction: Categorical | Parametric, rule: Rule) -> Rule:
     return rule
 
 
-def from_torch(distribution: Any) -> Categorical | Parametric:
+def _from_torch(distribution: Any) -> Categorical | Parametric:
     """Return the predictions that a ``torch.distributions`` object holds."""
     name = type(distribution).__name__
     way = "probs" if "probs" in vars(distribution) else "logits"  # the other one is derived, and clamped

@@ -16,11 +16,11 @@ from demur.predictions.arrays import Array
 
 # g(x) = sum of coefficient * x**-power, asymptotically: minus B_k / k for even k (DLMF 5.11.2). From x = 10
 # on the first term left out is below 1e-15 of the sum.
-SERIES = (
+_SERIES = (
     (1, 1 / 2), (2, -1 / 12), (4, 1 / 120), (6, -1 / 252), (8, 1 / 240), (10, -1 / 132), (12, 691 / 32760),
     (14, -1 / 12),
 )  # fmt: skip
-LARGE = 10
+_LARGE = 10
 
 
 class Growth(NamedTuple):
@@ -33,18 +33,18 @@ class Growth(NamedTuple):
 
 def growth(xp: Any, a: Array, b: Array) -> Growth:
     """Return the three differences for ``a > 0`` and ``b >= 0``, each right relative to itself."""
-    small = a < LARGE
-    far = xp.where(small, a + LARGE, a)
+    small = a < _LARGE
+    far = xp.where(small, a + _LARGE, a)
     # psi(x + 1) = psi(x) + 1 / x takes a small argument to a large one by terms of one sign.
-    steps = sum(b / (a + k) / (a + k + b) for k in range(1, LARGE + 1))
+    steps = sum(b / (a + k) / (a + k + b) for k in range(1, _LARGE + 1))
     log_far = xp.log1p(b / far)
-    tail = tail_difference(far, b)
+    tail = _tail_difference(far, b)
     digamma = log_far - tail + xp.where(small, steps, xp.zeros_like(far))
-    log = log_ratio(xp, a, b)
+    log = _log_ratio(xp, a, b)
     return Growth(log, digamma, xp.where(small, log - digamma, tail))
 
 
-def tail_difference(z: Array, b: Array) -> Array:
+def _tail_difference(z: Array, b: Array) -> Array:
     """Return ``g(z) - g(z + b)`` from the series, for large ``z``: ``z**-k - (z + b)**-k`` term by term.
 
     With ``r = z / (z + b)`` it is ``z**-k (1 - r**k)``, and ``1 - r**2j`` is ``1 - r**2`` times a
@@ -52,7 +52,7 @@ def tail_difference(z: Array, b: Array) -> Array:
     """
     r, rest = z / (z + b), b / (z + b)
     square = r * r
-    (_, first), *others = SERIES
+    (_, first), *others = _SERIES
     power, geometric, total = 1 / z, 1, 0
     inverse_square = power * power
     result = first * power * rest
@@ -63,7 +63,7 @@ def tail_difference(z: Array, b: Array) -> Array:
     return result + rest * (1 + r) * total
 
 
-def log_ratio(xp: Any, a: Array, b: Array) -> Array:
+def _log_ratio(xp: Any, a: Array, b: Array) -> Array:
     """Return ``log((a + b) / a)``, also where the ratio is no finite number."""
     far = 1e-100 * b > a
     near = xp.log1p(b / xp.where(far, b, a))
@@ -72,12 +72,12 @@ def log_ratio(xp: Any, a: Array, b: Array) -> Array:
 
 def gamma_entropy(xp: Any, x: Array) -> Array:
     """Return the differential entropy of a Gamma(x, 1) variable, ``x + log Gamma(x) + (1 - x) psi(x)``."""
-    small = x < LARGE
+    small = x < _LARGE
     low = xp.where(small, x, xp.ones_like(x))
-    direct = low + log_gamma(low) + (1 - low) * digamma(low)
-    high = xp.where(small, xp.full_like(x, LARGE), x)
-    less = 1 / high - sum(c * high**-k for k, c in SERIES)  # log x - psi(x)
-    stirling = sum(-c / (k - 1) * high ** (1 - k) for k, c in SERIES if k > 1)
+    direct = low + _log_gamma(low) + (1 - low) * digamma(low)
+    high = xp.where(small, xp.full_like(x, _LARGE), x)
+    less = 1 / high - sum(c * high**-k for k, c in _SERIES)  # log x - psi(x)
+    stirling = sum(-c / (k - 1) * high ** (1 - k) for k, c in _SERIES if k > 1)
     return xp.where(small, direct, (math.log(2 * math.pi) + xp.log(high)) / 2 + stirling + (high - 1) * less)
 
 
@@ -86,7 +86,7 @@ def digamma(x: Array) -> Array:
     return special(x).digamma(x)
 
 
-def log_gamma(x: Array) -> Array:
+def _log_gamma(x: Array) -> Array:
     """Return the logarithm of the gamma function in the array's own library."""
     return special(x).gammaln(x)
 

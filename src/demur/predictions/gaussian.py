@@ -62,7 +62,7 @@ class Gaussian(Independent):
     __slots__ = ()
 
     def __init__(self, mean: Any, variance: Any = None, *, scale: Any = None) -> None:
-        name = one_of(self.kind, variance=variance, scale=scale)
+        name = _one_of(self.kind, variance=variance, scale=scale)
         self.fill("Gaussian", mean=mean, **{name: variance if scale is None else scale})
 
 
@@ -91,7 +91,7 @@ class MultivariateGaussian(Independent):
     __slots__ = ()
 
     def __init__(self, mean: Any, variance: Any = None, *, scale: Any = None, covariance: Any = None) -> None:
-        name = one_of(self.kind, variance=variance, scale=scale, covariance=covariance)
+        name = _one_of(self.kind, variance=variance, scale=scale, covariance=covariance)
         mean = real_array("mean", mean)
         if not mean.ndim:
             raise ValueError("mean must have the outcome's coordinates last. Got one number. Use Gaussian.")
@@ -155,7 +155,7 @@ class MultivariateGaussian(Independent):
         )  # fmt: skip
 
 
-def one_of(kind: str, **given: Any) -> str:
+def _one_of(kind: str, **given: Any) -> str:
     """Return the name of the one argument that is given; raise unless there is exactly one."""
     came = [name for name, value in given.items() if value is not None]
     if len(came) != 1:

@@ -30,7 +30,7 @@ class Bernoulli(Categorical):
     __slots__ = ()
 
     def __init__(self, probs: Any = None, *, logits: Any = None) -> None:
-        kind, pairs = two_classes("Bernoulli", probs, logits)
+        kind, pairs = _two_classes("Bernoulli", probs, logits)
         super().__init__(**{kind: pairs})
 
     def __repr__(self) -> str:
@@ -65,7 +65,7 @@ class MultiLabel(Parametric):
     __slots__ = ()
 
     def __init__(self, probs: Any = None, *, logits: Any = None) -> None:
-        way, pairs = two_classes("MultiLabel", probs, logits)
+        way, pairs = _two_classes("MultiLabel", probs, logits)
         if pairs.ndim < 2:
             raise ValueError(f"{way} must have the labels last. Got one number. Use Bernoulli.")
         self.fill_with("multi-label", (way,), pairs.reshape((*pairs.shape[:-2], 2 * pairs.shape[-2])))
@@ -78,7 +78,7 @@ class MultiLabel(Parametric):
         return found if ignored is None else xp.where(ignored[..., None], xp.zeros_like(found), found)
 
 
-def two_classes(kind: str, probs: Any, logits: Any) -> tuple[str, Array]:
+def _two_classes(kind: str, probs: Any, logits: Any) -> tuple[str, Array]:
     """Return which way a label was given, and its two classes on a new last axis."""
     if (probs is None) == (logits is None):
         came = "none of them" if probs is None else "both"

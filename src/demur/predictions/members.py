@@ -16,7 +16,7 @@ from demur.predictions.arrays import Array
 from demur.predictions.categorical import Categorical
 from demur.predictions.parametric import Parametric
 
-LIGHT, HEAVY = 1e-100, 1e100  # weights whose squares are no problem
+_LIGHT, _HEAVY = 1e-100, 1e100  # weights whose squares are no problem
 
 
 @dataclass(slots=True)
@@ -118,14 +118,14 @@ def gather(
     if axis % len(shape):
         values = arrays.namespace(values).moveaxis(values, axis, 0)
     count, *batch, classes = values.shape
-    check_not_empty(name, tuple(values.shape))
+    _check_not_empty(name, tuple(values.shape))
     if len(batch) != 1:
         values = values.reshape((count, math.prod(batch), classes))
     moved = prediction if values is prediction.values else prediction.with_values(values)
-    return Members(moved, check_weights(weights, values, tuple(batch), may_be_zero), tuple(batch))
+    return Members(moved, _check_weights(weights, values, tuple(batch), may_be_zero), tuple(batch))
 
 
-def check_not_empty(name: str, shape: tuple[int, ...]) -> None:
+def _check_not_empty(name: str, shape: tuple[int, ...]) -> None:
     """Raise if an axis has no entries."""
     if 0 in shape:
         raise ValueError(
@@ -133,7 +133,7 @@ def check_not_empty(name: str, shape: tuple[int, ...]) -> None:
         )
 
 
-def check_weights(weights: Any, values: Array, batch: tuple[int, ...], may_be_zero: bool) -> Array | None:
+def _check_weights(weights: Any, values: Array, batch: tuple[int, ...], may_be_zero: bool) -> Array | None:
     """Return weights as (members, inputs), in the library that computes; None if all weigh the same."""
     if weights is None:
         return None
@@ -161,7 +161,7 @@ def check_weights(weights: Any, values: Array, batch: tuple[int, ...], may_be_ze
 def of_moderate_size(weights: np.ndarray) -> np.ndarray:
     """Return weights, of which only ratios count, so that their squares and sums are finite and not 0."""
     largest = weights.max(axis=0)
-    if largest.min() >= LIGHT and largest.max() <= HEAVY:
+    if largest.min() >= _LIGHT and largest.max() <= _HEAVY:
         return weights
     return np.ldexp(weights, -np.frexp(largest)[1])
 
@@ -175,9 +175,9 @@ def check_weight_values(weights: np.ndarray, may_be_zero: bool) -> None:
     if not may_be_zero and not (weights.max(axis=0) > 0).all():
         raise ValueError("weights must not be all zero. Give at least one member of each input a weight.")
     heavy = weights.max(axis=0) if may_be_zero else np.empty(0)  # else they are scaled
-    strange = heavy[(heavy > HEAVY) | ((heavy > 0) & (heavy < LIGHT))]
+    strange = heavy[(heavy > _HEAVY) | ((heavy > 0) & (heavy < _LIGHT))]
     if strange.size:
         raise ValueError(
-            f"weights in a stream must be 0 or from {LIGHT:g} to {HEAVY:g}. Got {strange[0]:g}. "
+            f"weights in a stream must be 0 or from {_LIGHT:g} to {_HEAVY:g}. Got {strange[0]:g}. "
             "Multiply all of them, also those to come, by the same number."
         )

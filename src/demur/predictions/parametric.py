@@ -110,7 +110,7 @@ class Parametric:
             numbers = values[..., index * size : (index + 1) * size]
             check_finite(xp, name, numbers, ignored, places)
             if name != "mean":
-                check_positive(xp, name, numbers, ignored, places)
+                _check_positive(xp, name, numbers, ignored, places)
 
 
 class Poisson(Parametric):
@@ -187,7 +187,7 @@ def check_finite(xp: Any, name: str, values: Array, ignored: Array | None, place
     refuse(xp, ~xp.isfinite(values), ignored, values, f"{name} must be finite", advice, places)
 
 
-def check_positive(
+def _check_positive(
     xp: Any, name: str, values: Array, ignored: Array | None, places: np.ndarray | None
 ) -> None:
     """Raise unless numbers are above 0."""

@@ -10,10 +10,10 @@ from demur.predictions.categorical import Categorical
 from demur.predictions.members import Members, gather
 from demur.predictions.second_order import Parameters, SecondOrder, Spread, closed_forms, insist, parameters
 
-NARROW = (
+_NARROW = (
     0.3  # half width over mean, below which a series of this many terms is exact, and closed forms are not
 )
-TERMS = 16
+_TERMS = 16
 
 
 class Uniform(SecondOrder):
@@ -90,17 +90,17 @@ class Uniform(SecondOrder):
             variance = width * width / 12 + xp.zeros_like(mean)
             entropy = 2 * (mean[..., 0] * mean[..., 1] - variance[..., 0])
             return Spread(log_mean, xp.zeros_like(mean), 2 * variance, variance, entropy)
-        gap, covariance, information = interval_terms(xp, width / (low + high), low / mean, high / mean)
+        gap, covariance, information = _interval_terms(xp, width / (low + high), low / mean, high / mean)
         entropy = -xp.sum(mean * (log_mean + information), axis=-1)
         return Spread(log_mean, -gap, mean * covariance, mean * information, entropy)
 
 
-def interval_terms(xp: Any, t: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
+def _interval_terms(xp: Any, t: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
     """Return ``-E log x``, ``E[(x - 1) log x]`` and ``E[x log x]``, x uniform on ``low, high = 1 -+ t``."""
-    narrow = t < NARROW
+    narrow = t < _NARROW
     square = xp.where(narrow, t * t, xp.zeros_like(t))
     gap = covariance = information = xp.zeros_like(t)
-    for k in range(TERMS, 0, -1):  # Horner's rule, the smallest terms first
+    for k in range(_TERMS, 0, -1):  # Horner's rule, the smallest terms first
         gap = square * (gap + 1 / (2 * k * (2 * k + 1)))
         covariance = square * (covariance + 1 / (4 * k * k - 1))
         information = square * (information + 1 / (2 * k * (4 * k * k - 1)))

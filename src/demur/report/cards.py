@@ -32,7 +32,7 @@ def cards(found: Findings) -> list[dict[str, Any]]:
     if "id" not in found.run.sets:
         return []
     key = key_of(found)
-    return [*detection_cards(found, key), *error_cards(found, key), *deferral_cards(found, key)]
+    return [*_detection_cards(found, key), *_error_cards(found, key), *_deferral_cards(found, key)]
 
 
 def card(
@@ -50,28 +50,28 @@ def card(
     }
 
 
-def called(found: Findings, key: Key) -> str:
+def _called(found: Findings, key: Key) -> str:
     """Return what a (method, score) is called: the score alone where there is one method."""
     method, score = key
     short = name_of(score).short
     return f"{short} of {method}" if len(found.run.methods) > 1 else short
 
 
-def detection_cards(found: Findings, key: Key) -> list[dict[str, Any]]:
+def _detection_cards(found: Findings, key: Key) -> list[dict[str, Any]]:
     """Return how well other inputs are told from known ones, set by set."""
     made = []
     for name, result in found.detections[key].items():
         kind = "unknown" if kind_of(name) == "ood" else "attacked"
-        caption = f"How often an {kind} input scores higher than a known one, by {called(found, key)}."
+        caption = f"How often an {kind} input scores higher than a known one, by {_called(found, key)}."
         title = f"Telling {found.run.set_name(name)} from {found.run.set_name('id')}"
-        sentences = doubts(result, (f"{kind} inputs", "known inputs")) + compared(found, key, name)
+        sentences = _doubts(result, (f"{kind} inputs", "known inputs")) + compared(found, key, name)
         if len(found.run.methods) > 1:
-            sentences.append(OWN if kind == "attacked" else across(found, key, name))
+            sentences.append(OWN if kind == "attacked" else _across(found, key, name))
         made.append(card(title, result.auroc, caption, sentences, chance=True))
     return made
 
 
-def error_cards(found: Findings, key: Key) -> list[dict[str, Any]]:
+def _error_cards(found: Findings, key: Key) -> list[dict[str, Any]]:
     """Return how well mistakes are found."""
     if key[0] not in found.accuracy:
         return []
@@ -83,12 +83,12 @@ def error_cards(found: Findings, key: Key) -> list[dict[str, Any]]:
         caption = f"{what} among {number:,} inputs, so there is nothing to rank."
         return [card(f"Accuracy{of}", accuracy, caption, [])]
     result = found.errors[key]
-    caption = f"How often a wrong prediction scores higher than a right one, by {called(found, key)}."
-    sentences = doubts(result, ("mistakes", "right predictions")) + compared(found, key, ERRORS)
+    caption = f"How often a wrong prediction scores higher than a right one, by {_called(found, key)}."
+    sentences = _doubts(result, ("mistakes", "right predictions")) + compared(found, key, ERRORS)
     return [card(f"Finding the mistakes{of}", result.auroc, caption, sentences, chance=True)]
 
 
-def deferral_cards(found: Findings, key: Key) -> list[dict[str, Any]]:
+def _deferral_cards(found: Findings, key: Key) -> list[dict[str, Any]]:
     """Return what leaving the least certain tenth to a person brings."""
     if key not in found.errors:
         return []
@@ -100,7 +100,7 @@ def deferral_cards(found: Findings, key: Key) -> list[dict[str, Any]]:
         return []
     caption = (
         f"Accuracy when the least certain {percent(1 - t.kept / t.number)} go to a person, by "
-        f"{called(found, key)}."
+        f"{_called(found, key)}."
     )
     sentences = [
         f"Without asking, {percent(found.accuracy[key[0]].value)} of the predictions are right.",
@@ -129,7 +129,7 @@ def promised(policy: Deferral, last: float = -math.inf) -> str:
     )
 
 
-def doubts(result: Detection, kinds: tuple[str, str]) -> list[str]:
+def _doubts(result: Detection, kinds: tuple[str, str]) -> list[str]:
     """Return where a figure says little: no better than chance, or few inputs of one of two kinds."""
     sentences = []
     area = result.auroc
@@ -173,14 +173,14 @@ def compared(found: Findings, key: Key, task: str) -> list[str]:
     return [f"The highest of {of}, but not shown to be better than {names}.{lowest}"]
 
 
-def across(found: Findings, key: Key, task: str) -> str:
+def _across(found: Findings, key: Key, task: str) -> str:
     """Return how a score stands among those of all methods, on unknown inputs."""
     leading = found.best[task]
     comparisons: dict[Any, Comparison] = dict(leading.comparisons)
     best = as_key(leading.best)
     if best[0] == key[0] or area(figure_of(found, best, task)) == area(figure_of(found, key, task)):
         return "No measure of another method is higher."
-    top = f"{called(found, best)}, {rounded(figure_of(found, best, task).auroc)}"
+    top = f"{_called(found, best)}, {rounded(figure_of(found, best, task).auroc)}"
     if key in map(as_key, leading.ties):
         return f"The highest of all methods is {top}: not shown to be better."
     return f"The highest of all methods is {top}: better by {away(comparisons[key].difference)}."

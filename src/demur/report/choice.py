@@ -87,11 +87,11 @@ def choose(found: Findings) -> Choice | None:
         good,
         len(within),
         losses,
-        [other for other in names if several and other != method and not beaten(found, method, other, best)],
+        [other for other in names if several and other != method and not _beaten(found, method, other, best)],
         {task: figure_of(found, (method, best), task) for name, task in within if name == method},
         max(gap([areas[m, t, s] for s in found.scores]) for m, t in within if t in sets or not several),
         max(gap([areas[m, t, best] for m in names]) for t in sets) if several else None,
-        beside_k(found, (method, best)),
+        _beside_k(found, (method, best)),
     )
 
 
@@ -114,7 +114,7 @@ def standing(found: Findings, key: Key, task: str) -> str:
     return "tie" if key in map(as_key, leading.ties) else ""
 
 
-def beaten(found: Findings, method: str, other: str, score: str) -> bool:
+def _beaten(found: Findings, method: str, other: str, score: str) -> bool:
     """Return whether a method is shown to find unknown inputs better than another, on a set at least.
 
     Corrected for all pairs of methods and all sets, since the first was picked by the same inputs.
@@ -134,7 +134,7 @@ def beaten(found: Findings, method: str, other: str, score: str) -> bool:
     return any(c.difference.value > 0 and pairs * c.p_value < 1 - found.confidence for c in results)
 
 
-def beside_k(found: Findings, key: Key) -> float | None:
+def _beside_k(found: Findings, key: Key) -> float | None:
     """Return the rank correlation of the aleatoric part with K, over all sets; None for another score."""
     method = next(each for each in found.run.methods if each.name == key[0])
     if not key[1].endswith("aleatoric") or "pairwise_epistemic" not in found.scores:

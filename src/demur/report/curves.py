@@ -14,7 +14,7 @@ from demur.tasks import Detection, Selective, accuracy_band, best_accuracy, roc_
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PLACES = 2001  # where a band is drawn
+_PLACES = 2001  # where a band is drawn
 
 
 def roc_figure(results: Mapping[str, Detection], *, bands: bool = True) -> Figure:
@@ -37,7 +37,7 @@ def roc_figure(results: Mapping[str, Detection], *, bands: bool = True) -> Figur
         for index, (name, found) in enumerate(results.items()):
             colour, curve = COLOURS[index % len(COLOURS)], found.curve
             if bands:
-                at = np.linspace(0, 1, PLACES)
+                at = np.linspace(0, 1, _PLACES)
                 band = roc_band(found, at, confidence=found.auroc.confidence)
                 axes.fill_between(at, band.low, band.high, color=colour, alpha=0.15, linewidth=0)
             some = corners(curve.fpr, curve.tpr)
@@ -73,7 +73,7 @@ def accuracy_figure(results: Mapping[str, Selective], *, band: bool = True) -> F
         for index, (name, found) in enumerate(results.items()):
             colour, curve = COLOURS[index % len(COLOURS)], found.curve
             number = len(curve.kept)
-            at = np.unique(np.linspace(1, number, PLACES).round().astype(int))
+            at = np.unique(np.linspace(1, number, _PLACES).round().astype(int))
             drawn = curve.accuracy[at - 1]
             if band:
                 ends = accuracy_band(found, at, confidence=found.auc.confidence)

@@ -14,7 +14,7 @@ from demur.tasks.estimate import checked_scores
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST = 2000  # points of a set: more are only darker
+_MOST = 2000  # points of a set: more are only darker
 
 
 def density_figure(sets: Mapping[str, Any], *, label: str = "score", bins: int = 50) -> Figure:
@@ -46,20 +46,20 @@ def density_figure(sets: Mapping[str, Any], *, label: str = "score", bins: int =
         for index, name in enumerate(sets):
             colour, number = COLOURS[index % len(COLOURS)], found.number[name]
             style: dict[str, Any] = {"edgecolor": colour, "linewidth": 1.2}
-            shade = {"facecolor": (*to_rgb(colour), 0.22), **style}
+            shade = {"facecolor": (*_to_rgb(colour), 0.22), **style}
             axes.stairs(found.counts[name] / number, edges, fill=True, label=name, **shade)
             beside = {"less": found.below[name], INFINITY: found.infinite[name]}
             for slot, count in beside.items():
                 if there[slot]:
                     axes.bar(slots[slot], count / number, 2 * width, **shade)
-        label_bins(axes, found.logarithmic, {slots[s]: s for s, shown in there.items() if shown}, edges)
+        _label_bins(axes, found.logarithmic, {slots[s]: s for s, shown in there.items() if shown}, edges)
         axes.set(xlabel=label, ylabel="share of each set", ylim=(0, None))
         percent_axis(axes.yaxis)
         axes.legend(frameon=False)
     return figure
 
 
-def label_bins(axes: Any, logarithmic: bool, slots: Mapping[float, str], edges: np.ndarray) -> None:
+def _label_bins(axes: Any, logarithmic: bool, slots: Mapping[float, str], edges: np.ndarray) -> None:
     """Write powers of ten, or plain numbers, under the bins, and names under the bars beside them."""
     from matplotlib.ticker import MaxNLocator
 
@@ -101,7 +101,7 @@ def scatter_figure(
     low = max(float(shown.min()) / 2, high * 1e-10) if len(shown) else 0.1
     with drawing(4.2, 3.6) as (figure, axes):
         for index, (name, (i, k)) in enumerate(pairs.items()):
-            some = spread(k, MOST)
+            some = spread(k, _MOST)
             colour = COLOURS[index % len(COLOURS)]
             style = {"s": 9, "marker": MARKERS[index % len(MARKERS)], "color": colour, "rasterized": True}
             i, k = np.maximum(i[some], low), np.clip(k[some], low, high)
@@ -119,7 +119,7 @@ def scatter_figure(
     return figure
 
 
-def to_rgb(colour: str) -> tuple[float, float, float]:
+def _to_rgb(colour: str) -> tuple[float, float, float]:
     """Return red, green and blue of a colour."""
     from matplotlib.colors import to_rgb
 

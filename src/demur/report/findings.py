@@ -114,7 +114,7 @@ def find(
                         errors[key] = misclassification(own, correct, **options(len(own), confidence))
                     policies[key] = [policy(own, correct, target, confidence) for target in targets]
         progress(done)
-    best, within = winners(run, scores, others, errors, confidence)
+    best, within = _winners(run, scores, others, errors, confidence)
     return Findings(
         run, confidence, tuple(targets), scores, detections, errors, kept, policies, accuracy, best, within
     )
@@ -133,7 +133,7 @@ def policy(scores: np.ndarray, correct: np.ndarray, target: float, confidence: f
         return str(error)
 
 
-def winners(
+def _winners(
     run: Run, scores: list[str], others: list[str], errors: dict[Key, Detection], confidence: float
 ) -> tuple[dict[str, Leading], dict[Key, Leading]]:
     """Return the best (method, score) for each set of unknown inputs, and the best of each method."""

@@ -23,8 +23,8 @@ from demur.stores import StoreError, numbers_of, read_columns
 from demur.stores.names import natural
 from demur.stores.output import SUFFIXES
 
-BESIDE = ("input", "id", "label", "prediction", "deployed")
-KINDS = ("id", "ood", "adversarial")
+_BESIDE = ("input", "id", "label", "prediction", "deployed")
+_KINDS = ("id", "ood", "adversarial")
 
 
 @dataclass(frozen=True)
@@ -127,9 +127,9 @@ def shown_name(name: str) -> str:
     return rest or {"id": "known inputs", "ood": "unknown inputs", "adversarial": "attacked inputs"}[kind]
 
 
-def order_of(name: str) -> tuple[int, Any]:
+def _order_of(name: str) -> tuple[int, Any]:
     """Return a sort key: known inputs first, then by kind and name."""
-    return KINDS.index(name.partition("-")[0]), natural(name)
+    return _KINDS.index(name.partition("-")[0]), natural(name)
 
 
 def read_run(path: Path) -> Run:
@@ -137,10 +137,10 @@ def read_run(path: Path) -> Run:
     if not path.is_dir():
         came = "a file" if path.exists() else "nothing"
         raise StoreError(f"{path}: expected the folder of a run, got {came}: check the path")
-    methods = [Method("", *read_method(path))] if score_files(path) else []
+    methods = [Method("", *_read_method(path))] if score_files(path) else []
     for folder in sorted((each for each in path.iterdir() if each.is_dir()), key=lambda f: natural(f.name)):
         if folder.name != "images" and not folder.name.startswith(".") and score_files(folder):
-            methods.append(Method(folder.name, *read_method(folder)))
+            methods.append(Method(folder.name, *_read_method(folder)))
     if not methods:
         raise StoreError(
             f"{path}: expected scores, as id.csv and ood-NAME.csv, in it or in a folder for each method, "
@@ -151,22 +151,22 @@ def read_run(path: Path) -> Run:
             f"{path}: expected scores in it or in folders for each method, got both: move "
             f"{score_files(path)[0].name} to a folder"
         )
-    sets = sorted({name for method in methods for name in method.sets}, key=order_of)
-    check_alike(methods, sets)
-    scores = common_scores(methods)
-    images = {name: read_images(path, name, methods[0].sets[name].number) for name in sets}
+    sets = sorted({name for method in methods for name in method.sets}, key=_order_of)
+    _check_alike(methods, sets)
+    scores = _common_scores(methods)
+    images = {name: _read_images(path, name, methods[0].sets[name].number) for name in sets}
     return Run(
-        path, methods, sets, scores, {k: v for k, v in images.items() if v is not None}, **read_facts(path)
+        path, methods, sets, scores, {k: v for k, v in images.items() if v is not None}, **_read_facts(path)
     )
 
 
 def score_files(folder: Path) -> list[Path]:
     """Return the files of a folder that hold scores."""
     found = (f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and kind_of(f.stem) and f.is_file())
-    return sorted(found, key=lambda f: order_of(f.stem))
+    return sorted(found, key=lambda f: _order_of(f.stem))
 
 
-def read_method(folder: Path) -> tuple[dict[str, Scored], dict[str, np.ndarray]]:
+def _read_method(folder: Path) -> tuple[dict[str, Scored], dict[str, np.ndarray]]:
     """Return scores and members of a method, by set."""
     sets: dict[str, Scored] = {}
     members = {}
@@ -174,19 +174,19 @@ def read_method(folder: Path) -> tuple[dict[str, Scored], dict[str, np.ndarray]]
         if file.stem in sets:
             other = sets[file.stem].path.name
             raise StoreError(f"{file}: expected one file of scores for a set, got {other} too: remove one")
-        sets[file.stem] = read_scored(file)
+        sets[file.stem] = _read_scored(file)
         found = folder / f"members-{file.stem}.npy"
         if found.exists():
-            members[file.stem] = read_members(found, sets[file.stem].number)
+            members[file.stem] = _read_members(found, sets[file.stem].number)
     return sets, members
 
 
-def read_scored(path: Path) -> Scored:
+def _read_scored(path: Path) -> Scored:
     """Return one file of scores, checked."""
     columns = read_columns(path)
     scores = {}
     for name, values in columns.items():
-        if name in BESIDE or name.endswith("_stderr") or name.startswith("prediction_"):
+        if name in _BESIDE or name.endswith("_stderr") or name.startswith("prediction_"):
             continue
         if name in NAMES or name in SAME:
             numbers_of(columns, name, path)  # one bad cell makes text of a column
@@ -203,7 +203,7 @@ def read_scored(path: Path) -> Scored:
             f"{path}: expected columns of scores, as pairwise_epistemic, got {', '.join(columns) or 'none'}: "
             "write it with demur score --out"
         )
-    label, prediction = (as_classes(columns.get(name)) for name in ("label", "prediction"))
+    label, prediction = (_as_classes(columns.get(name)) for name in ("label", "prediction"))
     kinds = {column.dtype.kind == "U" for column in (label, prediction) if column is not None}
     if len(kinds) == 2:
         raise StoreError(
@@ -214,7 +214,7 @@ def read_scored(path: Path) -> Scored:
     return Scored(path, scores, label, prediction, None if ids is None else ids.astype(str))
 
 
-def as_classes(values: np.ndarray | None) -> np.ndarray | None:
+def _as_classes(values: np.ndarray | None) -> np.ndarray | None:
     """Return a column as classes; None where it has other numbers, as those of a regression."""
     if values is None or values.dtype.kind in "iuU":
         return values
@@ -223,7 +223,7 @@ def as_classes(values: np.ndarray | None) -> np.ndarray | None:
     return None
 
 
-def read_array(path: Path, expected: str) -> np.ndarray:
+def _read_array(path: Path, expected: str) -> np.ndarray:
     """Map an array; nothing that would run code."""
     try:
         return np.load(path, mmap_mode="r", allow_pickle=False)
@@ -231,22 +231,22 @@ def read_array(path: Path, expected: str) -> np.ndarray:
         raise StoreError(f"{path}: expected {expected}, got a damaged or foreign file") from error
 
 
-def read_members(path: Path, number: int) -> np.ndarray:
+def _read_members(path: Path, number: int) -> np.ndarray:
     """Return log-probabilities of members, mapped."""
     expected = f"log-probabilities of shape (members, {number}, classes)"
-    values = read_array(path, expected)
+    values = _read_array(path, expected)
     if values.ndim != 3 or values.shape[1] != number or values.dtype.kind != "f" or 0 in values.shape:
         raise StoreError(f"{path}: expected {expected}, got {values.dtype} of shape {values.shape}")
     return values
 
 
-def read_images(folder: Path, name: str, number: int) -> np.ndarray | None:
+def _read_images(folder: Path, name: str, number: int) -> np.ndarray | None:
     """Return the images of a set, mapped; None where there are none."""
     path = folder / "images" / f"{name}.npy"
     if not path.exists():
         return None
     expected = f"uint8 images of shape ({number}, height, width) or ({number}, height, width, 3)"
-    values = read_array(path, expected)
+    values = _read_array(path, expected)
     coloured = values.ndim == 4 and values.shape[3] == 3
     if (
         values.dtype != np.uint8
@@ -258,7 +258,7 @@ def read_images(folder: Path, name: str, number: int) -> np.ndarray | None:
     return values
 
 
-def read_facts(folder: Path) -> dict[str, Any]:
+def _read_facts(folder: Path) -> dict[str, Any]:
     """Return what run.json says, as text."""
     path = folder / "run.json"
     if not path.exists():
@@ -295,7 +295,7 @@ def text(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def check_alike(methods: list[Method], sets: list[str]) -> None:
+def _check_alike(methods: list[Method], sets: list[str]) -> None:
     """Raise unless all methods scored the same sets of the same inputs."""
     for method in methods:
         for name in sets:
@@ -313,7 +313,7 @@ def check_alike(methods: list[Method], sets: list[str]) -> None:
                 )
 
 
-def common_scores(methods: list[Method]) -> list[str]:
+def _common_scores(methods: list[Method]) -> list[str]:
     """Return the score columns that all files have, in the order of the first."""
     every = [scored for method in methods for scored in method.sets.values()]
     names = [name for name in every[0].scores if all(name in scored.scores for scored in every)]

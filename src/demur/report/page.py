@@ -28,9 +28,9 @@ from demur.tasks.estimate import Estimate, proportion
 
 MARK = b'<meta name="generator" content="demur report">'  # of the pages that demur report may replace
 STEPS = 100  # places of the slider
-POINTS = 200  # inputs of a set in the figure of K against I
-PIXELS = 400_000  # bytes of all thumbnails before they are compressed
-NAMED = 3  # classes that are named for an input
+_POINTS = 200  # inputs of a set in the figure of K against I
+_PIXELS = 400_000  # bytes of all thumbnails before they are compressed
+_NAMED = 3  # classes that are named for an input
 
 
 def write(found: Findings, path: Path, *, top: int = 20) -> Path:
@@ -64,7 +64,7 @@ def page(found: Findings, *, top: int = 20) -> str:
     def part(marker: re.Match[str]) -> str:
         name = marker[1]
         if name == "title":
-            return html.escape(title_of(found.run)).encode("utf-8", "replace").decode()
+            return html.escape(_title_of(found.run)).encode("utf-8", "replace").decode()
         if name == "data":
             return embedded(data(found, top))
         return (folder / name).read_text(encoding="utf-8")
@@ -88,7 +88,7 @@ def embedded(content: Any) -> str:
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def title_of(run: Run) -> str:
+def _title_of(run: Run) -> str:
     """Return the title: that of the run, or the name of the folder."""
     return run.title or run.path.resolve().name
 
@@ -98,10 +98,10 @@ def data(found: Findings, top: int = 20) -> dict[str, Any]:
     from demur import __version__
 
     run = found.run
-    rows = {(m.name, s): rows_of(found, m, s, top) for m in run.methods for s in run.sets}
-    mistakes = {m.name: mistaken(found, m, top) for m in run.methods}
+    rows = {(m.name, s): _rows_of(found, m, s, top) for m in run.methods for s in run.sets}
+    mistakes = {m.name: _mistaken(found, m, top) for m in run.methods}
     return {
-        "title": title_of(run),
+        "title": _title_of(run),
         "headline": verdict.headline(found),
         "accuracies": verdict.accuracies(found),
         "cards": cards.cards(found),
@@ -113,7 +113,7 @@ def data(found: Findings, top: int = 20) -> dict[str, Any]:
         ],
         "scores": [{"column": s, **name_of(s)._asdict()} for s in found.scores],
         "results": [[result(found, (m.name, s), m) for s in found.scores] for m in run.methods],
-        "points": [[points_of(m.sets[s]) for s in run.sets] for m in run.methods],
+        "points": [[_points_of(m.sets[s]) for s in run.sets] for m in run.methods],
         "start": start(found),
         "chosen": choose(found) is not None,
         "tally": tally(found),
@@ -135,14 +135,14 @@ def short(value: float, digits: int = 6) -> Any:
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
-def shorts(values: Any, digits: int = 6) -> list[Any]:
+def _shorts(values: Any, digits: int = 6) -> list[Any]:
     """Return numbers with so many digits."""
     return [short(value, digits) for value in np.asarray(values).tolist()]
 
 
 def bounds(estimate: Estimate) -> list[Any]:
     """Return value, low and high."""
-    return shorts([estimate.value, estimate.low, estimate.high])
+    return _shorts([estimate.value, estimate.low, estimate.high])
 
 
 def start(found: Findings) -> list[int]:
@@ -173,25 +173,25 @@ def result(found: Findings, key: Key, method: Method) -> dict[str, Any]:
     density = binned(shown)
     return {
         "density": {
-            "edges": shorts(density.edges),
+            "edges": _shorts(density.edges),
             "log": density.logarithmic,
             "counts": [density.counts[name].tolist() for name in shown],
             "below": [density.below[name] for name in shown],
             "infinite": [density.infinite[name] for name in shown],
         },
         "detection": [
-            detected(found.detections[key][name], standing(found, key, name))
+            _detected(found.detections[key][name], standing(found, key, name))
             if name in found.detections[key]
             else None
             for name in found.run.sets
         ],
-        "errors": detected(found.errors[key], standing(found, key, ERRORS)) if key in found.errors else None,
+        "errors": _detected(found.errors[key], standing(found, key, ERRORS)) if key in found.errors else None,
         "kept": kept(found.kept[key]) if key in found.kept else None,
         "slider": slider(found, key, method) if "id" in sets else None,
     }
 
 
-def detected(result: Detection, mark: str) -> dict[str, Any]:
+def _detected(result: Detection, mark: str) -> dict[str, Any]:
     """Return figures, curve and band of a detection, and where it stands."""
     curve = result.curve
     at = corners(curve.fpr, curve.tpr)
@@ -199,14 +199,14 @@ def detected(result: Detection, mark: str) -> dict[str, Any]:
     ends = []
     for end in (band.low, band.high):
         some = corners(band.at, end)
-        ends.append([shorts(band.at[some], 4), shorts(end[some], 4)])
+        ends.append([_shorts(band.at[some], 4), _shorts(end[some], 4)])
     return {
         "mark": mark,
         "auroc": bounds(result.auroc),
         "aupr": bounds(result.aupr),
         "fpr95": bounds(result.fpr95),
-        "roc": [shorts(curve.fpr[at]), shorts(curve.tpr[at])],
-        "thresholds": [None, *shorts(curve.thresholds[at][1:], 5)],
+        "roc": [_shorts(curve.fpr[at]), _shorts(curve.tpr[at])],
+        "thresholds": [None, *_shorts(curve.thresholds[at][1:], 5)],
         "band": ends,
     }
 
@@ -223,10 +223,10 @@ def kept(result: Selective) -> dict[str, Any]:
     return {
         "auc": bounds(result.auc),
         "at": (some + 1).tolist(),
-        "accuracy": shorts(curve.accuracy[some]),
-        "low": shorts(band.low),
-        "high": shorts(band.high),
-        "oracle": shorts(best_accuracy(result, some + 1)),
+        "accuracy": _shorts(curve.accuracy[some]),
+        "low": _shorts(band.low),
+        "high": _shorts(band.high),
+        "oracle": _shorts(best_accuracy(result, some + 1)),
         "chance": short(float(curve.accuracy[-1])),
     }
 
@@ -247,20 +247,20 @@ def slider(found: Findings, key: Key, method: Method) -> dict[str, Any]:
     thresholds = np.array([just_below(ranked, int(k)) for k in at])
     shares = [proportion(int(k), number, found.confidence) for k in at]
     shown: dict[str, Any] = {
-        "threshold": shorts(thresholds),
+        "threshold": _shorts(thresholds),
         "written": [
             written(value, float(ranked[k - 1])).replace("-", "\u2212") if value < math.inf else None
             for value, k in zip(thresholds.tolist(), at.tolist(), strict=True)
         ],
-        "share": ends_of(shares),
+        "share": _ends_of(shares),
         "sets": [
-            acted(method.sets[s], key[1], thresholds, right_of(found.run, method, s)) for s in found.run.sets
+            acted(method.sets[s], key[1], thresholds, _right_of(found.run, method, s)) for s in found.run.sets
         ],
     }
     if known.correct is not None:
         right = shown["sets"][found.run.sets.index("id")]["right"]
         accuracy = [proportion(r, int(k), found.confidence) for r, k in zip(right, at, strict=True)]
-        shown["accuracy"] = ends_of(accuracy)
+        shown["accuracy"] = _ends_of(accuracy)
         shown["promises"] = [
             promise(target, p, ranked, at.tolist()) for target, p in zip(found.targets, policies, strict=True)
         ]
@@ -275,12 +275,12 @@ def promise(target: float, policy: Deferral | str, ranked: np.ndarray, at: list[
     return {"target": target, "text": cards.promised(policy, float(ranked[kept - 1])), "at": at.index(kept)}
 
 
-def ends_of(estimates: list[Estimate]) -> list[list[Any]]:
+def _ends_of(estimates: list[Estimate]) -> list[list[Any]]:
     """Return lower and upper ends; the values follow from the counts."""
-    return [shorts([e.low for e in estimates]), shorts([e.high for e in estimates])]
+    return [_shorts([e.low for e in estimates]), _shorts([e.high for e in estimates])]
 
 
-def right_of(run: Run, method: Method, name: str) -> np.ndarray | None:
+def _right_of(run: Run, method: Method, name: str) -> np.ndarray | None:
     """Return where predictions of a set are right; None where nobody can tell.
 
     No prediction for an out-of-distribution input is right if its label is none of the known classes. Labels
@@ -310,22 +310,22 @@ def acted(scored: Scored, score: str, thresholds: np.ndarray, correct: np.ndarra
     return {"kept": count.tolist(), "right": right}
 
 
-def points_of(scored: Scored) -> list[list[Any]] | None:
+def _points_of(scored: Scored) -> list[list[Any]] | None:
     """Return I and K of some inputs of a set, evenly spaced by rank of K."""
     if not {"pairwise_epistemic", "average_epistemic"} <= set(scored.scores):
         return None
     k, i = scored.scores["pairwise_epistemic"], scored.scores["average_epistemic"]
-    some = spread(k, POINTS)
-    return [shorts(i[some], 4), shorts(k[some], 4)]
+    some = spread(k, _POINTS)
+    return [_shorts(i[some], 4), _shorts(k[some], 4)]
 
 
-def mistaken(found: Findings, method: Method, top: int) -> list[dict[str, Any]] | None:
+def _mistaken(found: Findings, method: Method, top: int) -> list[dict[str, Any]] | None:
     """Return the most uncertain mistakes; None where nobody can tell."""
     correct = method.sets["id"].correct if "id" in method.sets else None
-    return None if correct is None else rows_of(found, method, "id", top, np.flatnonzero(~correct))
+    return None if correct is None else _rows_of(found, method, "id", top, np.flatnonzero(~correct))
 
 
-def rows_of(
+def _rows_of(
     found: Findings, method: Method, name: str, top: int, among: np.ndarray | None = None
 ) -> list[dict[str, Any]]:
     """Return the most uncertain inputs of a set, or of some `among` it: the first by any of the scores."""
@@ -336,8 +336,8 @@ def rows_of(
         first = np.argsort(-scored.scores[score][these], kind="stable")[:top]
         chosen |= dict.fromkeys(these[first].tolist())
     some = sorted(chosen)
-    right = right_of(found.run, method, name)
-    why = reasons(method.members.get(name), some, found.run)
+    right = _right_of(found.run, method, name)
+    why = _reasons(method.members.get(name), some, found.run)
     rows = []
     for place, index in enumerate(some):
         row: dict[str, Any] = {
@@ -356,20 +356,20 @@ def rows_of(
     return rows
 
 
-def reasons(members: np.ndarray | None, some: list[int], run: Run) -> dict[str, list[list[list[Any]]]]:
+def _reasons(members: np.ndarray | None, some: list[int], run: Run) -> dict[str, list[list[list[Any]]]]:
     """Return the classes that are likely, and those that members disagree about, for some inputs of a set."""
     if members is None or len(members) < 2 or not some:
         return {}
     said = np.asarray(members[:, some], dtype=np.float64)
     return {
-        "likely": first_classes(np.exp(said).mean(axis=0), run),
-        "drivers": first_classes(attribute(log_probs=said), run),
+        "likely": _first_classes(np.exp(said).mean(axis=0), run),
+        "drivers": _first_classes(attribute(log_probs=said), run),
     }
 
 
-def first_classes(parts: np.ndarray, run: Run) -> list[list[list[Any]]]:
+def _first_classes(parts: np.ndarray, run: Run) -> list[list[list[Any]]]:
     """Return the classes with the largest parts of each input, (inputs, classes), and these parts."""
-    order = np.argsort(-parts, axis=-1, kind="stable")[:, :NAMED]
+    order = np.argsort(-parts, axis=-1, kind="stable")[:, :_NAMED]
     return [
         [[run.name_of(int(c)), short(own[c], 3)] for c in first if own[c] > 0]
         for own, first in zip(parts, order, strict=True)
@@ -394,7 +394,7 @@ def pictures(
         place = {index: position for position, index in enumerate(some)}
         for row in listed:
             row["picture"] = place[row["input"]]
-        sheets.append(sprite(np.asarray(run.images[name][some]), PIXELS // len(run.images)))
+        sheets.append(sprite(np.asarray(run.images[name][some]), _PIXELS // len(run.images)))
     return {"pictures": sheets}
 
 

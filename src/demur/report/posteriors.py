@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 # The paper's colours: the current measure, the new one, the reverse one; and the expected value.
 COLOURS = {"average": "#C00000", "pairwise": "#000000", "reverse": "#7030A0"}
-LABELS = {"average": "current", "pairwise": "new", "reverse": "reverse"}
-MEAN, FILL, LINE = "#E07B00", "#BFD3E6", "#2B5C8A"
-HIGHEST = 4.2  # density shown; some rise to infinity at their ends
+_LABELS = {"average": "current", "pairwise": "new", "reverse": "reverse"}
+_MEAN, _FILL, _LINE = "#E07B00", "#BFD3E6", "#2B5C8A"
+_HIGHEST = 4.2  # density shown; some rise to infinity at their ends
 
 
 @dataclass(frozen=True)
@@ -61,23 +61,23 @@ def draw(panels: Sequence[Panel]) -> Figure:
             bottom=0.72 / figure.get_figheight(), top=1 - 0.88 / figure.get_figheight(),
         )  # fmt: skip
         for index, (axes, panel) in enumerate(zip(figure.subplots(rows, 3).flat, panels, strict=True)):
-            draw_panel(axes, panel, left=index % 3 == 0, bottom=index >= len(panels) - 3)
-        add_legend(figure)
+            _draw_panel(axes, panel, left=index % 3 == 0, bottom=index >= len(panels) - 3)
+        _add_legend(figure)
     return figure
 
 
-def draw_panel(axes: Any, panel: Panel, *, left: bool, bottom: bool) -> None:
+def _draw_panel(axes: Any, panel: Panel, *, left: bool, bottom: bool) -> None:
     """Draw one posterior, its expected value, and the figures above it."""
     if panel.curve is not None:
         places, density = panel.curve
-        shown = np.minimum(density, 2 * HIGHEST)  # what is above the edge is cut off there
-        axes.fill_between(places, shown, color=FILL, linewidth=0)
-        axes.plot(places, shown, color=LINE, linewidth=1.2)
-        axes.set_ylim(0, HIGHEST)
+        shown = np.minimum(density, 2 * _HIGHEST)  # what is above the edge is cut off there
+        axes.fill_between(places, shown, color=_FILL, linewidth=0)
+        axes.plot(places, shown, color=_LINE, linewidth=1.2)
+        axes.set_ylim(0, _HIGHEST)
     if panel.masses is not None:
         places, weights = panel.masses
-        axes.vlines(places, 0, weights, color=LINE, linewidth=2.2)
-        axes.plot(places, weights, "o", color=LINE, markersize=5, clip_on=False)
+        axes.vlines(places, 0, weights, color=_LINE, linewidth=2.2)
+        axes.plot(places, weights, "o", color=_LINE, markersize=5, clip_on=False)
         axes.set_ylim(0, 0.84)
         axes.set_ylabel("mass", labelpad=2)
     elif left:
@@ -86,7 +86,7 @@ def draw_panel(axes: Any, panel: Panel, *, left: bool, bottom: bool) -> None:
         panel.mean,
         0,
         "^",
-        color=MEAN,
+        color=_MEAN,
         markersize=7,
         clip_on=False,
         zorder=5,
@@ -97,10 +97,10 @@ def draw_panel(axes: Any, panel: Panel, *, left: bool, bottom: bool) -> None:
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
     if bottom:
         axes.set_xlabel(r"probability $\theta$ of outcome 1", labelpad=3)
-    add_figures(axes, panel)
+    _add_figures(axes, panel)
 
 
-def add_figures(axes: Any, panel: Panel) -> None:
+def _add_figures(axes: Any, panel: Panel) -> None:
     """Write title and the three measures above a panel, as a small table."""
     offset: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
     offset["annotation_clip"] = False
@@ -112,12 +112,12 @@ def add_figures(axes: Any, panel: Panel) -> None:
     for row, (measure, parts) in enumerate(panel.parts.items()):
         style = {"color": COLOURS[measure], "fontsize": 8, **offset}
         height = 27 - 10 * row
-        axes.annotate(LABELS[measure], (0, 1), (0, height), ha="left", **style)
+        axes.annotate(_LABELS[measure], (0, 1), (0, height), ha="left", **style)
         for x, value in zip(columns, parts, strict=True):
             axes.annotate(number(value), (x, 1), (0, height), ha="right", **style)
 
 
-def add_legend(figure: Figure) -> None:
+def _add_legend(figure: Figure) -> None:
     """Say below all panels what the rows and the triangle are."""
     from matplotlib.lines import Line2D
 
@@ -129,7 +129,9 @@ def add_legend(figure: Figure) -> None:
     handles: list[Any] = [
         Line2D([], [], color=COLOURS[each], linewidth=3, label=text) for each, text in texts.items()
     ]
-    handles.append(Line2D([], [], color=MEAN, marker="^", linestyle="", markersize=6, label="expected value"))
+    handles.append(
+        Line2D([], [], color=_MEAN, marker="^", linestyle="", markersize=6, label="expected value")
+    )
     figure.legend(
         handles=handles, loc="lower center", ncols=4, frameon=False, fontsize=7, handlelength=1.2,
         columnspacing=1.6, bbox_to_anchor=(0.5, 0),

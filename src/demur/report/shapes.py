@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-WIDE = 100.0  # scores that span more than this factor are shown on a logarithmic axis
+_WIDE = 100.0  # scores that span more than this factor are shown on a logarithmic axis
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def binned(sets: Mapping[str, np.ndarray], bins: int = 50) -> Bins:
     if low >= 0 and high > 0:
         # Nine powers of ten at most: more would leave no room for the scores that matter.
         least = max(float(np.quantile(finite[finite > 0], 0.005, method="lower")), high * 1e-9)
-        logarithmic = high > WIDE * least
+        logarithmic = high > _WIDE * least
         low = least if logarithmic else low
     if low == high:
         low, high = low - 0.5 * max(abs(low), 1.0), high + 0.5 * max(abs(high), 1.0)

@@ -17,10 +17,10 @@ from demur.tasks.estimate import Estimate
 PAPER = ("average_total", "pairwise_total", "pairwise_aleatoric", "average_epistemic", "pairwise_epistemic")
 """The columns of the paper's tables. Its current measure is "average", its new one "pairwise"."""
 
-PARTS = ("total", "aleatoric", "epistemic")
+_PARTS = ("total", "aleatoric", "epistemic")
 MEASURES = {"average": "current", "pairwise": "new"}
-EPISTEMIC = {"average": "I", "pairwise": "K"}
-KINDS = {"Total": "totals", "Aleatoric": "aleatoric parts", "Epistemic": "epistemic parts", "": "scores"}
+_EPISTEMIC = {"average": "I", "pairwise": "K"}
+_KINDS = {"Total": "totals", "Aleatoric": "aleatoric parts", "Epistemic": "epistemic parts", "": "scores"}
 FIGURES = {
     "auroc": "AUROC", "aupr": "AUPR", "fpr95": "FPR95", "auc": "AUC", "aurc": "AURC", "excess": "excess",
     "nll": "NLL", "brier": "Brier", "ece": "ECE",
@@ -106,7 +106,7 @@ class Table:
     def notes(self, best: str) -> list[str]:
         """Return what headings and marks mean, a line each, with `best` for the mark of the best."""
         said = [
-            f"{MEASURES[m]}: {m} ({EPISTEMIC[m]})"
+            f"{MEASURES[m]}: {m} ({_EPISTEMIC[m]})"
             for m in MEASURES
             if any(c.heading == MEASURES[m] for c in self.columns)
         ]
@@ -147,16 +147,16 @@ class Table:
         """Return among what the best is sought: columns under one heading, where there are several."""
         many = {group: n for group, n in Counter(c.group for c in self.columns).items() if n > 1}
         words = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
-        kinds = [f"of the {words.get(n, n)} {KINDS[group]}" for group, n in many.items()]
+        kinds = [f"of the {words.get(n, n)} {_KINDS[group]}" for group, n in many.items()]
         if not kinds:
             return "the best of its kind"
         return f"the {'better' if set(many.values()) == {2} else 'best'} {', or '.join(kinds)}"
 
     def cells(self) -> list[list[str]]:
         """Return the table for a terminal, headings first; line feeds part values from intervals."""
-        head = [*self.corner, *(f"{c.group}\n{both_names(c)}".strip("\n") for c in self.columns)]
+        head = [*self.corner, *(f"{c.group}\n{_both_names(c)}".strip("\n") for c in self.columns)]
         body = [
-            [f"{number(e.value)}{mark(e, '*')}\n{around(e.estimate)}" for e in r.cells] for r in self.rows
+            [f"{number(e.value)}{mark(e, '*')}\n{_around(e.estimate)}" for e in r.cells] for r in self.rows
         ]
         return [head, *(names + cells for names, cells in zip(self.named(), body, strict=True))]
 
@@ -168,7 +168,7 @@ class Table:
             found = []
             for cell in row.cells:
                 value = f"**{number(cell.value)}**" if cell.best else number(cell.value) + mark(cell)
-                found.append(f"{value} {around(cell.estimate)}")
+                found.append(f"{value} {_around(cell.estimate)}")
             lines.append([name.replace("|", r"\|") for name in names] + found)
         text = ["| " + " | ".join(line) + " |" for line in lines]
         text.insert(1, "|---" * len(head) + "|")
@@ -195,7 +195,7 @@ class Table:
             if row.section != last:
                 lines.append(r"\midrule")
                 last = row.section
-            cells = [latex_cell(cell) for cell in row.cells]
+            cells = [_latex_cell(cell) for cell in row.cells]
             lines.append(" & ".join([*(escaped(name) for name in names), *cells]) + r" \\")
         notes = [f"% {note}" for note in self.notes("Bold")]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes])
@@ -244,22 +244,22 @@ def table_of_figures(results: Mapping[str, Any], figures: Sequence[str], score: 
 def column_of(name: str, all_names: Sequence[str]) -> Column:
     """Return the column of a score: {measure}_{part} under its part, other names by themselves."""
     measure, _, part = name.rpartition("_")
-    if part not in PARTS or not measure:
+    if part not in _PARTS or not measure:
         return Column(name, "", name)
     alone = sum(other.rpartition("_")[2] == part for other in all_names) == 1
     return Column(name, part.capitalize(), "" if alone else MEASURES.get(measure, measure))
 
 
-def both_names(column: Column) -> str:
+def _both_names(column: Column) -> str:
     """Return the heading of a column with the letter of its measure, as pages have it.
 
     Examples
     --------
-    >>> both_names(Column("average_epistemic", "Epistemic", "current"))
+    >>> _both_names(Column("average_epistemic", "Epistemic", "current"))
     'I (current)'
     """
     measure, _, part = column.name.rpartition("_")
-    letter = EPISTEMIC.get(measure) if part == "epistemic" else None
+    letter = _EPISTEMIC.get(measure) if part == "epistemic" else None
     return f"{letter} ({column.heading})" if letter and column.heading else column.heading
 
 
@@ -274,7 +274,7 @@ def kinds_of(names: Sequence[str]) -> list[list[str]]:
     kinds: dict[str, list[str]] = {}
     for name in names:
         part = name.rpartition("_")[2]
-        kinds.setdefault(part if part in PARTS else "", []).append(name)
+        kinds.setdefault(part if part in _PARTS else "", []).append(name)
     return list(kinds.values())
 
 
@@ -290,7 +290,7 @@ def number(value: float, digits: int = 3) -> str:
     return text.replace("0.", ".", 1) if text.lstrip("-").startswith("0.") else text
 
 
-def around(estimate: Estimate) -> str:
+def _around(estimate: Estimate) -> str:
     """Write how uncertain a figure is: the spread over splits, or the interval."""
     if estimate.spread is not None:
         return f"± {number(estimate.spread)}"
@@ -302,7 +302,7 @@ def mark(cell: Standing, best: str = "") -> str:
     return best if cell.best else "=" * cell.tied
 
 
-def latex_cell(cell: Standing) -> str:
+def _latex_cell(cell: Standing) -> str:
     """Return a figure in LaTeX: the spread below the line as in the paper, or the interval behind it."""
     estimate = cell.estimate
     value = rf"\boldsymbol{{{number(cell.value)}}}" if cell.best else number(cell.value)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-LARGEST = 48  # pixels of the longer side
-SMALLEST = 16
+_LARGEST = 48  # pixels of the longer side
+_SMALLEST = 16
 
 
 def sprite(images: np.ndarray, budget: int) -> dict[str, Any]:
@@ -26,9 +26,9 @@ def sprite(images: np.ndarray, budget: int) -> dict[str, Any]:
     """
     channels = 3 if images.ndim == 4 else 1
     height, width = images.shape[1:3]
-    side = min(max(height, width), LARGEST)
+    side = min(max(height, width), _LARGEST)
     while (
-        side > SMALLEST
+        side > _SMALLEST
         and len(images) * channels * side * side * height * width > budget * max(height, width) ** 2
     ):
         side -= 1

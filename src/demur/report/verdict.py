@@ -14,7 +14,7 @@ from demur.tasks.estimate import Estimate
 
 FEW = 30  # inputs of a kind, below which a figure is called uncertain
 NAMED = 3  # ties that are named; more are counted
-TOGETHER = 0.5  # rank correlation from which on two scores are said to rise together
+_TOGETHER = 0.5  # rank correlation from which on two scores are said to rise together
 
 
 def percent(value: float, digits: int | None = None) -> str:
@@ -70,11 +70,11 @@ def points(difference: float) -> str:
     >>> points(0.0123), points(0.01), points(1.0)
     ('1.2 points', '1 point', '100 points')
     """
-    text = hundredfold(difference)
+    text = _hundredfold(difference)
     return f"{text} point{'' if text == '1' else 's'}"
 
 
-def hundredfold(difference: float) -> str:
+def _hundredfold(difference: float) -> str:
     """Write a difference in percent, with two digits and without a power of ten."""
     return f"{float(f'{100 * difference:.2g}'):g}"
 
@@ -87,7 +87,7 @@ def away(difference: Estimate) -> str:
     >>> away(Estimate(0.012, 0.004, 0.02))
     '1.2 points (0.4 to 2)'
     """
-    return f"{points(difference.value)} ({hundredfold(difference.low)} to {hundredfold(difference.high)})"
+    return f"{points(difference.value)} ({_hundredfold(difference.low)} to {_hundredfold(difference.high)})"
 
 
 def listed(names: Iterable[str]) -> str:
@@ -106,19 +106,19 @@ def headline(found: Findings) -> list[str]:
     """Return the verdict in sentences: what to use, why, how good it is, how sure that is, what matters."""
     choice = choose(found)
     if choice is None:
-        return unmeasured(found)
+        return _unmeasured(found)
     return [
         use(found, choice),
-        *why_measure(found, choice),
-        *why_method(found, choice),
+        *_why_measure(found, choice),
+        *_why_method(found, choice),
         worth(found, choice),
-        *surprise(found, choice),
+        *_surprise(found, choice),
         *matter(found, choice),
         *few(found),
     ]
 
 
-def unmeasured(found: Findings) -> list[str]:
+def _unmeasured(found: Findings) -> list[str]:
     """Return what is missing where nothing can be measured."""
     if found.accuracy:
         said = ["All predictions are right, or all are wrong: there are no mistakes to tell from the rest."]
@@ -148,7 +148,7 @@ def use(found: Findings, choice: Choice) -> str:
     return f"Use {name}." if len(found.scores) > 1 else f"There is one measure, {name}, so nothing to choose."
 
 
-def why_measure(found: Findings, choice: Choice) -> list[str]:
+def _why_measure(found: Findings, choice: Choice) -> list[str]:
     """Return why this measure: how often it is the best or tied, and how far behind it may be."""
     if len(found.scores) == 1:
         return []
@@ -182,7 +182,7 @@ def why_measure(found: Findings, choice: Choice) -> list[str]:
     return said
 
 
-def why_method(found: Findings, choice: Choice) -> list[str]:
+def _why_method(found: Findings, choice: Choice) -> list[str]:
     """Return why this method, where there are several."""
     method, number = choice.key[0], len(found.run.methods)
     if number == 1:
@@ -223,7 +223,7 @@ def worth(found: Findings, choice: Choice) -> str:
     )
 
 
-def surprise(found: Findings, choice: Choice) -> list[str]:
+def _surprise(found: Findings, choice: Choice) -> list[str]:
     """Return why the aleatoric part may find unknown inputs, if that is the verdict."""
     finds = any(result.auroc.low > 0.5 for task, result in choice.figures.items() if kind_of(task) == "ood")
     if choice.beside is None or not finds:
@@ -232,7 +232,7 @@ def surprise(found: Findings, choice: Choice) -> list[str]:
     correlation = f"(rank correlation {choice.beside:.2f})"
     how = (
         f"aleatoric and K rise together {correlation}, so either of the two can find them"
-        if choice.beside >= TOGETHER
+        if choice.beside >= _TOGETHER
         else f"aleatoric and K tell different things {correlation}, and the members are unsure of them"
     )
     return [f"That the aleatoric part finds unknown inputs is no mistake: {where}{how}."]

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-PRODUCTS = frozenset({
+_PRODUCTS = frozenset({
     "mm", "addmm", "bmm", "baddbmm", "addbmm", "mv", "addmv", "matmul", "__matmul__", "__rmatmul__", "linear",
     "bilinear", "einsum", "tensordot", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
     "conv_transpose3d", "scaled_dot_product_attention", "backward", "grad",
 })  # fmt: skip
 """Functions of PyTorch that are products of matrices, or gradients of forward passes."""
 
-COMPILED = ("masked", "gradient")
+_COMPILED = ("masked", "gradient")
 """Functions of demur that are forward passes of a layer, with its dropout or with their gradient."""
 
 
@@ -98,7 +98,7 @@ def arithmetic() -> Iterator[Arithmetic]:
             if depth or threading.get_ident() != mine:
                 return function(*args, **options)
             if compiled == {}:
-                prepare(function, args)
+                _prepare(function, args)
             known = compiled and len(compiled)
             enter()
             try:
@@ -121,14 +121,14 @@ def arithmetic() -> Iterator[Arithmetic]:
         if kernels.has_numba():
             from demur.posteriors.heads import products as compiled_products
 
-            for name in COMPILED:
+            for name in _COMPILED:
                 function = getattr(compiled_products, name)
-                stack.enter_context(replaced(compiled_products, name, watched(function)))
+                stack.enter_context(_replaced(compiled_products, name, watched(function)))
         # Functions are replaced, and not all calls listened to: that would cost small networks a third more.
         for owner in (torch, torch.nn.functional, torch.autograd, torch.Tensor):
-            for name in PRODUCTS & set(dir(owner)):
-                stack.enter_context(replaced(owner, name, watched(getattr(owner, name))))
-        stack.enter_context(replaced(Chain, "advance", advance))
+            for name in _PRODUCTS & set(dir(owner)):
+                stack.enter_context(_replaced(owner, name, watched(getattr(owner, name))))
+        stack.enter_context(_replaced(Chain, "advance", advance))
         stack.callback(module.register_module_forward_pre_hook(enter).remove)
         stack.callback(module.register_module_forward_hook(leave, always_call=True).remove)
         start = time.perf_counter()
@@ -139,7 +139,7 @@ def arithmetic() -> Iterator[Arithmetic]:
 
 
 @contextlib.contextmanager
-def replaced(owner: Any, name: str, function: Any) -> Iterator[None]:
+def _replaced(owner: Any, name: str, function: Any) -> Iterator[None]:
     """Give a module or a class another function for a while."""
     inherited, before = name not in vars(owner), getattr(owner, name)
     setattr(owner, name, function)
@@ -152,7 +152,7 @@ def replaced(owner: Any, name: str, function: Any) -> Iterator[None]:
             setattr(owner, name, before)
 
 
-def prepare(function: Any, args: tuple[Any, ...]) -> None:
+def _prepare(function: Any, args: tuple[Any, ...]) -> None:
     """Have numba compile a function, or read it from disk, for such arguments: that is no arithmetic."""
     import numba
 

@@ -19,10 +19,10 @@ from demur.report import explorer, figures, posteriors
 from demur.report.posteriors import Panel
 from demur.stores import make_directory, write_columns
 
-MEASURES = ("average", "pairwise", "reverse")
-Study = Beta | Uniform | Deltas
+_MEASURES = ("average", "pairwise", "reverse")
+_Study = Beta | Uniform | Deltas
 
-POSTERIORS: dict[str, Study] = {
+POSTERIORS: dict[str, _Study] = {
     "uniform(0,1)": Uniform(0.0, 1.0),
     "beta(5,5)": Beta(5.0, 5.0),
     "beta(0.4,0.4)": Beta(0.4, 0.4),
@@ -55,15 +55,15 @@ def run(out: Path, *, force: bool = False) -> Results:
     study = [panel(name, posterior) for name, posterior in POSTERIORS.items()]
     alike = [panel(name, posterior) for name, posterior in twins().items()]
     files = [out / "bernoulli.csv", out / "twins.csv"]
-    write_columns(files[0], columns(study), force=force)
-    write_columns(files[1], columns(alike), force=force)
+    write_columns(files[0], _columns(study), force=force)
+    write_columns(files[1], _columns(alike), force=force)
     files += figures.save(posteriors.draw(study), out, "bernoulli")
     files += figures.save(posteriors.draw(alike), out, "twins")
     files.append(explorer.write(out / "explorer.html"))
     return Results(study, alike, files)
 
 
-def twins() -> dict[str, Study]:
+def twins() -> dict[str, _Study]:
     """Return a uniform, a Beta and a mixture of deltas that are one under the current measure.
 
     All have mean 1/2, so one total; the free parameter of each is where its expected entropy agrees too.
@@ -77,8 +77,8 @@ def twins() -> dict[str, Study]:
     def balanced_deltas(point: float) -> Deltas:
         return Deltas([point, 1 - point])
 
-    a = math.exp(root(lambda x: excess(balanced_beta(x), target), -3.0, 5.0))
-    point = root(lambda x: excess(balanced_deltas(x), target), 0.01, 0.49)
+    a = math.exp(_root(lambda x: _excess(balanced_beta(x), target), -3.0, 5.0))
+    point = _root(lambda x: _excess(balanced_deltas(x), target), 0.01, 0.49)
     return {
         "uniform(0.1,0.9)": uniform,
         f"beta({a!r},{a!r})": Beta(a, a),
@@ -86,12 +86,12 @@ def twins() -> dict[str, Study]:
     }
 
 
-def excess(posterior: SecondOrder, target: float) -> float:
+def _excess(posterior: SecondOrder, target: float) -> float:
     """Return by how much the expected entropy is above the target."""
     return float(decompose(posterior).aleatoric) - target
 
 
-def root(function: Callable[[float], float], low: float, high: float) -> float:
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
     """Return where a function is 0, to the last digits."""
     from scipy import optimize
 
@@ -99,34 +99,34 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
     return float(find(function, low, high, xtol=1e-15, rtol=1e-15))
 
 
-def panel(name: str, posterior: Study) -> Panel:
+def panel(name: str, posterior: _Study) -> Panel:
     """Return a posterior with its uncertainties, ready to be drawn."""
     parts = {}
-    for measure in MEASURES:
+    for measure in _MEASURES:
         found = decompose(posterior, measure=measure)
         parts[measure] = (float(found.total), float(found.aleatoric), float(found.epistemic))
     masses = None
     if isinstance(posterior, Deltas):
         masses = (posterior.points, np.full(len(posterior.points), 1 / len(posterior.points)))
-    return Panel(name, title(posterior), float(posterior.mean), density(posterior), masses, parts)
+    return Panel(name, title(posterior), float(posterior.mean), _density(posterior), masses, parts)
 
 
-def title(posterior: Study) -> str:
+def title(posterior: _Study) -> str:
     """Write a posterior as a formula."""
     if isinstance(posterior, Uniform):
-        return rf"$\mathcal{{U}}\,[{short(posterior.lo)},\,{short(posterior.hi)}]$"
+        return rf"$\mathcal{{U}}\,[{_short(posterior.lo)},\,{_short(posterior.hi)}]$"
     if isinstance(posterior, Beta):
-        return rf"$\mathrm{{Beta}}\,({short(posterior.a)},\,{short(posterior.b)})$"
-    first, second = (short(point) for point in posterior.points)
+        return rf"$\mathrm{{Beta}}\,({_short(posterior.a)},\,{_short(posterior.b)})$"
+    first, second = (_short(point) for point in posterior.points)
     return rf"$\frac{{1}}{{2}}\,\delta_{{{first}}} + \frac{{1}}{{2}}\,\delta_{{{second}}}$"
 
 
-def short(value: np.ndarray) -> str:
+def _short(value: np.ndarray) -> str:
     """Write a parameter with four digits at most."""
     return f"{float(value):.4g}"
 
 
-def density(posterior: Study) -> tuple[np.ndarray, np.ndarray] | None:
+def _density(posterior: _Study) -> tuple[np.ndarray, np.ndarray] | None:
     """Return places and density for a curve; None for point masses."""
     if isinstance(posterior, Deltas):
         return None
@@ -141,8 +141,8 @@ def density(posterior: Study) -> tuple[np.ndarray, np.ndarray] | None:
     return places, np.exp(xlogy(a - 1, places) + xlog1py(b - 1, -places) - betaln(a, b))
 
 
-def columns(panels: Sequence[Panel]) -> dict[str, np.ndarray]:
+def _columns(panels: Sequence[Panel]) -> dict[str, np.ndarray]:
     """Return the table: a row for each posterior and measure."""
-    rows = [(each.name, measure, *each.parts[measure]) for each in panels for measure in MEASURES]
+    rows = [(each.name, measure, *each.parts[measure]) for each in panels for measure in _MEASURES]
     names = ("posterior", "measure", "total", "aleatoric", "epistemic")
     return {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}

@@ -22,9 +22,9 @@ from demur.reproduce.attacks import projected_gradient
 from demur.reproduce.threads import one_thread
 from demur.tasks import Contest, contest
 
-RADIUS = 0.1
+_RADIUS = 0.1
 """How far the attack may move a pixel, of 1."""
-STEPS = 20
+_STEPS = 20
 """Of the attack."""
 SETS = {"id": "known digits", "ood-unseen": "unseen digits", "adversarial-pgd": "attacked digits"}
 METHODS = {
@@ -33,12 +33,12 @@ METHODS = {
     "mc-dropout": "100 passes through one network with dropout",
     "cyclical-sghmc": "60 samples of one network's weights, by cyclical SG-HMC",
 }
-HEADS = {"epochs": 100, "batch": 32, "rate": 1e-2}
-CHAIN = {
+_HEADS = {"epochs": 100, "batch": 32, "rate": 1e-2}
+_CHAIN = {
     "samples": 60, "cycles": 4, "steps": 3000, "batch_size": 100, "step_size": 0.1, "friction": 0.1,
     "exploration": 0.5, "prior_scale": 0.5,
 }  # fmt: skip
-Say = Callable[[str], object]
+_Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -65,19 +65,19 @@ class Demo:
     verdict: Sequence[str] = ()
 
 
-def run(out: Path, *, seed: int, command: str, say: Say) -> Demo:
+def run(out: Path, *, seed: int, command: str, say: _Say) -> Demo:
     """Do all of it, and write it into a folder that is there."""
     data = digits.load(seed)
     with one_thread():
         say(f"Training on {len(data.train_images)} images of {digits.CLASSES[0]} to {digits.CLASSES[-1]} ...")
         methods = {}
-        for name, posterior in fitted(data, seed):
+        for name, posterior in _fitted(data, seed):
             methods[name] = posterior
             say(f"  {name}: {METHODS[name]}")
         network = methods["mc-dropout"].model
         network.eval()
         attacked = projected_gradient(
-            network, data.images, data.digits, radius=RADIUS, steps=STEPS, seed=seed
+            network, data.images, data.digits, radius=_RADIUS, steps=_STEPS, seed=seed
         )
         sets = {
             "id": (data.images, data.digits),
@@ -89,9 +89,9 @@ def run(out: Path, *, seed: int, command: str, say: Say) -> Demo:
             name: {which: demur.score(posterior, [given]) for which, given in sets.items()}
             for name, posterior in methods.items()
         }
-        write_scores(out, sets, scores)
+        _write_scores(out, sets, scores)
         members = {
-            name: {which: log_probabilities(posterior, images) for which, (images, _) in sets.items()}
+            name: {which: _log_probabilities(posterior, images) for which, (images, _) in sets.items()}
             for name, posterior in methods.items()
         }
         for name, by_set in members.items():
@@ -107,13 +107,13 @@ def run(out: Path, *, seed: int, command: str, say: Say) -> Demo:
         f"{len(data.train_images)} images of the digits {digits.CLASSES[0]} to {digits.CLASSES[-1]}, of "
         f"scikit-learn's handwritten digits (load_digits, 8 by 8 pixels); {digits.NETWORK}; {digits.TRAINING}"
     )
-    write_facts(out / "run.json", seed, command, training, sources(data))
+    _write_facts(out / "run.json", seed, command, training, _sources(data))
     measured = findings.find(folder.read_run(out))
     page.write(measured, out / "report.html")
     return replace(found, best=key_of(measured)[0], verdict=headline(measured))
 
 
-def fitted(data: digits.Digits, seed: int) -> Iterator[tuple[str, Any]]:
+def _fitted(data: digits.Digits, seed: int) -> Iterator[tuple[str, Any]]:
     """Yield the four posteriors of the paper, each as it is fitted."""
     import torch
 
@@ -124,13 +124,13 @@ def fitted(data: digits.Digits, seed: int) -> Iterator[tuple[str, Any]]:
     )
     yield "deep-ensemble", ensemble
     network = ensemble.models[0]
-    training = demur.posteriors.HeadTraining(**HEADS)
+    training = demur.posteriors.HeadTraining(**_HEADS)
     yield "last-layers", demur.posteriors.LastLayer.fit(network, [pair], 10, training=training, seed=seed)
     yield "mc-dropout", demur.posteriors.MCDropout(network, samples=100, seed=seed)
-    yield "cyclical-sghmc", demur.posteriors.CyclicalSGHMC(network, pair, seed=seed, **CHAIN).fit()
+    yield "cyclical-sghmc", demur.posteriors.CyclicalSGHMC(network, pair, seed=seed, **_CHAIN).fit()
 
 
-def log_probabilities(posterior: demur.posteriors.Posterior, images: np.ndarray) -> np.ndarray:
+def _log_probabilities(posterior: demur.posteriors.Posterior, images: np.ndarray) -> np.ndarray:
     """Return what each member predicts, (members, inputs, classes)."""
     import torch
 
@@ -140,7 +140,7 @@ def log_probabilities(posterior: demur.posteriors.Posterior, images: np.ndarray)
     return torch.log_softmax(logits.double(), -1).numpy()
 
 
-def write_scores(
+def _write_scores(
     out: Path,
     sets: Mapping[str, tuple[np.ndarray, np.ndarray]],
     scores: Mapping[str, Mapping[str, demur.Scores]],
@@ -173,10 +173,10 @@ def tables(scores: Mapping[str, Mapping[str, demur.Scores]]) -> tuple[Table, Tab
         "mistakes, AUROC": contest(own, "misclassification", correct=correct, groups=kinds),
         "kept, AUC": contest(own, "selective", correct=correct, groups=kinds),
     }
-    return joined(contests), replace(joined(errors), rare="mistakes")
+    return _joined(contests), replace(_joined(errors), rare="mistakes")
 
 
-def joined(contests: Mapping[str, Contest]) -> Table:
+def _joined(contests: Mapping[str, Contest]) -> Table:
     """Return one table with a section for each contest."""
     parts = {section: table_of_scores(found) for section, found in contests.items()}
     rows = [replace(row, section=section) for section, part in parts.items() for row in part.rows]
@@ -234,7 +234,7 @@ def draw(where: Path, found: Demo, members: Mapping[str, Mapping[str, np.ndarray
         report.save(figure, where, name)
 
 
-def sources(data: digits.Digits) -> dict[str, str]:
+def _sources(data: digits.Digits) -> dict[str, str]:
     """Return how the inputs of each set came about."""
     known = f"{len(data.images)} other images of the digits {digits.CLASSES[0]} to {digits.CLASSES[-1]}"
     strange = " and ".join(map(str, np.unique(data.strange_digits)))
@@ -242,12 +242,12 @@ def sources(data: digits.Digits) -> dict[str, str]:
         "id": known,
         "ood-unseen": f"{len(data.strange_images)} images of the digits {strange}, which no network learned",
         "adversarial-pgd": f"the {known}, changed so that a network errs: projected gradient descent, "
-        f"{STEPS} steps, each pixel within {RADIUS:g} of its value (0 is white, 1 is black), against the "
+        f"{_STEPS} steps, each pixel within {_RADIUS:g} of its value (0 is white, 1 is black), against the "
         "first network of the deep ensemble, without dropout; the other methods start from that network too",
     }
 
 
-def write_facts(path: Path, seed: int, command: str, training: str, origins: Mapping[str, str]) -> None:
+def _write_facts(path: Path, seed: int, command: str, training: str, origins: Mapping[str, str]) -> None:
     """Write where all of it comes from."""
     import sklearn
     import torch
@@ -256,7 +256,7 @@ def write_facts(path: Path, seed: int, command: str, training: str, origins: Map
         "demur": demur.__version__, "python": platform.python_version(), "numpy": np.__version__,
         "torch": torch.__version__, "scikit-learn": sklearn.__version__,
     }  # fmt: skip
-    settings = {"last-layers": HEADS, "cyclical-sghmc": CHAIN}
+    settings = {"last-layers": _HEADS, "cyclical-sghmc": _CHAIN}
     methods = {
         name: "; ".join([what, *(f"{each} {value:g}" for each, value in settings.get(name, {}).items())])
         for name, what in METHODS.items()

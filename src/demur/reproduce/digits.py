@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-HELD_OUT = (8, 9)
-CLASSES = tuple(str(digit) for digit in range(10) if digit not in HELD_OUT)
-EPOCHS, BATCH, RATE, DECAY, WIDTH = 60, 32, 3e-3, 1e-2, 64
-NETWORK = f"networks with two hidden layers of {WIDTH} and dropout of 0.2 behind each"
-TRAINING = f"{EPOCHS} epochs of AdamW (rate {RATE:g}, weight decay {DECAY:g}, batches of {BATCH})"
+_HELD_OUT = (8, 9)
+CLASSES = tuple(str(digit) for digit in range(10) if digit not in _HELD_OUT)
+_EPOCHS, _BATCH, _RATE, _DECAY, _WIDTH = 60, 32, 3e-3, 1e-2, 64
+NETWORK = f"networks with two hidden layers of {_WIDTH} and dropout of 0.2 behind each"
+TRAINING = f"{_EPOCHS} epochs of AdamW (rate {_RATE:g}, weight decay {_DECAY:g}, batches of {_BATCH})"
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def load(seed: int) -> Digits:
 
     found: Any = load_digits()
     images, digits = (found.data / 16).astype(np.float32), found.target  # pixels count from 0 to 16
-    strange = np.isin(digits, HELD_OUT)
+    strange = np.isin(digits, _HELD_OUT)
     train, test = train_test_split(
         np.flatnonzero(~strange), train_size=0.3, stratify=digits[~strange], random_state=seed
     )
@@ -55,8 +55,9 @@ def network() -> Any:
     from torch import nn
 
     return nn.Sequential(
-        nn.Linear(64, WIDTH), nn.ReLU(), nn.Dropout(0.2), nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Dropout(0.2),
-        nn.Linear(WIDTH, len(CLASSES)),
+        nn.Linear(64, _WIDTH), nn.ReLU(), nn.Dropout(0.2),
+        nn.Linear(_WIDTH, _WIDTH), nn.ReLU(), nn.Dropout(0.2),
+        nn.Linear(_WIDTH, len(CLASSES)),
     )  # fmt: skip
 
 
@@ -65,11 +66,11 @@ def train(model: Any, member: Any, images: np.ndarray, digits: np.ndarray) -> No
     import torch
 
     x, y = torch.from_numpy(images), torch.from_numpy(digits)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=DECAY)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=_RATE, weight_decay=_DECAY)
     order = torch.Generator().manual_seed(member.seed)
     model.train()
-    for _ in range(EPOCHS):
-        for rows in torch.randperm(len(x), generator=order).split(BATCH):
+    for _ in range(_EPOCHS):
+        for rows in torch.randperm(len(x), generator=order).split(_BATCH):
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
             optimizer.step()

@@ -32,15 +32,15 @@ from demur.reproduce.stages import Stage, write_text
 EVERY = 10.0
 """Seconds between two entries of how far it has come: what a kill may cost."""
 
-AHEAD = 3
+_AHEAD = 3
 """Batches that are decoded while the network works."""
 
-PROGRESS, LAYER = "progress.json", "last_layer.safetensors"
+_PROGRESS, _LAYER = "progress.json", "last_layer.safetensors"
 
-SPEED = 7e9
+_SPEED = 7e9
 """Operations a second of one core, for a rough plan: what small networks reach without an accelerator."""
 
-DECODING = 0.01
+_DECODING = 0.01
 """Seconds to decode and prepare one image on one core, for a rough plan."""
 
 
@@ -85,12 +85,12 @@ def encode_stage(
     workers = min(8, os.cpu_count() or 1) if workers is None else workers
     if workers < 1:
         raise ValueError(f"workers: expected at least 1, got {workers}")
-    found = tried(spec, None if weights is None else str(weights), stamp(weights))
+    found = tried(spec, None if weights is None else str(weights), _stamp(weights))
     facts = {"images": images.mark, "network": found.fingerprint, "batch": batch}
     numbers = len(images) * (found.classes + found.features) + found.classes * (found.features + 1)
     text = len(images) * (8 + 4 * max(map(len, images.ids)))
     cores = os.cpu_count() or 1
-    seconds = len(images) * max(found.operations / (SPEED * cores), DECODING / min(workers, cores))
+    seconds = len(images) * max(found.operations / (_SPEED * cores), _DECODING / min(workers, cores))
 
     def run(rows: slice | None = None) -> Encoding:
         network = open_network(spec, weights)
@@ -121,7 +121,7 @@ class Tried(NamedTuple):
     operations: int
 
 
-def stamp(weights: str | os.PathLike[str] | None) -> tuple[int, int] | None:
+def _stamp(weights: str | os.PathLike[str] | None) -> tuple[int, int] | None:
     """Return what tells whether a file has changed."""
     if weights is None or not os.path.isfile(weights):
         return None
@@ -133,16 +133,16 @@ def stamp(weights: str | os.PathLike[str] | None) -> tuple[int, int] | None:
 def tried(spec: str, weights: str | None, stamp: Any) -> Tried:
     """Open a network, send one grey image through it, and return what it is like; the network is let go."""
     network = open_network(spec, weights)
-    source = source_of(network)
+    source = _source_of(network)
     tensor = prepared(pillow().new("RGB", (320, 256), (124, 116, 104)), network, "a grey image")
-    with operations_counted(network.model) as counted:
+    with _operations_counted(network.model) as counted:
         through(network, source, tensor[None])
     layer = source.layer
     return Tried(network.name, network.fingerprint, layer.out_features, layer.in_features, sum(counted))
 
 
 @contextlib.contextmanager
-def operations_counted(model: Any) -> Iterator[list[int]]:
+def _operations_counted(model: Any) -> Iterator[list[int]]:
     """Collect how many additions and multiplications convolutions and linear layers do: nearly all."""
     from torch import nn
 
@@ -161,7 +161,7 @@ def operations_counted(model: Any) -> Iterator[list[int]]:
             handle.remove()
 
 
-def source_of(network: Network) -> LastLayer:
+def _source_of(network: Network) -> LastLayer:
     """Return what gives features and logits of a network; raise where it does not end in a linear layer."""
     try:
         # Only how it finds the features is used; the rate of dropout is not.
@@ -210,15 +210,15 @@ class Encoding:
 
     def __init__(self, images: ImageSet, network: Network, batch: int, workers: int) -> None:
         self.images, self.network, self.batch, self.workers = images, network, batch, workers
-        self.source = source_of(network)
+        self.source = _source_of(network)
 
     def write(self, folder: Path, expected: Tried, progress: bool) -> None:
         """Write all files; go on from what a run that was killed has entered as done."""
         images = self.images
-        if (folder / LAYER).exists() and not (folder / PROGRESS).exists():
+        if (folder / _LAYER).exists() and not (folder / _PROGRESS).exists():
             return  # killed after the last file
         widths = {"features": expected.features, "logits": expected.classes}
-        files, done = opened(folder, len(images), widths)
+        files, done = _opened(folder, len(images), widths)
         last = time.monotonic()
         with progress_bar(len(images), f"images, {self.network.name}", hidden=not progress) as show:
             show(min(done * self.batch, len(images)))
@@ -226,15 +226,15 @@ class Encoding:
                 for name, values in found.items():
                     files[name][rows] = values
                 if time.monotonic() - last >= EVERY:
-                    enter(folder, files, number)
+                    _enter(folder, files, number)
                     last = time.monotonic()
                 show(min(rows.stop, len(images)))
-        enter(folder, files, -(-len(images) // self.batch))
+        _enter(folder, files, -(-len(images) // self.batch))
         labels = np.full(len(images), -1, np.int64) if images.labels is None else images.labels
         np.save(folder / "labels.npy", labels.astype(np.int64))
         np.save(folder / "ids.npy", np.array(images.ids))
-        self.write_layer(folder / LAYER)
-        (folder / PROGRESS).unlink()
+        self.write_layer(folder / _LAYER)
+        (folder / _PROGRESS).unlink()
 
     def write_layer(self, path: Path) -> None:
         """Write the last layer, whole or not at all: it is the last file."""
@@ -275,7 +275,7 @@ class Encoding:
             return rows, [pool.submit(self.image, path) for path in paths[rows]]
 
         try:
-            waiting = deque(begun(rows) for rows in itertools.islice(slices, AHEAD))
+            waiting = deque(begun(rows) for rows in itertools.islice(slices, _AHEAD))
             while waiting:
                 rows, futures = waiting.popleft()
                 tensors = [each.result() for each in futures]
@@ -302,20 +302,20 @@ class Encoding:
         return time.perf_counter() - begun
 
 
-def opened(folder: Path, rows: int, widths: dict[str, int]) -> tuple[dict[str, np.memmap], int]:
+def _opened(folder: Path, rows: int, widths: dict[str, int]) -> tuple[dict[str, np.memmap], int]:
     """Return the files to write rows into, and how many batches of them are done."""
     paths = {name: folder / f"{name}.npy" for name in widths}
-    if (folder / PROGRESS).exists():
+    if (folder / _PROGRESS).exists():
         files: dict[str, Any] = {name: np.lib.format.open_memmap(path, "r+") for name, path in paths.items()}
-        return files, int(json.loads((folder / PROGRESS).read_text("utf-8"))["batches"])
+        return files, int(json.loads((folder / _PROGRESS).read_text("utf-8"))["batches"])
     create: Callable[..., Any] = functools.partial(np.lib.format.open_memmap, mode="w+", dtype=np.float32)
     files = {name: create(path, shape=(rows, widths[name])) for name, path in paths.items()}
-    enter(folder, files, 0)
+    _enter(folder, files, 0)
     return files, 0
 
 
-def enter(folder: Path, files: dict[str, np.memmap], batches: int) -> None:
+def _enter(folder: Path, files: dict[str, np.memmap], batches: int) -> None:
     """Say that so many batches are done, once they are on disk."""
     for file in files.values():
         file.flush()
-    write_text(folder / PROGRESS, json.dumps({"batches": batches}) + "\n")
+    write_text(folder / _PROGRESS, json.dumps({"batches": batches}) + "\n")

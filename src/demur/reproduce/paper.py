@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-SCORES = ("average_total", "pairwise_total", "pairwise_aleatoric", "average_epistemic", "pairwise_epistemic")
+_SCORES = ("average_total", "pairwise_total", "pairwise_aleatoric", "average_epistemic", "pairwise_epistemic")
 
-FIGURES: dict[str, dict[str, tuple[float, float, float, float, float]]] = {
+_FIGURES: dict[str, dict[str, tuple[float, float, float, float, float]]] = {
     "ImageNet-O": {
         "cSG-HMC": (0.609, 0.611, 0.606, 0.675, 0.689),
         "MCD": (0.631, 0.633, 0.629, 0.682, 0.720),
@@ -30,7 +30,7 @@ FIGURES: dict[str, dict[str, tuple[float, float, float, float, float]]] = {
         "DE (all)": (0.968, 0.966, 0.969, 0.953, 0.950),
     },
 }
-"""By task and method, in the order of `SCORES`; "errors" and "kept" are its table 2."""
+"""By task and method, in the order of `_SCORES`; "errors" and "kept" are its table 2."""
 
 
 def figure(task: str, method: str, score: str) -> float | None:
@@ -41,5 +41,5 @@ def figure(task: str, method: str, score: str) -> float | None:
     >>> figure("ImageNet-O", "MCD", "pairwise_epistemic"), figure("DTD", "MCD", "pairwise_epistemic")
     (0.72, None)
     """
-    found = FIGURES.get(task, {}).get(method)
-    return None if found is None else found[SCORES.index(score)]
+    found = _FIGURES.get(task, {}).get(method)
+    return None if found is None else found[_SCORES.index(score)]

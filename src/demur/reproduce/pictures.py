@@ -15,12 +15,12 @@ import numpy as np
 
 from demur.reproduce.labels import class_map, labels_of
 
-SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp")
+_SUFFIXES = (".jpeg", ".jpg", ".png", ".webp", ".bmp")
 
 COUNTS = {"imagenet-val": 50_000, "imagenet-o": 2_000, "imagenet-a": 7_500}
 """How many images the published sets have."""
 
-PLACES = {
+_PLACES = {
     "imagenet-val": (
         "imagenet-val", "val", "ILSVRC2012_img_val", "imagenet/val", "ILSVRC/Data/CLS-LOC/val",
     ),
@@ -29,7 +29,7 @@ PLACES = {
 }  # fmt: skip
 """Where under a folder of data the published sets are looked for."""
 
-LAYOUTS = {
+_LAYOUTS = {
     "imagenet-val": (
         "ILSVRC2012_val_00000001.JPEG to ILSVRC2012_val_00050000.JPEG with labels beside them, or one folder "
         "a class, named by its wnid as n01440764"
@@ -115,9 +115,9 @@ def open_images(
     folder = Path(folder)
     if not folder.is_dir():
         raise ValueError(f"{folder}: expected a folder of images, found none")
-    ids = tuple(sorted(found_in(folder)))
+    ids = tuple(sorted(_found_in(folder)))
     if not ids:
-        raise ValueError(f"{folder}: expected images, files that end in {', '.join(SUFFIXES)}; found none")
+        raise ValueError(f"{folder}: expected images, files that end in {', '.join(_SUFFIXES)}; found none")
     known = None
     if labels is not None:
         known = labels_of(Path(labels), ids, classes)
@@ -130,7 +130,7 @@ def open_images(
                 f"{next(iter(classes))}; got {wrong}"
             )
     whole = ImageSet(name or folder.resolve().name, folder, ids, known)
-    return whole if only is None else whole.take(chosen_rows(whole, only, seed))
+    return whole if only is None else whole.take(_chosen_rows(whole, only, seed))
 
 
 def open_published(
@@ -159,24 +159,24 @@ def open_published(
     only, seed
         As for `open_images`.
     """
-    if name not in PLACES:
-        raise ValueError(f"name: expected {', '.join(PLACES)}, got {name!r}")
+    if name not in _PLACES:
+        raise ValueError(f"name: expected {', '.join(_PLACES)}, got {name!r}")
     data = Path(data)
-    folder = next((data / each for each in PLACES[name] if (data / each).is_dir()), None)
+    folder = next((data / each for each in _PLACES[name] if (data / each).is_dir()), None)
     if folder is None:
-        places = ", ".join(PLACES[name])
-        raise ValueError(f"{data}: expected {name} in it ({places}): {LAYOUTS[name]}; found none of these")
+        places = ", ".join(_PLACES[name])
+        raise ValueError(f"{data}: expected {name} in it ({places}): {_LAYOUTS[name]}; found none of these")
     if name == "imagenet-o":
         return open_images(folder, name, only=only, seed=seed)
-    classes = known_classes(data, folder)
+    classes = _known_classes(data, folder)
     if name == "imagenet-a":
         return open_images(folder, name, classes=classes, only=only, seed=seed)
-    flat = not wnids_below(folder)
+    flat = not _wnids_below(folder)
     if flat and labels is None:
-        labels = label_file(data, folder)
+        labels = _label_file(data, folder)
     if not flat and labels is None and classes is None:
         raise ValueError(
-            f"{folder}: expected 1000 folders, one a class, got {len(wnids_below(folder))}: for fewer put a "
+            f"{folder}: expected 1000 folders, one a class, got {len(_wnids_below(folder))}: for fewer put a "
             "file with all wnids beside them, as LOC_synset_mapping.txt"
         )
     return open_images(folder, name, labels=labels, classes=classes, only=only, seed=seed)
@@ -202,7 +202,7 @@ def check(
     if expected is not None and len(images) != expected and not any_count:
         raise ValueError(
             f"{images.folder}: expected the {expected:,} images of {images.name}, got {len(images):,}: "
-            f"unpack the whole archive ({LAYOUTS[images.name]}), or allow other numbers"
+            f"unpack the whole archive ({_LAYOUTS[images.name]}), or allow other numbers"
         )
     if labelled and (images.labels is None or (images.labels < 0).any()):
         raise ValueError(
@@ -238,7 +238,7 @@ def pillow() -> Any:
     return Image
 
 
-def found_in(folder: Path) -> list[str]:
+def _found_in(folder: Path) -> list[str]:
     """Return the names of all images below a folder, links followed."""
     found = []
     for place, _, files in os.walk(folder, followlinks=True):
@@ -246,12 +246,12 @@ def found_in(folder: Path) -> list[str]:
         found += [
             (below / file).as_posix()
             for file in files
-            if file.lower().endswith(SUFFIXES) and not file.startswith(".")
+            if file.lower().endswith(_SUFFIXES) and not file.startswith(".")
         ]
     return found
 
 
-def chosen_rows(images: ImageSet, only: int | str | os.PathLike[str], seed: int) -> np.ndarray:
+def _chosen_rows(images: ImageSet, only: int | str | os.PathLike[str], seed: int) -> np.ndarray:
     """Return the rows of a part of a set."""
     if isinstance(only, int):
         if not 0 < only <= len(images):
@@ -276,43 +276,43 @@ def drawn(count: int, some: int, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng(seed).permutation(count)[:some])
 
 
-def wnids_below(folder: Path) -> list[str]:
+def _wnids_below(folder: Path) -> list[str]:
     """Return the names of the folders in a folder that may be classes."""
     return sorted(each.name for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
 
 
-CLASS_FILES = (
+_CLASS_FILES = (
     "LOC_synset_mapping.txt", "synset_words.txt", "synsets.txt", "imagenet_class_index.json",
     "imagenet_classes.tsv", "LOC_val_solution.csv",
 )  # fmt: skip
-LABEL_FILES = (
+_LABEL_FILES = (
     "val.txt", "LOC_val_solution.csv", "labels.csv", "ILSVRC2012_validation_ground_truth.txt",
     "data/ILSVRC2012_validation_ground_truth.txt",
     "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt",
 )  # fmt: skip
 
 
-def near(data: Path, folder: Path, names: Sequence[str]) -> Path | None:
+def _near(data: Path, folder: Path, names: Sequence[str]) -> Path | None:
     """Return the first file of these names in a folder or in those above it, up to the folder of data."""
     between = [folder, *(each for each in folder.parents if each == data or data in each.parents)]
     return next((place / each for place in between for each in names if (place / each).is_file()), None)
 
 
-def known_classes(data: Path, folder: Path) -> dict[str, int] | None:
+def _known_classes(data: Path, folder: Path) -> dict[str, int] | None:
     """Return the classes of ImageNet, from a file or from folders of validation images; None: unknown."""
-    found = near(data, folder, CLASS_FILES)
+    found = _near(data, folder, _CLASS_FILES)
     if found is not None:
         return class_map(found)
-    for each in PLACES["imagenet-val"]:
-        below = wnids_below(data / each) if (data / each).is_dir() else []
+    for each in _PLACES["imagenet-val"]:
+        below = _wnids_below(data / each) if (data / each).is_dir() else []
         if len(below) == 1000:
             return {wnid: index for index, wnid in enumerate(below)}
     return None
 
 
-def label_file(data: Path, folder: Path) -> Path:
+def _label_file(data: Path, folder: Path) -> Path:
     """Return the file of labels of validation images; raise where there is none."""
-    found = near(data, folder, LABEL_FILES)
+    found = _near(data, folder, _LABEL_FILES)
     if found is None:
         raise ValueError(
             f"{folder}: expected labels of the validation images in it or above it: val.txt with lines as "

@@ -8,26 +8,26 @@ from pathlib import Path
 
 from demur.reproduce.stages import copied, write_text
 
-SECTIONS = (
+_SECTIONS = (
     "tables-imagenet", "tables-kit-imagenet-features", "tables-kit-imagenet-ensemble",
     "tables-kit-imagenet-images", "tables-kit-cifar10", "tables-kit-mnist", "tables-kit-fashion-mnist",
     "precision", "active-learning", "regression",
 )  # fmt: skip
 """In the order of the page; others come last."""
 
-HEAD = """# Results
+_HEAD = """# Results
 
 What the measures are worth on real models and real data. Every section is written by the command that
 stands in it, from the files of that run. K is the pairwise divergence, the epistemic part of the paper's new
 measure; I is mutual information, that of the current one.
 """
-MISSING = """
+_MISSING = """
 **Not run.** The paper's own tables take ImageNet-1K, ImageNet-O, ImageNet-A and EfficientNetV2-S with nine
 other networks: `demur reproduce table1 --config imagenet` makes them from these, and was not run on them. The
 sections below are from the same code on smaller data. Their images to be found are textures and flowers for
 ImageNet-O, and validation images that a ResNet-50 gets wrong as a stand-in for ImageNet-A.
 """
-TALLIED = """
+_TALLIED = """
 Comparisons of the new measure with the current one, by paired tests: ahead, even, behind. Tests and
 intervals are for other inputs of the same kinds, given the networks and the draws of a run; another
 training, or another chain, would move the figures as well.
@@ -42,7 +42,7 @@ def add_section(page: Path, name: str, text: str, figures: Mapping[str, Path] | 
     page
         A Markdown file, made if there is none.
     name
-        Of the section; `SECTIONS` says where it stands.
+        Of the section; `_SECTIONS` says where it stands.
     text
         Markdown, with a heading of the second level.
     figures
@@ -52,7 +52,7 @@ def add_section(page: Path, name: str, text: str, figures: Mapping[str, Path] | 
     found[name] = text.strip()
     for file, source in (figures or {}).items():
         copied(source, page.parent / "figures" / "results" / file)
-    whole = [HEAD, *([] if "tables-imagenet" in found else [MISSING]), summary(found)]
+    whole = [_HEAD, *([] if "tables-imagenet" in found else [_MISSING]), summary(found)]
     for each in sorted(found, key=rank):
         whole.append(f"<!-- section {each} -->\n\n{found[each]}\n\n<!-- end of {each} -->\n")
     page.parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ def summary(found: Mapping[str, str]) -> str:
         return ""
     lines = [f"| {' | '.join(each)} |" for each in (["Study", *parts], *rows)]
     lines.insert(1, "|---" * (len(parts) + 1) + "|")
-    return "\n".join([TALLIED.strip(), "", *lines, ""])
+    return "\n".join([_TALLIED.strip(), "", *lines, ""])
 
 
 def sections(text: str) -> dict[str, str]:
@@ -109,4 +109,4 @@ def sections(text: str) -> dict[str, str]:
 
 def rank(name: str) -> tuple[int, str]:
     """Return where a section stands."""
-    return (SECTIONS.index(name) if name in SECTIONS else len(SECTIONS)), name
+    return (_SECTIONS.index(name) if name in _SECTIONS else len(_SECTIONS)), name

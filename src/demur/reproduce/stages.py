@@ -101,7 +101,7 @@ class Stages:
             processor_seconds=round(time.process_time() - used, 3),
             resumed=again,
         )
-        sync(partial)
+        _sync(partial)
         os.rename(partial, place)
         return place
 
@@ -141,7 +141,7 @@ def in_order(stages: Sequence[Stage]) -> list[Stage]:
     return list(found.values())
 
 
-def sync(folder: Path) -> None:
+def _sync(folder: Path) -> None:
     """Make sure that files are on disk, before their folder's name says that they are."""
     for path in folder.rglob("*"):
         if path.is_file():

@@ -12,12 +12,12 @@ most inputs need no more."""
 GROUPS = 4
 """Groups of members for the standard error of one input; its neighbours say the rest."""
 
-PRIOR = 16.0
+_PRIOR = 16.0
 """Degrees of freedom that the neighbours' average variance counts for, beside ``GROUPS - 1`` of its own.
 
 Without it inputs stop whose few members agree by chance: on ImageNet features all of the gain is lost."""
 
-NEIGHBOURS = 0.05
+_NEIGHBOURS = 0.05
 """Share of the inputs, on either side in the order of scores, over which density and variance are taken."""
 
 REMEMBERED = 4096
@@ -106,13 +106,13 @@ def rank_noise(
     """
     order = np.argsort(pool, kind="stable")
     sorted_scores = pool[order]
-    reach = max(4, int(NEIGHBOURS * len(pool)))
+    reach = max(4, int(_NEIGHBOURS * len(pool)))
     place = np.searchsorted(sorted_scores, scores)
     low = np.clip(place - reach, 0, len(pool) - 1)
     high = np.clip(place + reach, 0, len(pool) - 1)
     sums = np.concatenate([[0.0], np.cumsum(pool_variances[order])])
     around = (sums[high + 1] - sums[low]) / (high + 1 - low)
-    shrunk = (PRIOR * around + (GROUPS - 1) * variances) / (PRIOR + GROUPS - 1)
+    shrunk = (_PRIOR * around + (GROUPS - 1) * variances) / (_PRIOR + GROUPS - 1)
     share, width = (high - low) / len(pool), sorted_scores[high] - sorted_scores[low]
     found = np.zeros_like(scores)
     varies = (shrunk > 0) & (share > 0)

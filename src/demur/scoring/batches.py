@@ -72,14 +72,14 @@ def batches_of(loader: Iterable[Any]) -> Iterator[Batch]:
         loader = (whole[start : start + ROWS] for start in range(0, len(whole), ROWS))
     position = 0
     for given in loader:
-        batch = batch_of(given, position)
+        batch = _batch_of(given, position)
         position += batch.size
         yield batch
     if position == 0:
         raise ValueError("loader must have inputs. Got none.")
 
 
-def batch_of(given: Any, position: int) -> Batch:
+def _batch_of(given: Any, position: int) -> Batch:
     """Tell inputs, labels and ids of a batch apart."""
     labels = ids = None
     if isinstance(given, Mapping):

@@ -13,7 +13,7 @@ import numpy as np
 
 from demur.moments import Moments
 
-FORMAT = "demur checkpoint 1"
+_FORMAT = "demur checkpoint 1"
 
 
 class Checkpoint:
@@ -46,7 +46,7 @@ class Checkpoint:
             header = json.loads(str(found.pop("header")))
         except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise ValueError(f"{expected}: {error}. Choose another name.") from None
-        if header.get("format") != FORMAT:
+        if header.get("format") != _FORMAT:
             raise ValueError(f"{expected}, which is something else. Choose another name.")
         if others := differences(header.get("settings") or {}, self.settings):
             raise ValueError(
@@ -62,7 +62,7 @@ class Checkpoint:
         """Replace the file, at once."""
         if self.path is None:
             return
-        header = json.dumps({"format": FORMAT, "settings": self.settings})
+        header = json.dumps({"format": _FORMAT, "settings": self.settings})
         scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         content: dict[str, Any] = {"header": np.array(header), **arrays}
         try:

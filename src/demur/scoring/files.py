@@ -26,10 +26,10 @@ PARTS = ("total", "aleatoric", "epistemic")
 MEASURES = ("pairwise", "average", "reverse")
 """What is computed where nobody says otherwise."""
 
-MOST_GROUPS = 64
+_MOST_GROUPS = 64
 """Members beyond it share groups: a thousand members must not need a thousand states."""
 
-BUDGET = 64 << 20
+_BUDGET = 64 << 20
 """Bytes that a tile may take: half for the predictions of a chunk, half for the moments."""
 
 _STATE, _WORK = 80, 160
@@ -100,7 +100,7 @@ def score_predictions(
     weights_label: str = "weights",
     unbiased: bool = False,
     stderr: bool = False,
-    budget: int = BUDGET,
+    budget: int = _BUDGET,
     progress: Callable[[int], object] | None = None,
 ) -> ScoreTable:
     """Score the inputs of files.
@@ -169,7 +169,7 @@ def tiles(
     rule: str = "log",
     weights: np.ndarray | None = None,
     groups: int | None = None,
-    budget: int = BUDGET,
+    budget: int = _BUDGET,
     progress: Callable[[int], object] | None = None,
 ) -> Iterator[tuple[slice, Moments]]:
     """Yield inputs, a tile at a time, with the moments of all members."""
@@ -198,7 +198,7 @@ def groups_for(
 ) -> int | None:
     """Return into how many groups the moments deal members; None where no figure needs them."""
     if stderr or (unbiased and any(needs_groups(resolve(measure)) for measure in measures)):
-        return min(members, MOST_GROUPS)
+        return min(members, _MOST_GROUPS)
     return None
 
 

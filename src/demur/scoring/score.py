@@ -100,9 +100,9 @@ def score(
     unbiased = unbiased or tolerance is not None
     job = Job(as_posterior(posterior), loader, measures, rule, base, unbiased, stderr, tolerance)
     job.check(order)
-    run = {"batch": batch_by_batch, "member": member_by_member}[order]
+    run = {"batch": _batch_by_batch, "member": _member_by_member}[order]
     settings = {} if checkpoint is None else job.settings(order)
-    with random_state_kept(), shown(job, order, progress) as advance:
+    with random_state_kept(), _shown(job, order, progress) as advance:
         return run(job, Checkpoint(checkpoint, settings, every), advance)
 
 
@@ -197,7 +197,7 @@ class Job:
         return columns if self.posterior.classes is None else np.asarray(self.posterior.classes)[columns]
 
 
-class Held:
+class _Held:
     """Members of a batch whose average has to be integrated, so that sums are not enough."""
 
     def __init__(self, moments: Moments, chunks: list[tuple[Any, Any]], groups: int | None) -> None:
@@ -217,7 +217,7 @@ class Held:
         )  # fmt: skip
 
 
-def batch_by_batch(job: Job, checkpoint: Checkpoint, advance: Callable[[], None]) -> Scores:
+def _batch_by_batch(job: Job, checkpoint: Checkpoint, advance: Callable[[], None]) -> Scores:
     """Ask all members for a batch, then go on to the next."""
     before = checkpoint.read()
     so_far = ScoresSoFar(before)
@@ -227,16 +227,16 @@ def batch_by_batch(job: Job, checkpoint: Checkpoint, advance: Callable[[], None]
             if index < len(so_far.marks):
                 so_far.check(index, batch)
             else:
-                found = summed_columns(job, batch) if stopping is None else stopped(job, batch, stopping)
+                found = _summed_columns(job, batch) if stopping is None else _stopped(job, batch, stopping)
                 so_far.add(batch, **found)
                 if checkpoint.due():
                     checkpoint.write(so_far.arrays() | (stopping.arrays() if stopping else {}))
             advance()
     checkpoint.remove()
-    return finished(job, so_far)
+    return _finished(job, so_far)
 
 
-def summed_columns(job: Job, batch: Batch) -> dict[str, Any]:
+def _summed_columns(job: Job, batch: Batch) -> dict[str, Any]:
     """Return the columns of one batch, how many members and classes it had, and the deployed prediction."""
     ask = job.posterior.hold(batch.inputs, position=batch.position)
     logits = job.logits(batch)
@@ -246,13 +246,13 @@ def summed_columns(job: Job, batch: Batch) -> dict[str, Any]:
     for rows in parts:
         whole = len(rows) == batch.size
         given = logits if whole or not hasattr(logits, "ndim") else logits[rows]
-        found.append(summed_rows(job, ask(None, None if whole else rows), len(rows), given))
+        found.append(_summed_rows(job, ask(None, None if whole else rows), len(rows), given))
     columns = {name: np.concatenate([each[0][name] for each in found]) for name in found[0][0]}
     _, members, classes = found[0]
     return {"columns": columns, "members": members, "classes": classes, "deployed": job.deployed(logits)}
 
 
-def summed_rows(
+def _summed_rows(
     job: Job, chunks: Iterator[Any], inputs: int, logits: Any
 ) -> tuple[dict[str, np.ndarray], int, int]:
     """Return the columns of some inputs of a batch, and how many members and classes there were."""
@@ -266,12 +266,12 @@ def summed_rows(
             held.append((prediction, weights))
     if members == 0:
         raise ValueError(f"posterior must have members. Got none from {job.posterior!r}.")
-    columns = dict(job.scores_of(Held(moments, held, job.groups) if held else moments, logits))
+    columns = dict(job.scores_of(_Held(moments, held, job.groups) if held else moments, logits))
     return columns, members, moments.shape[1]
 
 
-def stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
-    """Do as ``summed_columns``, and go on in rounds with the inputs that need more members."""
+def _stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
+    """Do as ``_summed_columns``, and go on in rounds with the inputs that need more members."""
     members = job.posterior.members or 0
     ask = job.posterior.hold(batch.inputs, position=batch.position)
     active, moments = np.arange(batch.size), job.moments()
@@ -310,7 +310,7 @@ def stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
     return {"columns": columns, **beside}
 
 
-def member_by_member(job: Job, checkpoint: Checkpoint, advance: Callable[[], None]) -> Scores:
+def _member_by_member(job: Job, checkpoint: Checkpoint, advance: Callable[[], None]) -> Scores:
     """Ask a few members for the whole data set, then go on to the next."""
     before = checkpoint.read()
     moments, done, marks = [], 0, None
@@ -325,7 +325,7 @@ def member_by_member(job: Job, checkpoint: Checkpoint, advance: Callable[[], Non
             for index, batch in enumerate(batches_of(job.loader)):
                 seen.append(batch.mark)
                 if marks is not None and (len(seen) > len(marks) or marks[index] != batch.mark):
-                    raise ValueError(f"{DIFFERS} Got others at input {batch.position}. {ADVICE}")
+                    raise ValueError(f"{_DIFFERS} Got others at input {batch.position}. {_ADVICE}")
                 if start == done:
                     logits.append(job.logits(batch))
                     so_far.add(batch, columns={}, deployed=job.deployed(logits[-1]))
@@ -336,7 +336,7 @@ def member_by_member(job: Job, checkpoint: Checkpoint, advance: Callable[[], Non
                     moments[index].update(prediction, weights=weights)
                 advance()
         if marks is not None and len(seen) != len(marks):
-            raise ValueError(f"{DIFFERS} Got {len(seen)} batches, not {len(marks)}. {ADVICE}")
+            raise ValueError(f"{_DIFFERS} Got {len(seen)} batches, not {len(marks)}. {_ADVICE}")
         marks = seen
         if checkpoint.due() and checkpoint.path is not None and run.stop < members:
             kept = {f"moments {i}": packed(each, checkpoint.path) for i, each in enumerate(moments)}
@@ -346,11 +346,11 @@ def member_by_member(job: Job, checkpoint: Checkpoint, advance: Callable[[], Non
             so_far.columns.setdefault(name, []).append(values)
     so_far.members, so_far.classes = members, moments[0].shape[1]
     checkpoint.remove()
-    return finished(job, so_far)
+    return _finished(job, so_far)
 
 
-DIFFERS = "loader must bring the same batches in each pass."
-ADVICE = "Switch off shuffling and random augmentation."
+_DIFFERS = "loader must bring the same batches in each pass."
+_ADVICE = "Switch off shuffling and random augmentation."
 
 
 def checked(chunk: Any, inputs: int) -> tuple[Any, Any]:
@@ -364,13 +364,13 @@ def checked(chunk: Any, inputs: int) -> tuple[Any, Any]:
     return prediction, weights
 
 
-def finished(job: Job, so_far: ScoresSoFar) -> Scores:
+def _finished(job: Job, so_far: ScoresSoFar) -> Scores:
     """Put the batches together."""
     return so_far.whole(job.measures, rule=job.rule, base=job.base, unbiased=job.unbiased)
 
 
 @contextlib.contextmanager
-def shown(job: Job, order: str, progress: bool) -> Iterator[Callable[[], None]]:
+def _shown(job: Job, order: str, progress: bool) -> Iterator[Callable[[], None]]:
     """Count batches, on a terminal where the user wants it."""
     passes = math.ceil((job.posterior.members or 1) / job.posterior.together) if order == "member" else 1
     try:

@@ -15,7 +15,7 @@ from demur.scoring.batches import Batch
 from demur.scoring.files import PARTS, ScoreTable, unit_of
 from demur.stores import write_columns
 
-BESIDE = ("ids", "labels", "deployed")
+_BESIDE = ("ids", "labels", "deployed")
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class ScoresSoFar:
         self.marks: list[int] = arrays["marks"].tolist() if arrays else []
         self.inputs = int(arrays.get("inputs", 0))
         self.columns = {n[7:]: [values] for n, values in arrays.items() if n.startswith("column ")}
-        self.beside = {name: [arrays[name]] for name in BESIDE if name in arrays}
+        self.beside = {name: [arrays[name]] for name in _BESIDE if name in arrays}
 
     def add(
         self, batch: Batch, *, columns: dict[str, np.ndarray], deployed: np.ndarray | None, members: int = 0,
@@ -171,5 +171,5 @@ class ScoresSoFar:
         """Return the scores of all batches."""
         columns = {"input": np.arange(self.inputs)}
         columns |= {name: np.concatenate(parts) for name, parts in self.columns.items()}
-        beside = {n: np.concatenate(self.beside[n]) if n in self.beside else None for n in BESIDE}
+        beside = {n: np.concatenate(self.beside[n]) if n in self.beside else None for n in _BESIDE}
         return Scores(ScoreTable(columns, tuple(measures), self.members, self.classes), **beside, **asked)

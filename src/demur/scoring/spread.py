@@ -30,14 +30,14 @@ class Spread:
 
     def __init__(self, logits: Any, expected: np.ndarray, groups: int) -> None:
         self.logits = arrays.to_numpy(logits).astype(float)
-        self.top, self.rest = rest_of(self.logits)
+        self.top, self.rest = _rest_of(self.logits)
         self.expected = expected
         self.sums = np.zeros((groups, len(expected)))
         self.counts = np.zeros((groups, len(expected)))
 
     def update(self, logits: np.ndarray, first: int, rows: np.ndarray) -> None:
         """Add the logits of members from number ``first`` on, for these inputs."""
-        found = spreads(logits.astype(float) - self.logits[rows], self.top[rows], self.rest[rows])
+        found = _spreads(logits.astype(float) - self.logits[rows], self.top[rows], self.rest[rows])
         groups = (first + np.arange(len(found))) % len(self.sums)
         np.add.at(self.sums, (groups[:, None], rows), found)
         np.add.at(self.counts, (groups[:, None], rows), 1.0)
@@ -47,18 +47,18 @@ class Spread:
         sums, counts = self.sums[:, rows], self.counts[:, rows]
         totals, members = sums.sum(0), counts.sum(0)
         return (
-            ratio(self.expected[rows], totals, members),
-            ratio(self.expected[rows], totals - sums, members - counts),
+            _ratio(self.expected[rows], totals, members),
+            _ratio(self.expected[rows], totals - sums, members - counts),
         )
 
 
-def ratio(expected: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def _ratio(expected: np.ndarray, sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return ``expected / (sums / counts)``; 1 where nothing spreads, or not that one can tell."""
     told = (sums > 0) & (expected > 0) & np.isfinite(sums)
     return np.where(told, expected * counts / np.where(told, sums, 1.0), 1.0)
 
 
-def rest_of(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _rest_of(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the likeliest class of each input, and the probabilities of all others.
 
     Where one class has nearly all probability, the variance is of the order of what is left: differences
@@ -71,7 +71,7 @@ def rest_of(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return top, p
 
 
-def spreads(differences: np.ndarray, top: np.ndarray, rest: np.ndarray) -> np.ndarray:
+def _spreads(differences: np.ndarray, top: np.ndarray, rest: np.ndarray) -> np.ndarray:
     """Return the variance of differences of logits over classes, (members, inputs)."""
     place = np.broadcast_to(top[:, None], (len(differences), len(top), 1))
     differences = differences - np.take_along_axis(differences, place, -1)
@@ -88,7 +88,7 @@ def expected_of_dropout(features: Any, weight: Any, logits: Any, rate: float) ->
     import torch
 
     with torch.no_grad():
-        top, rest = (torch.from_numpy(each) for each in rest_of(arrays.to_numpy(logits).astype(float)))
+        top, rest = (torch.from_numpy(each) for each in _rest_of(arrays.to_numpy(logits).astype(float)))
         rest, own = rest.to(weight), weight[top.to(weight.device)]
         mean, left = rest @ weight, rest.sum(-1, keepdim=True)
         # The mean and the mean square of the distance from the likeliest class.

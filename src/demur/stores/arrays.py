@@ -79,7 +79,7 @@ class FileArray:
     _stamp: tuple[int, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        check_numbers(self.label, self.dtype, self.shape)
+        _check_numbers(self.label, self.dtype, self.shape)
         size, _ = stamp = self._look()
         if size < self.end:
             raise StoreError(
@@ -134,7 +134,7 @@ class TensorArray:
                 "convert it to float32"
             ) from error
         self.shape, self.dtype = raw.shape, raw.dtype
-        check_numbers(label, self.dtype, self.shape)
+        _check_numbers(label, self.dtype, self.shape)
 
     def map(self) -> np.ndarray:
         """Map the raw values. The map goes when the last view of it goes."""
@@ -146,7 +146,7 @@ class TensorArray:
         return tensor.numpy()
 
 
-def check_numbers(label: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+def _check_numbers(label: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
     """Raise a `StoreError` unless the array holds real numbers, and at least one."""
     if dtype.hasobject:
         raise StoreError(

@@ -18,8 +18,8 @@ from demur.stores.names import split_name
 from demur.stores.tables import is_number
 
 SUFFIXES = (".csv", ".parquet", ".npz", ".json")
-LABELS = (*SUFFIXES, ".npy")
-LABEL_NAMES = ("label", "labels")
+_LABELS = (*SUFFIXES, ".npy")
+_LABEL_NAMES = ("label", "labels")
 _ROWS = 65536
 """Rows of text that are held at a time."""
 
@@ -62,14 +62,14 @@ def read_labels(written: str) -> dict[str, np.ndarray]:
     path, name = split_name(written)
     if Path(path).suffix.lower() == ".npy":
         return {"label": _classes(_checked(Path(path), {"label": _read_npy(Path(path))})["label"])}
-    if Path(path).suffix.lower() not in LABELS:
+    if Path(path).suffix.lower() not in _LABELS:
         raise StoreError(
-            f"{path}: expected labels in a file that ends in {', '.join(LABELS)}, got "
+            f"{path}: expected labels in a file that ends in {', '.join(_LABELS)}, got "
             f"{Path(path).suffix.lower()!r}"
         )
     columns = read_columns(Path(path), nameless="label")
     if name is None:
-        known = [each for each in LABEL_NAMES if each in columns]
+        known = [each for each in _LABEL_NAMES if each in columns]
         rest = [each for each in columns if each not in ("input", "id")]
         if not known and len(rest) != 1:
             raise StoreError(

@@ -15,7 +15,7 @@ from demur.stores.arrays import FileArray, StoredArray, StoreError, TensorArray,
 from demur.stores.spool import Spool
 from demur.stores.tables import csv_blocks, parquet_blocks, refuse_scores
 
-SUFFIXES = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".csv", ".parquet")
+_SUFFIXES = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".csv", ".parquet")
 NAMED = (".npz", ".safetensors", ".pt", ".pth")
 """Suffixes of files that hold arrays by name, as in `file.npz:name`."""
 
@@ -56,9 +56,9 @@ def open_array(path: Path, name: str | None, spool: Spool) -> StoredArray:
     suffix = path.suffix.lower()
     if path.is_dir():
         raise StoreError(f"{path}: expected a file, got a directory: give its files, as '{path}/*.npy'")
-    if suffix not in SUFFIXES:
+    if suffix not in _SUFFIXES:
         raise StoreError(
-            f"{path}: expected a file that ends in {', '.join(SUFFIXES)}, got "
+            f"{path}: expected a file that ends in {', '.join(_SUFFIXES)}, got "
             f"{repr(suffix) if suffix else 'no suffix'}: convert or rename it"
         )
     if name is not None and suffix not in NAMED:
@@ -117,7 +117,7 @@ def _open_npz(path: Path, name: str | None, spool: Spool) -> FileArray:
                 }
                 if name is None:
                     refuse_scores(path, entries)
-                chosen = choose(path, name, entries)
+                chosen = _choose(path, name, entries)
                 info, label = entries[chosen], f"{path}:{chosen}"
                 if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
                     with archive.open(info) as member:
@@ -163,7 +163,7 @@ def _open_safetensors(path: Path, name: str | None) -> FileArray:
         size = int.from_bytes(file.read(8), "little")
         header: dict[str, Any] = json.loads(file.read(size))
     header.pop("__metadata__", None)
-    entry = header[choose(path, name, header)]
+    entry = header[_choose(path, name, header)]
     label = str(path) if name is None else f"{path}:{name}"
     if entry["dtype"] not in _SAFETENSORS:
         raise StoreError(
@@ -204,7 +204,7 @@ def _open_pt(path: Path, name: str | None) -> TensorArray:
                 "format before PyTorch 1.6: write it with torch.save(tensor, path)"
             ) from error
         if isinstance(held, dict):
-            held = held[choose(path, name, held)]
+            held = held[_choose(path, name, held)]
         elif name is not None:
             raise StoreError(f"{path}: expected no name, got ':{name}': it holds one tensor")
         if not isinstance(held, torch.Tensor):
@@ -217,7 +217,7 @@ def _open_pt(path: Path, name: str | None) -> TensorArray:
     return TensorArray(str(path) if name is None else f"{path}:{name}", load)
 
 
-def choose(path: Path, name: str | None, names: Iterable[object]) -> Any:
+def _choose(path: Path, name: str | None, names: Iterable[object]) -> Any:
     """Return the array to take out of a file that holds several by name."""
     known = list(names)
     listed = ", ".join(str(each) for each in known[:8]) + (", ..." if len(known) > 8 else "")

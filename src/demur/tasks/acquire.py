@@ -70,20 +70,20 @@ def acquire(
     chance = rng.permutation(len(values))
     if power is None and features is None:
         return ranked(free, values, chance)[:k]
-    weights = log_weights(values, 1.0 if power is None else power)
+    weights = _log_weights(values, 1.0 if power is None else power)
     infinite = values == np.inf
     if features is None:
         # The k largest of these are k draws one after the other (Kool, van Hoof and Welling, 2019).
         return ranked(free, infinite, weights + rng.gumbel(size=len(values)), values, chance)[:k]
-    points = checked_features(features, len(values))
+    points = _checked_features(features, len(values))
     picked = [int(ranked(free, values, chance)[0])]
     known = np.flatnonzero(~free).tolist()
     distance = np.full(len(values), np.inf)
     for place in known:
-        np.minimum(distance, squared_distance(points, place), out=distance)
+        np.minimum(distance, _squared_distance(points, place), out=distance)
     while len(picked) < k:
         free[picked[-1]] = False
-        np.minimum(distance, squared_distance(points, picked[-1]), out=distance)
+        np.minimum(distance, _squared_distance(points, picked[-1]), out=distance)
         with np.errstate(divide="ignore"):
             drawn = weights + np.log(distance) + rng.gumbel(size=len(values))
         picked.append(int(ranked(free, infinite, drawn, values, chance)[0]))
@@ -97,7 +97,7 @@ def ranked(free: np.ndarray, *keys: np.ndarray) -> np.ndarray:
     return places[order[::-1]]
 
 
-def log_weights(scores: np.ndarray, power: float) -> np.ndarray:
+def _log_weights(scores: np.ndarray, power: float) -> np.ndarray:
     """Return the logarithm of a power of scores; 0 for infinite ones, which are among themselves."""
     if not (isinstance(power, (int, float)) and 0 <= power < np.inf):
         raise ValueError(f"power must be a number from 0 up, as 1.0. Got {power!r}.")
@@ -112,7 +112,7 @@ def log_weights(scores: np.ndarray, power: float) -> np.ndarray:
         return power * np.log(np.where(np.isinf(scores), 1.0, scores))
 
 
-def squared_distance(points: np.ndarray, place: int) -> np.ndarray:
+def _squared_distance(points: np.ndarray, place: int) -> np.ndarray:
     """Return how far all points are from one of them: exactly 0 for its copies."""
     return np.sum((points - points[place]) ** 2, axis=1)
 
@@ -143,7 +143,7 @@ def unlabelled(number: int, labelled: Any, k: int) -> np.ndarray:
     return free
 
 
-def checked_features(features: Any, number: int) -> np.ndarray:
+def _checked_features(features: Any, number: int) -> np.ndarray:
     """Return features as float64, a row for each input."""
     values = to_numpy(as_array(features))
     if values.ndim != 2 or len(values) != number or values.dtype.kind not in "fiub":

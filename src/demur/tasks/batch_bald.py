@@ -12,7 +12,7 @@ from demur.predictions import Categorical, gather
 from demur.tasks.acquire import ranked, unlabelled
 from demur.tasks.estimate import generator
 
-NUMBERS = 1 << 17  # probabilities of configurations held at a time
+_NUMBERS = 1 << 17  # probabilities of configurations held at a time
 
 
 class Batch(NamedTuple):
@@ -192,7 +192,7 @@ class Joint:
         share = counts * np.exp(whole[:, 0]) if self.drawn is None else counts / len(self.logs)
         average = share @ member
         classes = self.probs.shape[2]
-        step = max(1, NUMBERS // (len(member) * classes))
+        step = max(1, _NUMBERS // (len(member) * classes))
         order = np.flatnonzero(free)
         order = order[np.argsort(-gains[order], kind="stable")]
         best = 0.0

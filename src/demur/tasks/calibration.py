@@ -74,7 +74,7 @@ def calibration(
     0.30 0.15
     """
     options = Options(confidence, resamples=resamples, seed=seed)
-    p, y = checked(probs, labels)
+    p, y = _checked(probs, labels)
     number = len(y)
     if not 1 <= bins <= number:
         raise ValueError(f"bins must be from 1 to the number of inputs, {number}. Got {bins!r}.")
@@ -82,17 +82,17 @@ def calibration(
         losses = -np.log(p[np.arange(number), y])
     squares = np.sum((p - (np.arange(p.shape[1]) == y[:, None])) ** 2, axis=1)
     sure, right = p.max(axis=1), p.argmax(axis=1) == y
-    placed = binned(sure, bins)
+    placed = _binned(sure, bins)
     counts = np.bincount(placed)
     curve = Reliability(
         np.bincount(placed, sure) / counts, np.bincount(placed, right.astype(float)) / counts, counts
     )
     return Calibration(
-        mean_of(losses, confidence), mean_of(squares, confidence), error_of(curve, options), curve
+        _mean_of(losses, confidence), _mean_of(squares, confidence), _error_of(curve, options), curve
     )
 
 
-def checked(probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+def _checked(probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return probabilities in float64 and labels."""
     p, y = to_numpy(as_array(probs)), to_numpy(as_array(labels))
     tolerance = 4 * math.sqrt(np.finfo(p.dtype).eps) if p.dtype.kind == "f" else 0.0
@@ -108,7 +108,7 @@ def checked(probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     return p / p.sum(axis=1, keepdims=True), y
 
 
-def mean_of(values: np.ndarray, confidence: float) -> Estimate:
+def _mean_of(values: np.ndarray, confidence: float) -> Estimate:
     """Return a mean with its normal interval; an infinite one is bounded by nothing above."""
     mean = float(values.mean())
     if math.isinf(mean):
@@ -119,13 +119,13 @@ def mean_of(values: np.ndarray, confidence: float) -> Estimate:
     return Estimate(mean, max(mean - half, 0.0), mean + half, confidence, "asymptotic")
 
 
-def binned(sure: np.ndarray, bins: int) -> np.ndarray:
+def _binned(sure: np.ndarray, bins: int) -> np.ndarray:
     """Return the bin of each input: equally many in each, but for inputs that are equally sure."""
     first = np.searchsorted(np.sort(sure), sure)  # ties are placed where the first of them is
     return np.unique(first * bins // len(sure), return_inverse=True)[1]
 
 
-def error_of(curve: Reliability, options: Options) -> Estimate:
+def _error_of(curve: Reliability, options: Options) -> Estimate:
     """Return the calibration error with an interval that holds however well calibrated the predictions are.
 
     Of the gap of each bin the size is averaged, and noise makes sizes larger. So the error found is above the

@@ -100,17 +100,17 @@ def compare(
     if figure not in figures:
         raise ValueError(f"figure must be one of {', '.join(map(repr, figures))} for {task}. Got {figure!r}.")
     (first, positive), (second, other) = (
-        prepared(x, name, task, correct) for x, name in ((a, "a"), (b, "b"))
+        _prepared(x, name, task, correct) for x, name in ((a, "a"), (b, "b"))
     )
     if not np.array_equal(positive, other):
         raise ValueError("a and b must be scores of the same inputs. Got different numbers of them.")
     of_counts = figures[figure]
     if of_counts is None:
-        difference, p_value = delong_paired(first, second, positive, confidence)
+        difference, p_value = _delong_paired(first, second, positive, confidence)
     else:
         scores = (first, second)
         stratified = task == "detection"
-        difference, p_value = bootstrap_paired(
+        difference, p_value = _bootstrap_paired(
             scores, positive, of_counts, options, stratified=stratified, both=task != "selective"
         )
     return Comparison(difference, p_value, p_value)
@@ -172,7 +172,7 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def prepared(scores: Any, name: str, task: str, correct: Any) -> tuple[np.ndarray, np.ndarray]:
+def _prepared(scores: Any, name: str, task: str, correct: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return scores of all inputs and which of them are positive."""
     if task == "detection":
         if correct is not None:
@@ -191,7 +191,7 @@ def prepared(scores: Any, name: str, task: str, correct: Any) -> tuple[np.ndarra
     return values, wrong
 
 
-def delong_paired(
+def _delong_paired(
     first: np.ndarray, second: np.ndarray, positive: np.ndarray, confidence: float
 ) -> tuple[Estimate, float]:
     """Return the difference of two AUROCs and the p-value of none (DeLong, DeLong and Clarke-Pearson, 1988).
@@ -225,7 +225,7 @@ def placed(scores: np.ndarray, positive: np.ndarray) -> np.ndarray:
     return np.where(positive, below[level], above[level])
 
 
-def bootstrap_paired(
+def _bootstrap_paired(
     scores: tuple[np.ndarray, np.ndarray],
     positive: np.ndarray,
     figure: Figures,

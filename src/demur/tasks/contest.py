@@ -12,7 +12,7 @@ from demur.tasks.detection import Detection, detection, misclassification
 from demur.tasks.estimate import Estimate
 from demur.tasks.selective import Selective, selective
 
-LESS_IS_BETTER = {"fpr95", "aurc", "excess"}
+_LESS_IS_BETTER = {"fpr95", "aurc", "excess"}
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def contest(
     standings = {
         figure: {
             method: {
-                name: standing(figure, method, name, results[method], comparisons, level) for name in named
+                name: _standing(figure, method, name, results[method], comparisons, level) for name in named
             }
             for method, named in scores.items()
         }
@@ -145,7 +145,7 @@ def evaluated(values: Any, task: str, correct: Any, **options: Any) -> Detection
     return (misclassification if task == "misclassification" else selective)(values, correct, **options)
 
 
-def standing(
+def _standing(
     figure: str,
     method: str,
     name: str,
@@ -154,7 +154,7 @@ def standing(
     level: float,
 ) -> Standing:
     """Return where one score stands among those that it was compared with."""
-    sign = -1 if figure in LESS_IS_BETTER else 1
+    sign = -1 if figure in _LESS_IS_BETTER else 1
     # The best is that on all inputs, which the test is about; the mean over splits may order otherwise.
     behind = {}  # by other score: how far this one is behind it, and whether that is told from chance
     for (of_figure, of_method, a, b), comparison in comparisons.items():

@@ -224,7 +224,7 @@ def precision(levels: Levels, options: Options, stratified: bool) -> Estimate:
     bound = positives / (positives + above)
     if value == 1:
         return Estimate(1.0, bound, 1.0, confidence, "exact")
-    error, acceleration = precision_spread(levels, stratified)
+    error, acceleration = _precision_spread(levels, stratified)
     if options.resamples_from(positives + negatives):
         (replicates,) = resampled(p, n, [average_precision], options, stratified=stratified)
         found = bca(value, replicates, acceleration, confidence)
@@ -233,7 +233,7 @@ def precision(levels: Levels, options: Options, stratified: bool) -> Estimate:
     return replace(found, low=min(found.low, bound))
 
 
-def precision_spread(levels: Levels, stratified: bool) -> tuple[float, float]:
+def _precision_spread(levels: Levels, stratified: bool) -> tuple[float, float]:
     """Return standard error and acceleration of the average precision."""
     influences = average_precision_influence(levels.positive, levels.negative)
     counts = (levels.positive, levels.negative)

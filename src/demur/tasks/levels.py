@@ -45,7 +45,7 @@ def average_precision_influence(positive: np.ndarray, negative: np.ndarray) -> t
     return of_positive, of_negative
 
 
-def first_reaching(positive: np.ndarray, share: float) -> np.ndarray:
+def _first_reaching(positive: np.ndarray, share: float) -> np.ndarray:
     """Return the first level down to which at least this share of the positives is taken."""
     hits = np.cumsum(positive, axis=-1)
     return np.argmax(hits / hits[..., -1:] >= share, axis=-1)
@@ -54,7 +54,7 @@ def first_reaching(positive: np.ndarray, share: float) -> np.ndarray:
 def false_positive_rate(positive: np.ndarray, negative: np.ndarray, share: float = 0.95) -> np.ndarray:
     """Return the share of negatives taken at the first level with this share of the positives."""
     alarms = np.cumsum(negative, axis=-1)
-    level = first_reaching(positive, share)
+    level = _first_reaching(positive, share)
     return np.take_along_axis(alarms, level[..., None], axis=-1)[..., 0] / alarms[..., -1]
 
 

@@ -68,7 +68,7 @@ class Selective:
         """Return the accuracy of the most certain share of the inputs; interval by bootstrap."""
         if not 0 < coverage <= 1:
             raise ValueError(f"coverage must be above 0 and at most 1. Got {coverage!r}.")
-        return self.figure(lambda right, wrong: accuracy_of(right, wrong, coverage))
+        return self.figure(lambda right, wrong: _accuracy_of(right, wrong, coverage))
 
     def coverage_at(self, accuracy: float) -> Estimate:
         """Return the largest share that can be kept with at least this accuracy; interval by bootstrap.
@@ -77,7 +77,7 @@ class Selective:
         """
         if not 0 < accuracy <= 1:
             raise ValueError(f"accuracy must be above 0 and at most 1. Got {accuracy!r}.")
-        return self.figure(lambda right, wrong: coverage_of(right, wrong, accuracy))
+        return self.figure(lambda right, wrong: _coverage_of(right, wrong, accuracy))
 
     def figure(self, figure: Figures) -> Estimate:
         """Return any figure of the counts per level with its percentile interval."""
@@ -141,7 +141,7 @@ def counted(scores: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.nda
     return levels.positive[::-1], levels.negative[::-1]
 
 
-def harmonic(number: int) -> np.ndarray:
+def _harmonic(number: int) -> np.ndarray:
     """Return the harmonic numbers from 0 to `number`."""
     return np.append(0, np.cumsum(1 / np.arange(1, number + 1)))
 
@@ -161,7 +161,7 @@ def area_of(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     """
     size, rate, start, hits = before(right, wrong)
     number = int(np.sum(size.reshape(-1, size.shape[-1])[0]))
-    table = harmonic(number)
+    table = _harmonic(number)
     steps = table[start + size] - table[start]
     return np.sum(right + (hits - start * rate) * steps, axis=-1) / number
 
@@ -169,7 +169,7 @@ def area_of(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
 def excess_of(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     """Return by how much the area is short of that of a ranking with all errors last."""
     hits, number = np.sum(right, axis=-1), np.sum(right + wrong, axis=-1)
-    table = harmonic(int(np.max(number)))
+    table = _harmonic(int(np.max(number)))
     best = (hits + hits * (table[number] - table[hits])) / number
     return best - area_of(right, wrong)
 
@@ -181,7 +181,7 @@ def accuracies(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     return (np.repeat(hits, size) + (kept - np.repeat(start, size)) * np.repeat(rate, size)) / kept
 
 
-def accuracy_of(right: np.ndarray, wrong: np.ndarray, coverage: float) -> np.ndarray:
+def _accuracy_of(right: np.ndarray, wrong: np.ndarray, coverage: float) -> np.ndarray:
     """Return the accuracy of the most certain share, tied inputs kept in part; (resamples, levels)."""
     size, rate, start, hits = before(right, wrong)
     kept = coverage * np.sum(size, axis=-1)
@@ -190,7 +190,7 @@ def accuracy_of(right: np.ndarray, wrong: np.ndarray, coverage: float) -> np.nda
     return (at_hits + (kept - at_start) * at_rate) / kept
 
 
-def coverage_of(right: np.ndarray, wrong: np.ndarray, accuracy: float) -> np.ndarray:
+def _coverage_of(right: np.ndarray, wrong: np.ndarray, accuracy: float) -> np.ndarray:
     """Return the largest share kept with at least this accuracy; (resamples, levels).
 
     Within a level the accuracy is monotone in the number kept. So the last level whose end is good enough
@@ -239,7 +239,7 @@ def excess_influence(right: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, 
     return slope * (1 - hits / number) - of_right, -slope * hits / number - of_wrong
 
 
-def excess_bound(right: np.ndarray, wrong: np.ndarray, confidence: float) -> float:
+def _excess_bound(right: np.ndarray, wrong: np.ndarray, confidence: float) -> float:
     """Return how large the excess may be where all errors of these inputs come last.
 
     With k inputs of the rarer kind there are k pairs of a right and a wrong one that share no input. Where
@@ -272,5 +272,5 @@ def areas(right: np.ndarray, wrong: np.ndarray, options: Options) -> tuple[Estim
         half = quantile(confidence) * over_error
         excess = Estimate(over, over - half, over + half, confidence, "asymptotic")
     # Rounding can leave replicates of a perfect ranking at -2e-16.
-    most = max(excess.high, excess_bound(right, wrong, confidence))
+    most = max(excess.high, _excess_bound(right, wrong, confidence))
     return auc, replace(excess, low=max(excess.low, 0.0), high=most)

@@ -11,8 +11,8 @@ import numpy as np
 from demur.predictions.arrays import as_array, to_numpy
 from demur.tasks.estimate import Estimate, Options, checked_scores, generator, percentile, shown
 
-Root = Callable[[np.ndarray], np.ndarray]
-ERRORS: dict[str, tuple[Root, Root]] = {"rmse": (np.square, np.sqrt), "mae": (np.abs, lambda mean: mean)}
+_Root = Callable[[np.ndarray], np.ndarray]
+_ERRORS: dict[str, tuple[_Root, _Root]] = {"rmse": (np.square, np.sqrt), "mae": (np.abs, lambda mean: mean)}
 """What is averaged over the inputs kept, and what is taken of the average."""
 
 
@@ -84,12 +84,12 @@ def sparsification(
     >>> float(s.ause)
     0.0
     """
-    if error not in ERRORS:
-        raise ValueError(f"error must be one of {', '.join(map(repr, ERRORS))}. Got {error!r}.")
+    if error not in _ERRORS:
+        raise ValueError(f"error must be one of {', '.join(map(repr, _ERRORS))}. Got {error!r}.")
     options = Options(confidence, resamples=resamples, seed=seed)
     values = checked_scores("scores", scores)
-    off = checked_errors(errors, len(values))
-    of, root = ERRORS[error]
+    off = _checked_errors(errors, len(values))
+    of, root = _ERRORS[error]
     loss = of(off)
     ranked, best = ranking(values, loss), ranking(np.abs(off), loss)
     curve, oracle = (remaining(each, root) for each in (ranked, best))
@@ -122,7 +122,7 @@ def ranking(scores: np.ndarray, loss: np.ndarray) -> Ranking:
     return Ranking(order, loss[order], np.append(0, np.flatnonzero(ranked[1:] != ranked[:-1]) + 1))
 
 
-def remaining(ranked: Ranking, root: Root, counts: np.ndarray | None = None) -> np.ndarray:
+def remaining(ranked: Ranking, root: _Root, counts: np.ndarray | None = None) -> np.ndarray:
     """Return the error of 1, ..., n inputs kept; each input counts so many times.
 
     Within a level every input is charged the level's mean, which is what random orders of it expect.
@@ -141,7 +141,7 @@ def area(curve: np.ndarray, oracle: np.ndarray) -> float:
     return float(np.mean(curve - oracle) / curve[-1]) if curve[-1] > 0 else float("nan")
 
 
-def checked_errors(errors: Any, number: int) -> np.ndarray:
+def _checked_errors(errors: Any, number: int) -> np.ndarray:
     """Return errors as float64, one per score."""
     values = to_numpy(as_array(errors))
     if values.shape != (number,) or values.dtype.kind not in "fiub":

@@ -30,25 +30,25 @@ def bernoulli(
         from demur.reproduce.bernoulli import run
 
         found = run(out, force=force)
-    print_panels("Uncertainty in nats", found.study)
-    print_panels("One under the current measure (average), not under the others", found.twins)
+    _print_panels("Uncertainty in nats", found.study)
+    _print_panels("One under the current measure (average), not under the others", found.twins)
     print()
     for path in found.files:
         print(path)
 
 
-def print_panels(title: str, panels: Sequence[Panel]) -> None:
+def _print_panels(title: str, panels: Sequence[Panel]) -> None:
     """Print the figures of posteriors, a section for each."""
     table = new_table("posterior", "measure", "total", "aleatoric", "epistemic", texts=2)
     for panel in panels:
         for index, (measure, parts) in enumerate(panel.parts.items()):
             last = index == len(panel.parts) - 1
             name = "" if index else panel.name
-            table.add_row(name, measure, *(sign(value) for value in parts), end_section=last)
+            table.add_row(name, measure, *(_sign(value) for value in parts), end_section=last)
     print_table(title, table)
 
 
-def sign(value: float) -> str:
+def _sign(value: float) -> str:
     """Write a number, infinity by its sign wherever the terminal has one."""
     text = number(value)
     if text != "inf":

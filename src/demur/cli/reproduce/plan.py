@@ -24,7 +24,7 @@ Docs = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Write the section of this page of results, too.")
 ]
 
-MANY = 8
+_MANY = 8
 """Stages of a kind beyond which they share a line of the plan."""
 
 
@@ -52,7 +52,7 @@ def print_plan(stages: Stages, last: Sequence[Stage]) -> None:
     kinds = [stage.name.partition("/")[0] for stage in found]
     groups: dict[str, list[Stage]] = {}
     for kind, stage in zip(kinds, found, strict=True):
-        groups.setdefault(kind if kinds.count(kind) > MANY else stage.name, []).append(stage)
+        groups.setdefault(kind if kinds.count(kind) > _MANY else stage.name, []).append(stage)
     table = new_table("stage", "state", "minutes", "MB", texts=2)
     minutes = megabytes = 0.0
     for name, members in groups.items():

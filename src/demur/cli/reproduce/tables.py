@@ -14,13 +14,13 @@ from demur.cli.reproduce.plan import Docs, DryRun, Out, Seed, print_plan, requir
 if TYPE_CHECKING:
     from demur.reproduce.study import Study
 
-Data = Annotated[
+_Data = Annotated[
     Path, typer.Option(metavar="DIR", help="The folder that the paths of the settings start from.")
 ]
-Settings = Annotated[
+_Settings = Annotated[
     str, typer.Option("--config", metavar="NAME", help="Settings that come with demur, or a .toml file.")
 ]
-Models = Annotated[
+_Models = Annotated[
     list[str] | None,
     typer.Option(
         "--models", metavar="NAME",
@@ -31,7 +31,7 @@ Models = Annotated[
 
 
 def table1(
-    data: Data, out: Out, config: Settings = "imagenet", models: Models = None, seed: Seed = 0,
+    data: _Data, out: Out, config: _Settings = "imagenet", models: _Models = None, seed: Seed = 0,
     dry_run: DryRun = False, docs: Docs = None,
 ) -> None:  # fmt: skip
     """Out-of-distribution and adversarial inputs: which measure tells them from known ones.
@@ -41,11 +41,11 @@ def table1(
 
     demur reproduce table1 --data imagenet --out runs/imagenet
     """
-    run("table1", data, out, config, models, seed, dry_run, docs)
+    _run("table1", data, out, config, models, seed, dry_run, docs)
 
 
 def table2(
-    data: Data, out: Out, config: Settings = "imagenet", models: Models = None, seed: Seed = 0,
+    data: _Data, out: Out, config: _Settings = "imagenet", models: _Models = None, seed: Seed = 0,
     dry_run: DryRun = False, docs: Docs = None,
 ) -> None:  # fmt: skip
     """Wrong predictions, and accuracy of what is kept: which measure finds them.
@@ -54,10 +54,10 @@ def table2(
 
     demur reproduce table2 --data imagenet --out runs/imagenet
     """
-    run("table2", data, out, config, models, seed, dry_run, docs)
+    _run("table2", data, out, config, models, seed, dry_run, docs)
 
 
-def run(
+def _run(
     table: str, data: Path, out: Path, config: str, models: list[str] | None, seed: int, dry_run: bool,
     docs: Path | None,
 ) -> None:  # fmt: skip
@@ -70,7 +70,7 @@ def run(
         chosen = read_config(config, seed=seed, models=models)
         more = "".join(f" --models {each}" for each in models or [])
         command = f"demur reproduce {table} --config {config}{more} --data DIR --out DIR --seed {seed}"
-        study = Study(chosen, data, out, command=command, say=said())
+        study = Study(chosen, data, out, command=command, say=_said())
         study.check()
         wanted = ("table1", "table2") if docs else (table,)
         print_plan(study.stages, [*map(study.stage, wanted), study.report()])
@@ -79,16 +79,16 @@ def run(
         study.run(wanted)
         if docs is not None:
             add_section(docs, f"tables-{chosen.name}", section(out))
-    show(study, table)
+    _show(study, table)
 
 
-def said():
+def _said():
     """Return what prints a line with the minutes since the start."""
     begun = time.monotonic()
     return lambda line: print(f"{(time.monotonic() - begun) / 60:6.1f} min  {line}", flush=True)
 
 
-def show(study: Study, table: str) -> None:
+def _show(study: Study, table: str) -> None:
     """Print the table and where everything is."""
     from demur.reproduce.study.scoring import read_shares
 

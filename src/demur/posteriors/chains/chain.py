@@ -22,7 +22,7 @@ of `flat`. Summed up with their factors, the forces are the gradient of the log 
 
 Factors = tuple[float, float, float]
 
-SEEDS = 1024
+_SEEDS = 1024
 """Seeds of steps that are made at a time."""
 
 
@@ -109,7 +109,7 @@ class Chain:
                 "Expected a model with parameters to sample. Got none that require gradients. "
                 "Set requires_grad on those that shall be sampled."
             )
-        self.prior_scale, self.prior_mean = prior_scale, means_of(prior_mean, start)
+        self.prior_scale, self.prior_mean = prior_scale, _means_of(prior_mean, start)
         zero = {name: torch.zeros_like(value) for name, value in start.items()} if momenta else {}
         self.start = State(0, start, zero)
         self._centre = None if self.prior_mean is None else {n: flat(v) for n, v in self.prior_mean.items()}
@@ -135,9 +135,9 @@ class Chain:
 
     def seed_of(self, step: int) -> int:
         """Return the seed of a step; many are made at a time, since one takes as long as a small step."""
-        block, place = divmod(step, SEEDS)
+        block, place = divmod(step, _SEEDS)
         if self._seeds[0] != block:
-            drawn = np.random.SeedSequence([self.seed, 0, block]).generate_state(SEEDS, np.uint64)
+            drawn = np.random.SeedSequence([self.seed, 0, block]).generate_state(_SEEDS, np.uint64)
             self._seeds = block, drawn >> np.uint64(1)
         return int(self._seeds[1][place])
 
@@ -186,7 +186,7 @@ def starts_of(moving: Moving, deviation: float) -> Any:
     return torch.empty(len(moving), dtype=torch.int64, device="cpu").random_().numpy().view(np.uint64)
 
 
-def means_of(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:
+def _means_of(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:
     """Return the prior mean of each parameter; None: zero."""
     import torch
 

@@ -11,7 +11,7 @@ from typing import Any
 from demur.posteriors.chains.chain import State
 from demur.posteriors.tensors import read_tensors, write_tensors
 
-STATES = 2
+_STATES = 2
 """States that stay: the last, and one before it for a scoring that is behind the chain."""
 
 
@@ -66,7 +66,7 @@ class ChainFiles:
         tensors = {f"parameters.{name}": value for name, value in state.parameters.items()}
         tensors |= {f"momenta.{name}": value for name, value in state.momenta.items()}
         write_tensors(self.path / f"state-{state.step:09d}.safetensors", tensors, {"method": self.method})
-        for old in sorted(self.path.glob("state-*"))[:-STATES]:
+        for old in sorted(self.path.glob("state-*"))[:-_STATES]:
             old.unlink(missing_ok=True)
         self._last = time.monotonic()
 

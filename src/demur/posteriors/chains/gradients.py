@@ -92,7 +92,7 @@ class OfNetwork:
         if self.log_likelihood is None:
             logits = networks.predictions_in(outputs)
             targets = targets if targets.is_floating_point() else targets.long()
-            with told(targets, logits):
+            with _told(targets, logits):
                 each = -torch.nn.functional.cross_entropy(logits, targets, reduction="none")
         else:
             each = self.log_likelihood(outputs, targets)
@@ -117,14 +117,14 @@ class OfLinear:
         import torch
 
         inputs, labels = self.general.batch(state.step)
-        if not labelled(inputs, labels):
+        if not _labelled(inputs, labels):
             return self.general.of(state.parameters, (inputs, labels))
         with torch.no_grad():
             weight, bias = state.parameters["weight"], state.parameters.get("bias")
             logits = torch.nn.functional.linear(inputs, weight, bias)
             logs = torch.log_softmax(logits, -1)
             labels = labels.long()[:, None]
-            with told(labels, logits):
+            with _told(labels, logits):
                 average = logs.gather(1, labels).mean()
             # One for the label's class, less the probabilities.
             missing = logs.exp_().neg_().scatter_add_(1, labels, torch.ones_like(logs[:, :1]))
@@ -147,7 +147,7 @@ class OfFewClasses:
         import torch
 
         inputs, weight = minibatches.inputs, sampled["weight"]
-        if len(weight) > FEW or not compiles(weight) or not labelled(inputs, minibatches.targets):
+        if len(weight) > FEW or not compiles(weight) or not _labelled(inputs, minibatches.targets):
             return False
         plain = inputs.layout is torch.strided and inputs.device.type == "cpu"
         alike = all(each.dtype == inputs.dtype for each in sampled.values())
@@ -159,7 +159,7 @@ class OfFewClasses:
         self.inputs = minibatches.inputs.detach().contiguous().numpy()
         # Memory of its own: compiled loops do not check labels again.
         labels = minibatches.targets.detach().long().cpu().clone()
-        check_labels(labels, len(weight))
+        _check_labels(labels, len(weight))
         self.labels = labels.numpy()
         self.found = {name: np.empty(value.numel(), self.inputs.dtype) for name, value in sampled.items()}
         self.nothing = np.zeros(len(weight), self.inputs.dtype), np.empty(len(weight), self.inputs.dtype)
@@ -177,17 +177,17 @@ class OfFewClasses:
 
 
 @contextlib.contextmanager
-def told(labels: Any, logits: Any) -> Iterator[None]:
+def _told(labels: Any, logits: Any) -> Iterator[None]:
     """Say what is wrong where PyTorch finds a label that is no class."""
     try:
         yield
     except (IndexError, RuntimeError):
         if not labels.is_floating_point():
-            check_labels(labels, logits.shape[-1])
+            _check_labels(labels, logits.shape[-1])
         raise
 
 
-def check_labels(labels: Any, classes: int) -> None:
+def _check_labels(labels: Any, classes: int) -> None:
     """Raise unless all labels are classes."""
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
@@ -196,7 +196,7 @@ def check_labels(labels: Any, classes: int) -> None:
         ) from None
 
 
-def labelled(inputs: Any, labels: Any) -> bool:
+def _labelled(inputs: Any, labels: Any) -> bool:
     """Tell whether these are rows of features with a class each."""
     import torch
 
@@ -205,7 +205,7 @@ def labelled(inputs: Any, labels: Any) -> bool:
     return labels.shape == inputs.shape[:1]
 
 
-def raw(model: Any, inputs: Any) -> Any:
+def _raw(model: Any, inputs: Any) -> Any:
     """Return what a model returns, whatever it is."""
     return networks.with_names(model, inputs) if isinstance(inputs, Mapping) else model(inputs)
 
@@ -222,7 +222,7 @@ class Call:
                 self.model = model
 
             def forward(self, inputs: Any) -> Any:
-                return raw(self.model, inputs) if forward is None else forward(self.model, inputs)
+                return _raw(self.model, inputs) if forward is None else forward(self.model, inputs)
 
         self.module = Module()
 

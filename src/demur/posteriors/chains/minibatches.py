@@ -44,7 +44,7 @@ def minibatches_of(data: Any, batch_size: int, seed: int) -> Minibatches:
             )
         size = len(data)
         data = DataLoader(data, batch_size=min(batch_size, max(size, 1)), shuffle=size > 0, drop_last=True)
-    return OfLoader(data, seed)
+    return _OfLoader(data, seed)
 
 
 def rows(values: Any, index: Any) -> Any:
@@ -100,7 +100,7 @@ class OfArrays:
         return self._order[1][place * self.batch_size : (place + 1) * self.batch_size]
 
 
-class OfLoader:
+class _OfLoader:
     """Batches of a ``DataLoader``, gone through again and again.
 
     All random generators are seeded before each batch is asked for, those of the loader too, so that
@@ -129,7 +129,7 @@ class OfLoader:
                 self._taken(passed)
         found = self._taken(step)
         self._next = step + 1
-        return pair_of(found)
+        return _pair_of(found)
 
     def _taken(self, step: int) -> Any:
         with self._sown(step, 1):
@@ -159,7 +159,7 @@ class OfLoader:
                 generator.set_state(state)
 
 
-def pair_of(batch: Any) -> tuple[Any, Any]:
+def _pair_of(batch: Any) -> tuple[Any, Any]:
     """Tell inputs and targets of a batch apart."""
     if isinstance(batch, Mapping):
         rest = dict(batch)

@@ -11,10 +11,10 @@ from demur.kernels.arithmetic import COMPILED, INLINED, cached, trailing_zeros
 from demur.posteriors.dropout import masks
 
 GOLDEN = masks.GOLDEN
-ONE, SEVEN = np.uint64(0x0101010101010101), np.uint64(0x7F7F7F7F7F7F7F7F)
-NOTHING, LEAST = np.uint64(0), np.uint64(1)
+ONE, _SEVEN = np.uint64(0x0101010101010101), np.uint64(0x7F7F7F7F7F7F7F7F)
+_NOTHING, _LEAST = np.uint64(0), np.uint64(1)
 
-WIDE = 32
+_WIDE = 32
 """Features come in so many, the last ones filled up: the processor takes as many bytes at a time."""
 
 mixed = njit(**INLINED)(masks.mixed)
@@ -23,14 +23,14 @@ mixed = njit(**INLINED)(masks.mixed)
 @njit(**INLINED)
 def start_of(seed, member, place):
     """Return where the sequence of a member and an input starts; as ``Masks.starts``."""
-    of_input = mixed(seed + (np.uint64(place) + LEAST) * GOLDEN)
-    return mixed(of_input + (np.uint64(member) + LEAST) * GOLDEN)
+    of_input = mixed(seed + (np.uint64(place) + _LEAST) * GOLDEN)
+    return mixed(of_input + (np.uint64(member) + _LEAST) * GOLDEN)
 
 
 @njit(**INLINED)
 def filled_up(features):
     """Return how many features there are with those that fill up the last ones."""
-    return -(-features // WIDE) * WIDE
+    return -(-features // _WIDE) * _WIDE
 
 
 @njit(**COMPILED)
@@ -41,7 +41,7 @@ def workspace(features):
 
 
 @njit(**COMPILED)
-def draw_bytes(start, whole, room):
+def _draw_bytes(start, whole, room):
     """Draw a byte a feature, of the sequence that starts there, and mark those at ``whole`` by a bit."""
     drawn, tied = room
     every = ONE * np.uint64(whole)
@@ -49,11 +49,11 @@ def draw_bytes(start, whole, room):
         drawn[word] = mixed(start + np.uint64(word + 1) * GOLDEN)
     for word in range(drawn.size):
         apart = drawn[word] ^ every
-        tied[word] = ~(((apart & SEVEN) + SEVEN) | apart | SEVEN)
+        tied[word] = ~(((apart & _SEVEN) + _SEVEN) | apart | _SEVEN)
 
 
 @njit(**COMPILED)
-def choose(drawn, whole, values, out):
+def _choose(drawn, whole, values, out):
     """Write values whose byte is at least ``whole``, and 0 for the others."""
     nothing = out.dtype.type(0)
     for feature in range(out.size):
@@ -61,15 +61,15 @@ def choose(drawn, whole, values, out):
 
 
 @njit(**COMPILED)
-def drop_further(start, below, room, features, out):
+def _drop_further(start, below, room, features, out):
     """Write 0 where a byte at ``whole`` takes a further number, which drops the feature."""
     _, tied = room
     first = -(-features // 8) + 1
     for word in range(tied.size):
         bits = tied[word]
-        while bits != NOTHING:
+        while bits != _NOTHING:
             feature = 8 * word + trailing_zeros(bits) // 8
-            bits &= bits - LEAST
+            bits &= bits - _LEAST
             if feature < features:
                 further = mixed(start + np.uint64(first + feature) * GOLDEN)
                 out[feature] = out[feature] if further >= below else 0
@@ -78,9 +78,9 @@ def drop_further(start, below, room, features, out):
 @njit(**COMPILED)
 def keep(start, whole, below, room, values, features, out):
     """Write values of features with 0 for those that are dropped, by the sequence that starts there."""
-    draw_bytes(start, whole, room)
-    choose(room[0].view(np.uint8), whole, values, out)
-    drop_further(start, below, room, features, out)
+    _draw_bytes(start, whole, room)
+    _choose(room[0].view(np.uint8), whole, values, out)
+    _drop_further(start, below, room, features, out)
 
 
 @cached

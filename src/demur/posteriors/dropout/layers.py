@@ -33,12 +33,12 @@ class Watch(contextlib.ExitStack):
         class Mode(TorchFunctionMode):
             def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
                 name, kwargs = getattr(func, "__name__", ""), kwargs or {}
-                if name in FUNCTIONAL:
+                if name in _FUNCTIONAL:
                     p = kwargs.get("p", args[1] if len(args) > 1 else 0.5)
-                    training = kwargs.get("training", args[2] if len(args) > 2 else FUNCTIONAL[name])
+                    training = kwargs.get("training", args[2] if len(args) > 2 else _FUNCTIONAL[name])
                     if p > 0:
                         (on if training else off).append(name)
-                elif name == "scaled_dot_product_attention" and rate_of_attention(args, kwargs) > 0:
+                elif name == "scaled_dot_product_attention" and _rate_of_attention(args, kwargs) > 0:
                     on.append(name)
                 return func(*args, **kwargs)
 
@@ -50,12 +50,12 @@ class Watch(contextlib.ExitStack):
         return self
 
 
-def rate_of_attention(args: Any, kwargs: Any) -> float:
+def _rate_of_attention(args: Any, kwargs: Any) -> float:
     """Return ``dropout_p``, the fifth argument of the function."""
     return kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0)
 
 
-FUNCTIONAL = {
+_FUNCTIONAL = {
     "dropout": True, "dropout1d": True, "dropout2d": True, "dropout3d": True, "alpha_dropout": False,
     "feature_alpha_dropout": False,
 }  # fmt: skip

@@ -11,15 +11,15 @@ from demur import kernels
 from demur.posteriors.compiled import shared_out
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-FIRST, SECOND, THIRD = np.uint64(30), np.uint64(27), np.uint64(31)
-BY, THEN = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_FIRST, _SECOND, _THIRD = np.uint64(30), np.uint64(27), np.uint64(31)
+_BY, _THEN = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def mixed(z: Any) -> Any:
     """Return the number that SplitMix64 makes of its state; of arrays, or compiled."""
-    z = (z ^ (z >> FIRST)) * BY
-    z = (z ^ (z >> SECOND)) * THEN
-    return z ^ (z >> THIRD)
+    z = (z ^ (z >> _FIRST)) * _BY
+    z = (z ^ (z >> _SECOND)) * _THEN
+    return z ^ (z >> _THIRD)
 
 
 class Masks:

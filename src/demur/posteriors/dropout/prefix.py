@@ -166,20 +166,20 @@ class Replay:
 
 def chain_of(model: Any, sampling: set[int]) -> Chain | None:
     """Return the pass of a plain sequence; None where the model is something else, or nothing is shared."""
-    steps = steps_of(model)
+    steps = _steps_of(model)
     if steps is None:
         return None
     count = next((i for i, step in enumerate(steps) if samples(step, sampling)), 0)
     return Chain(steps, count) if count else None
 
 
-def steps_of(model: Any) -> list[Any] | None:
+def _steps_of(model: Any) -> list[Any] | None:
     """Return the layers of a plain sequence, nested ones too; None where it is something else."""
     from torch import nn
 
-    if type(model) is not nn.Sequential or has_hooks(model):
+    if type(model) is not nn.Sequential or _has_hooks(model):
         return None
-    return [step for child in model for step in (steps_of(child) or [child])]
+    return [step for child in model for step in (_steps_of(child) or [child])]
 
 
 def graph_of(model: Any, inputs: Any, sampling: set[int]) -> Graph | None:
@@ -206,11 +206,11 @@ def graph_of(model: Any, inputs: Any, sampling: set[int]) -> Graph | None:
             return plain or id(m) in sampling or not samples(m, sampling)
 
     if any(
-        has_hooks(each) for each in model.modules() if samples(each, sampling) and id(each) not in sampling
+        _has_hooks(each) for each in model.modules() if samples(each, sampling) and id(each) not in sampling
     ):
         return None  # nobody calls a layer that is looked into
     root = Called()
-    with attributes_kept(model), warnings.catch_warnings():
+    with _attributes_kept(model), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             traced = fx.GraphModule(root, Tracer().trace(root))
@@ -231,7 +231,7 @@ def graph_of(model: Any, inputs: Any, sampling: set[int]) -> Graph | None:
 
 
 @contextlib.contextmanager
-def attributes_kept(model: Any) -> Iterator[None]:
+def _attributes_kept(model: Any) -> Iterator[None]:
     """Leave the attributes of all modules as they were: a model may remember what it is called with."""
     kept = [(module, dict(vars(module))) for module in model.modules()]
     try:
@@ -247,6 +247,6 @@ def samples(module: Any, sampling: set[int]) -> bool:
     return any(id(each) in sampling for each in module.modules())
 
 
-def has_hooks(module: Any) -> bool:
+def _has_hooks(module: Any) -> bool:
     """Tell whether somebody listens to this module, and would miss its call."""
     return bool(module._forward_hooks or module._forward_pre_hooks)

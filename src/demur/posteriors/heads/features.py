@@ -20,7 +20,7 @@ from demur.progress import progress_bar
 from demur.scoring.batches import Batch, as_bytes, batches_of, generators_kept
 from demur.scoring.checkpoint import Checkpoint
 
-VALUES, INDEX = "features.bin", "index.npz"
+_VALUES, _INDEX = "features.bin", "index.npz"
 
 
 class Features:
@@ -149,7 +149,7 @@ def features(
         "layer": next(name for name, each in model.named_modules() if each is source.layer),
         "dtype": None if kind is None else kind.str,
     }
-    store = Store(cache, settings, every)
+    store = _Store(cache, settings, every)
     try:
         total = len(loader)  # pyright: ignore[reportArgumentType]
     except TypeError:
@@ -159,7 +159,7 @@ def features(
         done = 0
         for done, batch in enumerate(batches_of(loader), 1):
             if done > len(store.marks):
-                store.add(batch, as_kind(source.features(batch.inputs)[0], kind))
+                store.add(batch, _as_kind(source.features(batch.inputs)[0], kind))
             else:
                 store.check(done - 1, batch)
             show(done)
@@ -168,7 +168,7 @@ def features(
     return Features(store.values(), *store.beside(), layer=source.layer, rows=rows, mark=mark)
 
 
-def as_kind(found: Any, kind: np.dtype | None) -> np.ndarray:
+def _as_kind(found: Any, kind: np.dtype | None) -> np.ndarray:
     """Return features as numbers of a type; raise where it cannot hold them."""
     import torch
 
@@ -182,7 +182,7 @@ def as_kind(found: Any, kind: np.dtype | None) -> np.ndarray:
     return kept
 
 
-class Store:
+class _Store:
     """Batches of features, in a folder or in memory.
 
     Numbers are appended to one file. The index, which is replaced at once, says how many of them count:
@@ -193,7 +193,7 @@ class Store:
         self.folder = None if folder is None else Path(folder)
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
-        self.index = Checkpoint(None if self.folder is None else self.folder / INDEX, settings, every)
+        self.index = Checkpoint(None if self.folder is None else self.folder / _INDEX, settings, every)
         found = self.index.read()
         self.marks: list[int] = found["marks"].tolist() if found else []
         self.inputs, self.size = (int(found[name]) if found else 0 for name in ("inputs", "size"))
@@ -203,7 +203,7 @@ class Store:
         self.parts: list[np.ndarray] = []
         self.file: Any = None
         if self.folder is not None and found:
-            path, expected = self.folder / VALUES, self.inputs * self.size * found_size(self.kind)
+            path, expected = self.folder / _VALUES, self.inputs * self.size * _found_size(self.kind)
             there = path.stat().st_size if path.exists() else 0
             if there < expected:
                 raise ValueError(
@@ -213,7 +213,7 @@ class Store:
 
     def check(self, index: int, batch: Batch) -> None:
         """Raise unless a batch is the one whose features are there."""
-        if self.marks[index] != mark_of(batch):
+        if self.marks[index] != _mark_of(batch):
             raise ValueError(
                 f"cache: expected the inputs whose features it holds. Got others at input {batch.position}. "
                 "Switch off shuffling and random augmentation, or choose another folder."
@@ -222,7 +222,7 @@ class Store:
     def add(self, batch: Batch, values: np.ndarray) -> None:
         """Append the features of a batch."""
         if self.complete:
-            raise ValueError(f"cache: expected {self.inputs} inputs, as it holds. Got more. {CHOOSE}")
+            raise ValueError(f"cache: expected {self.inputs} inputs, as it holds. Got more. {_CHOOSE}")
         if len(values) != batch.size:
             raise ValueError(f"Expected features of {batch.size} inputs. Got {len(values)}.")
         if self.kind is None:
@@ -231,8 +231,8 @@ class Store:
             self.parts.append(values)
         else:
             if self.file is None:
-                self.file = open(self.folder / VALUES, "r+b" if self.marks else "wb")  # noqa: SIM115
-                self.file.truncate(self.inputs * self.size * found_size(self.kind))
+                self.file = open(self.folder / _VALUES, "r+b" if self.marks else "wb")  # noqa: SIM115
+                self.file.truncate(self.inputs * self.size * _found_size(self.kind))
                 self.file.seek(0, os.SEEK_END)
             self.file.write(np.ascontiguousarray(values).data)
         for name, column in (("labels", batch.labels), ("ids", batch.ids)):
@@ -240,7 +240,7 @@ class Store:
                 raise ValueError(f"{name} must be in every batch or in none. Got both.")
             if column is not None:
                 self.columns.setdefault(name, []).append(column)
-        self.marks.append(mark_of(batch))
+        self.marks.append(_mark_of(batch))
         self.inputs += batch.size
         if self.index.due():
             self.write(complete=False)
@@ -260,7 +260,7 @@ class Store:
         """Say that these are all inputs."""
         if batches != len(self.marks):
             raise ValueError(
-                f"cache: expected {len(self.marks)} batches, as it holds. Got {batches}. {CHOOSE}"
+                f"cache: expected {len(self.marks)} batches, as it holds. Got {batches}. {_CHOOSE}"
             )
         if not self.complete:
             self.write(complete=True)
@@ -278,7 +278,7 @@ class Store:
         if self.folder is None:
             return np.concatenate(self.parts)
         assert self.kind is not None
-        return np.memmap(self.folder / VALUES, self.kind, "r", shape=(self.inputs, self.size))
+        return np.memmap(self.folder / _VALUES, self.kind, "r", shape=(self.inputs, self.size))
 
     def beside(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Return labels and ids of all inputs."""
@@ -288,15 +288,15 @@ class Store:
         return labels, ids
 
 
-CHOOSE = "Choose another folder."
+_CHOOSE = "Choose another folder."
 
 
-def found_size(kind: np.dtype | None) -> int:
+def _found_size(kind: np.dtype | None) -> int:
     """Return the bytes of one number."""
     return 0 if kind is None else kind.itemsize
 
 
-def mark_of(batch: Batch) -> int:
+def _mark_of(batch: Batch) -> int:
     """Return a number that tells the batch from others: of all its inputs and labels."""
     parts = batch.inputs.values() if isinstance(batch.inputs, Mapping) else [batch.inputs]
     found = zlib.crc32(repr((batch.position, batch.size)).encode())

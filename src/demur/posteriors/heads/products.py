@@ -12,16 +12,16 @@ from numba import njit
 from demur.kernels.arithmetic import COMPILED, cached
 from demur.posteriors.dropout.compiled_masks import filled_up, keep, start_of, workspace
 
-SUMMED = {**COMPILED, "fastmath": {"contract", "reassoc"}}
+_SUMMED = {**COMPILED, "fastmath": {"contract", "reassoc"}}
 """The terms of a sum of products may come in any order."""
 
-ROWS = 4
+_ROWS = 4
 """Rows that go through the layer together: their sums for two classes are what registers hold."""
 
 
-@njit(**SUMMED)
-def multiply(rows, weight, bias, out):
-    """Write the logits of ``ROWS`` rows of features; what one row gets does not depend on the others."""
+@njit(**_SUMMED)
+def _multiply(rows, weight, bias, out):
+    """Write the logits of ``_ROWS`` rows of features; what one row gets does not depend on the others."""
     a, b, c, d = rows
     for one in range(0, bias.size, 2):
         other = min(one + 1, bias.size - 1)
@@ -42,8 +42,8 @@ def multiply(rows, weight, bias, out):
 
 
 @njit(**COMPILED)
-def add_outer(factors, rows, out):
-    """Add products of ``ROWS`` factors a class and as many rows."""
+def _add_outer(factors, rows, out):
+    """Add products of ``_ROWS`` factors a class and as many rows."""
     a, b, c, d = rows
     for one in range(out.shape[0]):
         own = out[one]
@@ -60,7 +60,7 @@ def masked(seed, members, places, whole, below, values, weight, bias, out):
     """
     inputs, features = values.shape
     classes, padded, kind = bias.size, filled_up(values.shape[1]), values.dtype
-    own, logits = workspace(features), np.empty((ROWS, classes), kind)
+    own, logits = workspace(features), np.empty((_ROWS, classes), kind)
     wide, layer = np.zeros(padded, kind), np.zeros((classes, padded), kind)
     for k in range(classes):
         for feature in range(features):
@@ -69,12 +69,12 @@ def masked(seed, members, places, whole, below, values, weight, bias, out):
     for b in range(inputs):
         for feature in range(features):
             wide[feature] = values[b, feature]
-        for first in range(0, members.size, ROWS):
-            some = min(ROWS, members.size - first)
+        for first in range(0, members.size, _ROWS):
+            some = min(_ROWS, members.size - first)
             for m in range(some):
                 start = start_of(seed, members[first + m], places[b])
                 keep(start, whole, below, own, wide, features, rows[m])
-            multiply(rows, layer, bias, logits)
+            _multiply(rows, layer, bias, logits)
             for m in range(some):
                 for k in range(classes):
                     out[first + m, b, k] = logits[m, k]
@@ -88,19 +88,19 @@ def gradient(inputs, labels, batch, weight, bias, by_weight, by_bias):
     """
     classes, features, kind = bias.size, inputs.shape[1], weight.dtype.type
     layer, by_layer = weight.reshape((classes, features)), by_weight.reshape((classes, features))
-    missing, share, total = np.empty((ROWS, classes), weight.dtype), kind(1 / batch.size), 0.0
+    missing, share, total = np.empty((_ROWS, classes), weight.dtype), kind(1 / batch.size), 0.0
     by_weight[:] = kind(0)
     sums = np.zeros(classes)  # one row after the other: too many for float32
     last = batch.size - 1
-    for first in range(0, batch.size, ROWS):
+    for first in range(0, batch.size, _ROWS):
         rows = (
             inputs[batch[first]],
             inputs[batch[min(first + 1, last)]],
             inputs[batch[min(first + 2, last)]],
             inputs[batch[min(first + 3, last)]],
         )
-        multiply(rows, layer, bias, missing)
-        for row in range(ROWS):
+        _multiply(rows, layer, bias, missing)
+        for row in range(_ROWS):
             own = missing[row]
             if first + row > last:
                 own[:] = kind(0)
@@ -118,7 +118,7 @@ def gradient(inputs, labels, batch, weight, bias, by_weight, by_bias):
             own[label] += share
             for k in range(classes):
                 sums[k] += own[k]
-        add_outer(missing, rows, by_layer)
+        _add_outer(missing, rows, by_layer)
     for k in range(classes):
         by_bias[k] = kind(sums[k])
     return total / batch.size

@@ -24,7 +24,7 @@ from demur.scoring.checkpoint import differences
 
 NUMBERS = 1 << 25
 """Weights of heads that are trained at a time: 128 MB, and as much for each moment of the optimizer."""
-FITTING, FITTED = "LastLayer.fit", "LastLayer"
+_FITTING, _FITTED = "LastLayer.fit", "LastLayer"
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ def fit_heads(
     """Return weights (members, classes, features) and biases (members, classes) of trained heads."""
     import torch
 
-    labels = checked_labels(features, layer)
+    labels = _checked_labels(features, layer)
     count_of("members", members)
     settings = {
         "members": members, "seed": seed, **dataclasses.asdict(training), "features": features.mark,
         "layer": fingerprint(layer) if training.start == "network" else [*layer.weight.shape],
     }  # fmt: skip
-    kept = Kept(path, settings, every)
+    kept = _Kept(path, settings, every)
     weight, bias, done, state = kept.read()
     if done == members:
         return weight, bias
@@ -144,7 +144,7 @@ class Heads:
 
     def train(self, values: np.ndarray, labels: Any) -> Iterator[int]:
         """Go through all epochs that miss; yield how many are done."""
-        rows = rows_of(values, self.parameters[0])
+        rows = _rows_of(values, self.parameters[0])
         steps = -(-len(labels) // self.training.batch)
         while self.epoch < self.training.epochs:
             for step, index in enumerate(self.batches(len(labels))):
@@ -245,7 +245,7 @@ def started(layer: Any, training: HeadTraining, seed: int) -> tuple[Any, Any]:
     return first, second
 
 
-def rows_of(values: np.ndarray, like: Any) -> Callable[[Any], Any]:
+def _rows_of(values: np.ndarray, like: Any) -> Callable[[Any], Any]:
     """Return a function from (heads, batch) indices to rows of features; a mapped file stays on disk."""
     import torch
 
@@ -255,7 +255,7 @@ def rows_of(values: np.ndarray, like: Any) -> Callable[[Any], Any]:
     return lambda index: whole[index.to(like.device)]
 
 
-def checked_labels(features: Features, layer: Any) -> Any:
+def _checked_labels(features: Features, layer: Any) -> Any:
     """Return labels as a tensor; raise unless each is a class of the last layer."""
     import torch
 
@@ -274,7 +274,7 @@ def checked_labels(features: Features, layer: Any) -> Any:
     return torch.from_numpy(labels.astype(np.int64))
 
 
-class Kept:
+class _Kept:
     """A safetensors file: the state of a fit, and in the end what ``LastLayer.save`` writes."""
 
     def __init__(self, path: str | os.PathLike[str] | None, settings: dict[str, Any], every: float) -> None:
@@ -287,9 +287,9 @@ class Kept:
         if self.path is None or not self.path.exists():
             return None, None, 0, {}
         try:
-            state, facts = read_tensors(self.path, FITTING)
+            state, facts = read_tensors(self.path, _FITTING)
         except ValueError:
-            state, facts = read_tensors(self.path, FITTED)
+            state, facts = read_tensors(self.path, _FITTED)
         others = differences(json.loads(facts.get("settings", "{}")), self.settings)
         if others:
             raise ValueError(
@@ -308,7 +308,7 @@ class Kept:
         if self.path is None:
             return
         finished = {} if weight is None else {"weight": weight, "bias": bias}
-        method = FITTED if done == self.settings["members"] else FITTING
+        method = _FITTED if done == self.settings["members"] else _FITTING
         facts = {"method": method, "settings": json.dumps(self.settings)}
         write_tensors(self.path, {**finished, **state}, facts)
         self._last = time.monotonic()

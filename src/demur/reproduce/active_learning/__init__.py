@@ -129,7 +129,7 @@ class Study:
             pool=wanted.pool,
             test=wanted.test,
             start=wanted.start,
-            seed=own_seed(name, seed),
+            seed=_own_seed(name, seed),
         )
 
     def first(self, name: str, posterior: Posterior, seed: int) -> Stage:
@@ -137,7 +137,7 @@ class Study:
         wanted = self.settings
 
         def make(folder: Path) -> None:
-            rounds.first_round(folder, self.split(name, seed), posterior, own_seed(name, seed))
+            rounds.first_round(folder, self.split(name, seed), posterior, _own_seed(name, seed))
 
         facts = {
             "recipe": RECIPE, "images": images.digest(self.data / name), "posterior": asdict(posterior),
@@ -162,7 +162,7 @@ class Study:
         def make(folder: Path) -> None:
             rounds.curve(
                 folder, self.stages.made(begin), self.split(name, seed), posterior, acquisition,
-                seed=own_seed(name, seed),
+                seed=_own_seed(name, seed),
                 rounds=wanted.rounds, batch=wanted.batch, configurations=wanted.configurations,
             )  # fmt: skip
 
@@ -181,7 +181,7 @@ class Study:
         return fits + predictions * (wanted.pool + wanted.test) + 0.1
 
 
-def own_seed(name: str, seed: int) -> int:
+def _own_seed(name: str, seed: int) -> int:
     """Return a seed that differs between data sets, so that their results are independent."""
     return rounds.seed_of(seed, *name.encode())
 

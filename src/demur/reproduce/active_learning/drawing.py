@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Titles = Mapping[str, str]
 
 
-def look(index: int, acquisition: str) -> tuple[str, object]:
+def _look(index: int, acquisition: str) -> tuple[str, object]:
     """Return colour and line of an acquisition."""
     if acquisition == "random":
         return "#777777", ":"
@@ -32,7 +32,7 @@ def accuracy_figure(accuracies: Mapping[Curve, np.ndarray], labels: Sequence[int
         for axes, (data, posterior) in zip(np.ravel(grid), settings, strict=False):
             for index, acquisition in enumerate(acquisitions):
                 own = [v for c, v in accuracies.items() if c[:3] == (data, posterior, acquisition)]
-                colour, line = look(index, acquisition)
+                colour, line = _look(index, acquisition)
                 axes.fill_between(
                     labels, np.min(own, axis=0), np.max(own, axis=0), color=colour, alpha=0.1, lw=0
                 )
@@ -54,7 +54,7 @@ def difference_figure(
     with drawing(7.2, 2.7, columns=len(settings)) as (figure, grid):
         for axes, (data, posterior) in zip(np.ravel(grid), settings, strict=True):
             for row, acquisition in enumerate(shown):
-                colour, _ = look(acquisitions.index(acquisition), acquisition)
+                colour, _ = _look(acquisitions.index(acquisition), acquisition)
                 own = [
                     100 * (v - areas[c._replace(acquisition="random")])
                     for c, v in areas.items()

@@ -14,7 +14,7 @@ from demur.reproduce.idx import read_idx
 SETS = {"mnist": "MNIST", "fashion_mnist": "Fashion-MNIST"}
 """Folders of the data, and how the sets are called."""
 
-CLASSES, SIDE = 10, 28
+CLASSES, _SIDE = 10, 28
 FILES = {
     "train_images": "train-images-idx3-ubyte.gz",
     "train_labels": "train-labels-idx1-ubyte.gz",
@@ -65,11 +65,11 @@ class Split:
 @cache
 def load(folder: Path) -> Images:
     """Read and check the four files of a data set; a `ValueError` says what is wrong with them."""
-    found = {name: read(folder / file) for name, file in FILES.items()}
+    found = {name: _read(folder / file) for name, file in FILES.items()}
     for part in ("train", "test"):
         images, labels = found[f"{part}_images"], found[f"{part}_labels"]
         where = folder / FILES[f"{part}_images"]
-        if images.ndim != 3 or images.shape[1:] != (SIDE, SIDE):
+        if images.ndim != 3 or images.shape[1:] != (_SIDE, _SIDE):
             raise ValueError(f"{where}: expected images of 28 by 28 pixels, got shape {images.shape}")
         where = folder / FILES[f"{part}_labels"]
         if labels.shape != images.shape[:1]:
@@ -79,7 +79,7 @@ def load(folder: Path) -> Images:
     return Images(**found)
 
 
-def read(path: Path) -> np.ndarray:
+def _read(path: Path) -> np.ndarray:
     """Return the array of one of the files."""
     if not path.is_file():
         raise ValueError(

@@ -10,7 +10,7 @@ import numpy as np
 
 from demur.posteriors import DeepEnsemble, MCDropout
 
-BATCH, RATE = 32, 3e-3
+_BATCH, _RATE = 32, 3e-3
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ def fit(rates: Sequence[float], images: np.ndarray, labels: np.ndarray, steps: i
         # In this layout a step takes two thirds of the time; one member at a time is as fast as all at once.
         model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         x, y = torch.from_numpy(images)[:, None], torch.from_numpy(labels)
-        optimizer = torch.optim.Adam(model.parameters(), lr=RATE)
+        optimizer = torch.optim.Adam(model.parameters(), lr=_RATE)
         left = torch.empty(0, dtype=torch.long)
         for _ in range(steps):
-            if len(left) < min(BATCH, len(x)):
+            if len(left) < min(_BATCH, len(x)):
                 left = torch.randperm(len(x))
-            rows, left = left[:BATCH], left[BATCH:]
+            rows, left = left[:_BATCH], left[_BATCH:]
             optimizer.zero_grad()
             nn.functional.cross_entropy(model(x[rows]), y[rows]).backward()
             optimizer.step()

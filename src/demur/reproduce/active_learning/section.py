@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from demur.reproduce.active_learning import Settings
 
 NAME = "active-learning"
-LEVEL = 1 - CONFIDENCE
+_LEVEL = 1 - CONFIDENCE
 
 
 def written(
@@ -39,7 +39,7 @@ def written(
     return "\n\n".join(
         [
             "## Active learning",
-            introduction(settings),
+            _introduction(settings),
             f"```sh\n{command(settings)}\n```",
             f"![Accuracy over labelled images](figures/results/{NAME}-accuracy.png)",
             f"Lines are means over {settings.seeds} seeds, bands go from the lowest seed to the highest.",
@@ -56,17 +56,17 @@ def written(
             "posteriors of a data set share pools, so they are averaged first); it is about other pools, "
             "first images and members. *Over test images*: a paired bootstrap, which takes these very "
             f"members as given. p is after Holm's correction over the {len(every)} comparisons of a column.",
-            comparison_table(every),
+            _comparison_table(every),
             of_k(against_k),
             *(sentence(each) for each in totals),
             chance(against_chance),
-            by_setting(single, titles),
-            limits(settings, told),
+            _by_setting(single, titles),
+            _limits(settings, told),
         ]
     )
 
 
-def introduction(settings: Settings) -> str:
+def _introduction(settings: Settings) -> str:
     """Say what was done."""
     one, two = settings.posteriors
     return (
@@ -110,13 +110,13 @@ def table(values: Mapping[Curve, float], acquisitions: Sequence[str], titles: Ti
     return rows(lines)
 
 
-def comparison_table(found: Sequence[Difference]) -> str:
+def _comparison_table(found: Sequence[Difference]) -> str:
     """Return comparisons with both intervals."""
     lines = [["", "over seeds", "p", "over test images", "p"], ["---"] * 5]
     for each in found:
         line = [f"{each.first} − {each.second}"]
         for one in (each.seeds, each.images):
-            line += [points(one), probability(one.adjusted)]
+            line += [points(one), _probability(one.adjusted)]
         lines.append(line)
     return rows(lines)
 
@@ -132,12 +132,12 @@ def points(found: Comparison) -> str:
     return f"{100 * each.value:+.2f} [{100 * each.low:+.2f}, {100 * each.high:+.2f}]"
 
 
-def probability(p: float) -> str:
+def _probability(p: float) -> str:
     """Write a p-value.
 
     Examples
     --------
-    >>> probability(0.00012), probability(0.0312)
+    >>> _probability(0.00012), _probability(0.0312)
     ('< 0.001', '0.031')
     """
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
@@ -145,44 +145,44 @@ def probability(p: float) -> str:
 
 def of_k(found: Sequence[Difference]) -> str:
     """Say in which of three ways each comparison of K came out, over seeds."""
-    told = [each for each in found if each.seeds.adjusted <= LEVEL]
+    told = [each for each in found if each.seeds.adjusted <= _LEVEL]
     better = [each.second for each in told if each.seeds.difference.value > 0]
     worse = [each.second for each in told if each.seeds.difference.value < 0]
     rest = [each.second for each in found if each not in told]
     said = []
     if better:
-        said.append(f"Over seeds, K is better than {listed(better)}.")
+        said.append(f"Over seeds, K is better than {_listed(better)}.")
     if worse:
-        said.append(f"Over seeds, K is worse than {listed(worse)}.")
+        said.append(f"Over seeds, K is worse than {_listed(worse)}.")
     if rest:
-        said.append(f"Between K and {listed(rest)} no difference can be told from chance over seeds.")
+        said.append(f"Between K and {_listed(rest)} no difference can be told from chance over seeds.")
     return " ".join(said)
 
 
 def sentence(found: Difference) -> str:
     """Say how one comparison came out, by both tests."""
     kinds = (("over seeds", found.seeds), ("over test images", found.images))
-    told = [name for name, one in kinds if one.adjusted <= LEVEL]
-    end = f"which is told from 0 {listed(told)}" if told else "which neither test tells from 0"
+    told = [name for name, one in kinds if one.adjusted <= _LEVEL]
+    end = f"which is told from 0 {_listed(told)}" if told else "which neither test tells from 0"
     return f"{found.first} less {found.second} is {points(found.seeds)} points, {end}."
 
 
 def chance(found: Sequence[Difference]) -> str:
     """Say which acquisitions beat labels asked for at random."""
-    told = [e.first for e in found if e.seeds.adjusted <= LEVEL and e.seeds.difference.value > 0]
-    worse = [e.first for e in found if e.seeds.adjusted <= LEVEL and e.seeds.difference.value < 0]
+    told = [e.first for e in found if e.seeds.adjusted <= _LEVEL and e.seeds.difference.value > 0]
+    worse = [e.first for e in found if e.seeds.adjusted <= _LEVEL and e.seeds.difference.value < 0]
     ahead = [e.first for e in found if e.seeds.difference.value > 0]
-    text = f"Ahead of random labels in the mean: {listed(ahead) or 'none'}; of these "
-    text += f"{listed(told) or 'none'} by more than chance over seeds."
+    text = f"Ahead of random labels in the mean: {_listed(ahead) or 'none'}; of these "
+    text += f"{_listed(told) or 'none'} by more than chance over seeds."
     if worse:
-        text += f" Behind random labels by more than chance: {listed(worse)}."
+        text += f" Behind random labels by more than chance: {_listed(worse)}."
     return text
 
 
-def by_setting(found: Sequence[Difference], titles: Titles) -> str:
+def _by_setting(found: Sequence[Difference], titles: Titles) -> str:
     """Say how K compares with I in each setting by itself."""
     own = [e for e in found if e.first == "K" and e.second == "I"]
-    told = [e for e in found if e.first == "K" and e.seeds.adjusted <= LEVEL]
+    told = [e for e in found if e.first == "K" and e.seeds.adjusted <= _LEVEL]
     number = sum(e.first == "K" for e in found)
     text = "K less I in each setting, over seeds and, after the semicolon, over test images: "
     text += ", ".join(
@@ -196,31 +196,31 @@ def by_setting(found: Sequence[Difference], titles: Titles) -> str:
     )
 
 
-def limits(settings: Settings, told: Mapping[Curve, np.ndarray]) -> str:
+def _limits(settings: Settings, told: Mapping[Curve, np.ndarray]) -> str:
     """Say what the tests cannot tell, and where BatchBALD ran out of members."""
     parts, picks = [], sorted({1, (settings.batch + 1) // 2, settings.batch})
     for posterior in settings.posteriors:
         end = math.log(posterior.members)
         own = np.concatenate([v for c, v in told.items() if c.posterior == posterior.name]).mean(axis=0)
         shares = [f"{100 * own[pick - 1] / end:.0f} %" for pick in picks]
-        parts.append(f"{listed(shares)} of log {posterior.members} with {posterior.title}")
+        parts.append(f"{_listed(shares)} of log {posterior.members} with {posterior.title}")
     return (
         f"**What this cannot tell.** {settings.seeds} seeds are few: a difference must be large and steady "
         "to pass over seeds, so *no difference told* is not *no difference*. The test over images has more "
         "power, but says nothing about other pools or other fits. Both are about these two data sets, this "
         f"small network and batches of {settings.batch}. BatchBALD cannot learn more than the log of the "
-        f"number of members. After {listed([str(pick) for pick in picks])} picks it had, in the mean, "
+        f"number of members. After {_listed([str(pick) for pick in picks])} picks it had, in the mean, "
         f"{'; '.join(parts)}. Picks after the bound is reached rest on nothing, so more members would serve "
         "it better."
     )
 
 
-def listed(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     """Write names as a list in words.
 
     Examples
     --------
-    >>> listed(["I", "M", "random"])
+    >>> _listed(["I", "M", "random"])
     'I, M and random'
     """
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

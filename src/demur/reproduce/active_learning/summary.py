@@ -39,9 +39,9 @@ def write(folder: Path, curves: Mapping[Curve, Path], settings: Settings) -> Non
     areas = {curve: float(each.mean()) for curve, each in images.items()}
     found = differences(images, ACQUISITIONS)
     titles = SETS | {each.name: each.title for each in settings.posteriors}
-    write_columns(folder / "curves.csv", curve_columns(accuracies, settings.labels), force=True)
-    write_columns(folder / "areas.csv", area_columns(areas), force=True)
-    write_columns(folder / "comparisons.csv", comparison_columns(found), force=True)
+    write_columns(folder / "curves.csv", _curve_columns(accuracies, settings.labels), force=True)
+    write_columns(folder / "areas.csv", _area_columns(areas), force=True)
+    write_columns(folder / "comparisons.csv", _comparison_columns(found), force=True)
     drawn = (accuracy_figure(accuracies, settings.labels, titles), difference_figure(areas, found, titles))
     for name, figure in zip(FIGURES, drawn, strict=True):
         figures.save(figure, folder, name)
@@ -49,22 +49,22 @@ def write(folder: Path, curves: Mapping[Curve, Path], settings: Settings) -> Non
     (folder / TEXT).write_text(text, "utf-8")
 
 
-def curve_columns(accuracies: Mapping[Curve, np.ndarray], labels: list[int]) -> dict[str, np.ndarray]:
+def _curve_columns(accuracies: Mapping[Curve, np.ndarray], labels: list[int]) -> dict[str, np.ndarray]:
     """Return a row for each curve and round."""
     rows = [
         (*curve, number, count, value)
         for curve, each in accuracies.items()
         for number, (count, value) in enumerate(zip(labels, each.tolist(), strict=True))
     ]
-    return columns((*Curve._fields, "round", "labels", "accuracy"), rows)
+    return _columns((*Curve._fields, "round", "labels", "accuracy"), rows)
 
 
-def area_columns(areas: Mapping[Curve, float]) -> dict[str, np.ndarray]:
+def _area_columns(areas: Mapping[Curve, float]) -> dict[str, np.ndarray]:
     """Return a row for each curve."""
-    return columns((*Curve._fields, "area"), [(*curve, value) for curve, value in areas.items()])
+    return _columns((*Curve._fields, "area"), [(*curve, value) for curve, value in areas.items()])
 
 
-def comparison_columns(found: list[Difference]) -> dict[str, np.ndarray]:
+def _comparison_columns(found: list[Difference]) -> dict[str, np.ndarray]:
     """Return a row for each comparison: by seeds, then by test images."""
     rows = []
     for each in found:
@@ -73,9 +73,9 @@ def comparison_columns(found: list[Difference]) -> dict[str, np.ndarray]:
             row += [one.difference.low, one.difference.high, one.p_value, one.adjusted]
         rows.append(row)
     names = [f"{kind}_{what}" for kind in ("seeds", "images") for what in ("low", "high", "p", "adjusted")]
-    return columns(("data", "posterior", "first", "second", "difference", *names), rows)
+    return _columns(("data", "posterior", "first", "second", "difference", *names), rows)
 
 
-def columns(names: tuple[str, ...], rows: list) -> dict[str, np.ndarray]:
+def _columns(names: tuple[str, ...], rows: list) -> dict[str, np.ndarray]:
     """Return rows as columns by name."""
     return {name: np.array(column) for name, column in zip(names, zip(*rows, strict=True), strict=True)}

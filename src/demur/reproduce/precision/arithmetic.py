@@ -8,11 +8,11 @@ from typing import Any
 
 from demur.decompose import decompose
 
-EPSILON = 1e-10
+_EPSILON = 1e-10
 
 
 @dataclass(frozen=True)
-class Arithmetic:
+class _Arithmetic:
     """A way to compute I and K from logits.
 
     Attributes
@@ -41,7 +41,7 @@ def exact(logits: Any) -> tuple[Any, Any]:
     return decompose(logits=logits, measure="average").epistemic, decompose(logits=logits).epistemic
 
 
-def closed(logits: Any) -> tuple[Any, Any]:
+def _closed(logits: Any) -> tuple[Any, Any]:
     """Return I and K as differences of entropies, with care: log-softmax, and 0 log 0 = 0."""
     import torch
 
@@ -52,27 +52,27 @@ def closed(logits: Any) -> tuple[Any, Any]:
     return torch.special.entr(mean).sum(-1) - aleatoric, -(mean * logs.mean(0)).sum(-1) - aleatoric
 
 
-def closed_with_epsilon(logits: Any) -> tuple[Any, Any]:
+def _closed_with_epsilon(logits: Any) -> tuple[Any, Any]:
     """Return the same as many write it: softmax, and a small number inside each logarithm."""
     import torch
 
     p = torch.softmax(logits, -1)
-    logs, mean = torch.log(p + EPSILON), p.mean(0)
+    logs, mean = torch.log(p + _EPSILON), p.mean(0)
     aleatoric = -(p * logs).sum(-1).mean(0)
-    of_mean = -(mean * torch.log(mean + EPSILON)).sum(-1)
+    of_mean = -(mean * torch.log(mean + _EPSILON)).sum(-1)
     return of_mean - aleatoric, -(mean * logs.mean(0)).sum(-1) - aleatoric
 
 
-EXACT = Arithmetic("exact", "float32", exact)
+EXACT = _Arithmetic("exact", "float32", exact)
 ARITHMETICS = (
     EXACT,
-    Arithmetic("float64", "float64", closed),
-    Arithmetic("float32", "float32", closed),
-    Arithmetic("float32 + 1e-10", "float32", closed_with_epsilon),
-    Arithmetic("float16", "float16", closed),
-    Arithmetic("float16 + 1e-10", "float16", closed_with_epsilon),
-    Arithmetic("bfloat16", "bfloat16", closed),
-    Arithmetic("bfloat16 + 1e-10", "bfloat16", closed_with_epsilon),
-    Arithmetic("exact, float16 logits", "float16", exact),
-    Arithmetic("exact, bfloat16 logits", "bfloat16", exact),
+    _Arithmetic("float64", "float64", _closed),
+    _Arithmetic("float32", "float32", _closed),
+    _Arithmetic("float32 + 1e-10", "float32", _closed_with_epsilon),
+    _Arithmetic("float16", "float16", _closed),
+    _Arithmetic("float16 + 1e-10", "float16", _closed_with_epsilon),
+    _Arithmetic("bfloat16", "bfloat16", _closed),
+    _Arithmetic("bfloat16 + 1e-10", "bfloat16", _closed_with_epsilon),
+    _Arithmetic("exact, float16 logits", "float16", exact),
+    _Arithmetic("exact, bfloat16 logits", "bfloat16", exact),
 )

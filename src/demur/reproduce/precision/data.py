@@ -10,17 +10,17 @@ import numpy as np
 
 from demur.reproduce.arrays import read_arrays
 
-PLACE = Path("imagenet_features") / "efficientnet_lite0_features.npz"
+_PLACE = Path("imagenet_features") / "efficientnet_lite0_features.npz"
 """Where the file is in a folder of data."""
 
-KEYS = {
+_KEYS = {
     "val": "features of in-distribution images, (images, features)",
     "val_label": "their classes, (images,)",
     "dtd": "features of textures, (textures, features)",
     "fc_weight": "the last layer's weight, (classes, features)",
     "fc_bias": "the last layer's bias, (classes,)",
 }
-FITTED = 3
+_FITTED = 3
 """Images of each class that members are fitted to, the first ones; the others are for the test."""
 
 
@@ -63,7 +63,7 @@ def read(path: Path, most: int | None = None) -> Data:
     Parameters
     ----------
     path
-        The .npz with `KEYS`, or a folder that has it at `PLACE`.
+        The .npz with `_KEYS`, or a folder that has it at `_PLACE`.
     most
         Test at most so many images, and half as many textures, evenly spaced.
 
@@ -72,12 +72,12 @@ def read(path: Path, most: int | None = None) -> Data:
     ValueError
         The file is missing or holds something else.
     """
-    place = path / PLACE if path.is_dir() else path
-    found = read_arrays(place, KEYS)
+    place = path / _PLACE if path.is_dir() else path
+    found = read_arrays(place, _KEYS)
     check(place, found)
     labels = found.pop("val_label").astype(np.int64)
     values = {key: array.astype(np.float32) for key, array in found.items()}
-    fitted = rank_in_class(labels) < FITTED
+    fitted = _rank_in_class(labels) < _FITTED
     known, strange = np.flatnonzero(~fitted), np.arange(len(values["dtd"]))
     if most is not None:
         known, strange = known[:: -(-len(known) // most)], strange[:: -(-2 * len(strange) // most)]
@@ -100,7 +100,7 @@ def check(place: Path, found: dict[str, np.ndarray]) -> None:
         got, kinds = found[key], "iu" if key == "val_label" else "f"
         if got.shape != shape or got.dtype.kind not in kinds or 0 in shape:
             raise ValueError(
-                f"{place}: expected {key!r} to be {KEYS[key]}, {'whole' if kinds == 'iu' else 'real'} "
+                f"{place}: expected {key!r} to be {_KEYS[key]}, {'whole' if kinds == 'iu' else 'real'} "
                 f"numbers that fit the other arrays, got {got.dtype} of shape {got.shape}"
             )
         if not np.isfinite(got).all():
@@ -111,19 +111,19 @@ def check(place: Path, found: dict[str, np.ndarray]) -> None:
             f"{place}: expected 'val_label' from 0 to {classes - 1}, the rows of 'fc_weight', got "
             f"{labels.min()} to {labels.max()}"
         )
-    if not (rank_in_class(labels) >= FITTED).any():
+    if not (_rank_in_class(labels) >= _FITTED).any():
         raise ValueError(
-            f"{place}: expected more than {FITTED} images of some class, got {len(labels)} images of "
-            f"{len(np.unique(labels))} classes: the first {FITTED} are fitted to, the others are the test"
+            f"{place}: expected more than {_FITTED} images of some class, got {len(labels)} images of "
+            f"{len(np.unique(labels))} classes: the first {_FITTED} are fitted to, the others are the test"
         )
 
 
-def rank_in_class(labels: np.ndarray) -> np.ndarray:
+def _rank_in_class(labels: np.ndarray) -> np.ndarray:
     """Return how many earlier ones have the same label.
 
     Examples
     --------
-    >>> rank_in_class(np.array([2, 0, 2, 2, 0]))
+    >>> _rank_in_class(np.array([2, 0, 2, 2, 0]))
     array([0, 0, 1, 2, 1])
     """
     order = np.argsort(labels, kind="stable")

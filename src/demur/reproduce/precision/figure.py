@@ -13,14 +13,14 @@ from demur.reproduce.precision.tables import Rows
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-TITLES = {"I": "Mutual information I", "K": "Pairwise divergence K"}
-POSTERIORS = {
+_TITLES = {"I": "Mutual information I", "K": "Pairwise divergence K"}
+_POSTERIORS = {
     "last-layer-ensemble": "ten last layers, fine-tuned", "mc-dropout": "MC dropout", "csg-hmc": "cSG-HMC",
 }  # fmt: skip
-COLOURS = {
+_COLOURS = {
     "exact": "#0072B2", "float32": "#D55E00", "float16": "#009E73", "bfloat16": "#9A3E78",
 }  # fmt: skip
-NAMES = {
+_NAMES = {
     "exact": "exact (demur)", "float32": "usual\nformula,\nfloat32", "float16": "float16",
     "bfloat16": "bfloat16",
 }  # fmt: skip
@@ -35,11 +35,11 @@ def write(curves: Rows, folder: Path) -> None:
 def textures(curves: Rows) -> Figure:
     """Draw I and K side by side, for perturbed weights."""
     with figures.drawing(7.2, 3.1, columns=2) as (picture, panels):
-        for axes, measure in zip(panels, TITLES, strict=True):
-            lines = chosen(curves, "perturbed", measure)
-            panel(axes, lines)
+        for axes, measure in zip(panels, _TITLES, strict=True):
+            lines = _chosen(curves, "perturbed", measure)
+            _panel(axes, lines)
             named(axes, lines)
-            axes.set_title(TITLES[measure], loc="left", fontweight="bold")
+            axes.set_title(_TITLES[measure], loc="left", fontweight="bold")
         panels[0].set_ylabel("AUROC: textures against ImageNet")
         picture.supxlabel(
             "how far ten last layers differ, relative to their weights   (left: they nearly agree)",
@@ -51,11 +51,11 @@ def textures(curves: Rows) -> Figure:
 def posteriors(curves: Rows) -> Figure:
     """Draw I above K, a column for each fitted posterior."""
     with figures.drawing(7.2, 4.4, columns=3, rows=2) as (picture, panels):
-        for row, measure in zip(panels, TITLES, strict=True):
-            for axes, posterior in zip(row, POSTERIORS, strict=True):
-                panel(axes, chosen(curves, posterior, measure))
+        for row, measure in zip(panels, _TITLES, strict=True):
+            for axes, posterior in zip(row, _POSTERIORS, strict=True):
+                _panel(axes, _chosen(curves, posterior, measure))
                 if measure == "I":
-                    axes.set_title(POSTERIORS[posterior], loc="left", fontweight="bold")
+                    axes.set_title(_POSTERIORS[posterior], loc="left", fontweight="bold")
             row[0].set_ylabel(f"AUROC of {measure}")
         handles, names = panels[0, 0].get_legend_handles_labels()
         picture.legend(handles, names, loc="outside upper center", ncols=4, frameon=False, fontsize=8)
@@ -63,7 +63,7 @@ def posteriors(curves: Rows) -> Figure:
     return picture
 
 
-def chosen(curves: Rows, posterior: str, measure: str) -> dict[str, np.ndarray]:
+def _chosen(curves: Rows, posterior: str, measure: str) -> dict[str, np.ndarray]:
     """Return level, value, low and high of each arithmetic, (levels, 4)."""
     found: dict[str, list[list[float]]] = {}
     for row in curves:
@@ -73,13 +73,13 @@ def chosen(curves: Rows, posterior: str, measure: str) -> dict[str, np.ndarray]:
     return {name: np.array(sorted(rows)) for name, rows in found.items()}
 
 
-def panel(axes: Any, lines: dict[str, np.ndarray]) -> None:
+def _panel(axes: Any, lines: dict[str, np.ndarray]) -> None:
     """Draw lines with bands; dashed: with a small number inside the logarithm."""
     axes.axhline(0.5, color="#777777", lw=0.8, ls=":", zorder=1)
-    for index, (name, colour) in enumerate(COLOURS.items()):
+    for index, (name, colour) in enumerate(_COLOURS.items()):
         level, value, low, high = lines[name].T
         axes.fill_between(level, low, high, color=colour, alpha=0.18, linewidth=0, zorder=2)
-        width, label = (2.4, NAMES["exact"]) if name == "exact" else (1.5, name)
+        width, label = (2.4, _NAMES["exact"]) if name == "exact" else (1.5, name)
         axes.plot(level, value, color=colour, lw=width, label=label, zorder=6 - index)
         other = lines.get(f"{name} + 1e-10")
         if other is not None and np.isfinite(other[:, 1]).all():
@@ -100,7 +100,7 @@ def named(axes: Any, lines: dict[str, np.ndarray]) -> None:
     bold = {"fontsize": 8, "fontweight": "bold"}
     exact = lines["exact"]
     half = (0.5 + exact[-1, 1]) / 2
-    axes.text(exact[0, 0] * 1.2, exact[0, 3] + 0.006, NAMES["exact"], color=COLOURS["exact"], **bold)
+    axes.text(exact[0, 0] * 1.2, exact[0, 3] + 0.006, _NAMES["exact"], color=_COLOURS["exact"], **bold)
     for name in ("float32", "float16", "bfloat16"):
         level, value = np.log10(lines[name][:, 0]), lines[name][:, 1]
         under = np.flatnonzero(value < half)
@@ -110,6 +110,6 @@ def named(axes: Any, lines: dict[str, np.ndarray]) -> None:
             place = 10 ** (level[k] + share * (level[k + 1] - level[k]))
             side, aside = ("right", -6) if name == "float16" else ("left", 6)
             axes.annotate(
-                NAMES[name], (place, half), (aside, 4), textcoords="offset points", color=COLOURS[name],
+                _NAMES[name], (place, half), (aside, 4), textcoords="offset points", color=_COLOURS[name],
                 ha=side, va="top", linespacing=1.1, **bold,
             )  # fmt: skip

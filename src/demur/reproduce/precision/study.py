@@ -16,14 +16,14 @@ from demur.reproduce.results import add_section
 from demur.reproduce.stages import Say, Stage, Stages
 from demur.stores import read_columns, write_columns
 
-LEVELS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-FINE_LEVELS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
-QUICK_LEVELS = (1e-3, 1e-1, 1.0)
-ROWS = 256
+_LEVELS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+_FINE_LEVELS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1, 1.0)
+_QUICK_LEVELS = (1e-3, 1e-1, 1.0)
+_ROWS = 256
 """Inputs that are scored at a time."""
 
-DRAWS = {"perturbed": 5, "last-layer-ensemble": 3, "mc-dropout": 3, "csg-hmc": 3}
-FITS = {
+_DRAWS = {"perturbed": 5, "last-layer-ensemble": 3, "mc-dropout": 3, "csg-hmc": 3}
+_FITS = {
     "last-layer-ensemble": (members.fit_heads, members.heads_settings),
     "csg-hmc": (members.fit_chain, members.chain_settings),
 }
@@ -53,9 +53,9 @@ def study(
     megabytes = (len(ARITHMETICS) + 1) * 2 * inputs * 8e-6
     size = members.MEMBERS * given.weight.size * 4e-6
     scored = []
-    for name, draws in DRAWS.items():
-        levels = FINE_LEVELS if name == "perturbed" else LEVELS
-        levels = QUICK_LEVELS if quick else levels
+    for name, draws in _DRAWS.items():
+        levels = _FINE_LEVELS if name == "perturbed" else _LEVELS
+        levels = _QUICK_LEVELS if quick else levels
         for draw in range(2 if quick else draws):
             own = 1000 * seed + draw
             facts: dict[str, Any] = {
@@ -65,9 +65,9 @@ def study(
                 "members": members.MEMBERS,
             }
             before = []
-            if name in FITS:
-                fit, settings = FITS[name]
-                make = partial(fit_stage, fit, given, own, quick)
+            if name in _FITS:
+                fit, settings = _FITS[name]
+                make = partial(_fit_stage, fit, given, own, quick)
                 before = [
                     Stage(
                         f"fit/{name}/{draw}",
@@ -77,7 +77,7 @@ def study(
                         megabytes=size,
                     )
                 ]
-            score = partial(score_stage, stages, given, name, before, own, levels, draw == 0)
+            score = partial(_score_stage, stages, given, name, before, own, levels, draw == 0)
             facts = facts | {"levels": levels, "arithmetics": [each.name for each in ARITHMETICS]}
             scored.append(
                 Stage(
@@ -91,18 +91,18 @@ def study(
             )
     labels = np.arange(inputs) >= len(given.known)
     last = Stage(
-        "results", partial(results_stage, stages, scored, labels), {"quick": quick}, scored,
+        "results", partial(_results_stage, stages, scored, labels), {"quick": quick}, scored,
         seconds=10, megabytes=1,
     )  # fmt: skip
     return Planned(stages, last)
 
 
-def fit_stage(fit: Callable[..., None], given: data.Data, seed: int, quick: bool, folder: Path) -> None:
+def _fit_stage(fit: Callable[..., None], given: data.Data, seed: int, quick: bool, folder: Path) -> None:
     """Fit members to the images that are there for it."""
     fit(given, folder, members.MEMBERS, seed, quick=quick)
 
 
-def score_stage(
+def _score_stage(
     stages: Stages,
     given: data.Data,
     name: str,
@@ -136,8 +136,8 @@ def scores(logits: members.Logits, given: data.Data, checked: bool) -> dict[str,
 
     test = torch.from_numpy(given.test)
     with torch.no_grad():
-        for start in range(0, len(test), ROWS):
-            places = np.arange(start, min(start + ROWS, len(test)))
+        for start in range(0, len(test), _ROWS):
+            places = np.arange(start, min(start + _ROWS, len(test)))
             z = logits(test[places], places, torch.float32)
             for arithmetic in ARITHMETICS:
                 for measure, values in zip("IK", arithmetic(z), strict=True):
@@ -156,7 +156,7 @@ def scores(logits: members.Logits, given: data.Data, checked: bool) -> dict[str,
     return found
 
 
-def results_stage(stages: Stages, scored: list[Stage], positive: np.ndarray, folder: Path) -> None:
+def _results_stage(stages: Stages, scored: list[Stage], positive: np.ndarray, folder: Path) -> None:
     """Write the tables, the figures and the section of the page."""
     found: dict[tuple[str, float], list[dict[str, np.ndarray]]] = {}
     for stage in scored:

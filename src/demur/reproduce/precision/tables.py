@@ -11,13 +11,13 @@ from demur.reproduce.precision.arithmetic import ARITHMETICS, EXACT
 from demur.reproduce.precision.ranking import estimate, placements
 
 Rows = list[dict[str, Any]]
-Found = Mapping[tuple[str, float], Sequence[Mapping[str, np.ndarray]]]
+_Found = Mapping[tuple[str, float], Sequence[Mapping[str, np.ndarray]]]
 """Scores by posterior and level: columns of each draw."""
 CHECK = "exact, float64 logits"
 """Scores of logits in float64, of the first draw: what rounding of the logits themselves does."""
 
 
-def all_of(found: Found, positive: np.ndarray) -> tuple[Rows, Rows, Rows, Rows]:
+def all_of(found: _Found, positive: np.ndarray) -> tuple[Rows, Rows, Rows, Rows]:
     """Return AUROCs, gaps between K and I, the check against float64, and what is known of the members."""
     curves: Rows = []
     gaps: Rows = []
@@ -27,11 +27,11 @@ def all_of(found: Found, positive: np.ndarray) -> tuple[Rows, Rows, Rows, Rows]:
         where = {"posterior": posterior, "level": level}
         places = {
             (name, measure): placements(np.stack([each[f"{name}|{measure}"] for each in draws]), positive)
-            for name, measure in usable(draws)
+            for name, measure in _usable(draws)
         }
-        curves += [where | row for row in curve_rows(draws, places, positive)]
-        gaps += [where | row for row in gap_rows(places, positive)]
-        checks += [where | row for row in check_rows(draws[0], positive)]
+        curves += [where | row for row in _curve_rows(draws, places, positive)]
+        gaps += [where | row for row in _gap_rows(places, positive)]
+        checks += [where | row for row in _check_rows(draws[0], positive)]
         known = ~positive
         fits.append(
             where
@@ -45,7 +45,7 @@ def all_of(found: Found, positive: np.ndarray) -> tuple[Rows, Rows, Rows, Rows]:
     return curves, gaps, checks, fits
 
 
-def usable(draws: Sequence[Mapping[str, np.ndarray]]) -> Iterator[tuple[str, str]]:
+def _usable(draws: Sequence[Mapping[str, np.ndarray]]) -> Iterator[tuple[str, str]]:
     """Yield arithmetics and measures that gave every input a number."""
     for arithmetic in ARITHMETICS:
         for measure in "IK":
@@ -53,7 +53,7 @@ def usable(draws: Sequence[Mapping[str, np.ndarray]]) -> Iterator[tuple[str, str
                 yield arithmetic.name, measure
 
 
-def curve_rows(
+def _curve_rows(
     draws: Sequence[Mapping[str, np.ndarray]],
     places: Mapping[tuple[str, str], np.ndarray],
     positive: np.ndarray,
@@ -74,7 +74,7 @@ def curve_rows(
             yield row
 
 
-def gap_rows(places: Mapping[tuple[str, str], np.ndarray], positive: np.ndarray) -> Iterator[dict[str, Any]]:
+def _gap_rows(places: Mapping[tuple[str, str], np.ndarray], positive: np.ndarray) -> Iterator[dict[str, Any]]:
     """Yield by how much K's AUROC exceeds I's, and what of it is there without rounding."""
     mathematics = places[EXACT.name, "K"] - places[EXACT.name, "I"]
     for arithmetic in ARITHMETICS:
@@ -88,7 +88,7 @@ def gap_rows(places: Mapping[tuple[str, str], np.ndarray], positive: np.ndarray)
             yield row
 
 
-def check_rows(draw: Mapping[str, np.ndarray], positive: np.ndarray) -> Iterator[dict[str, Any]]:
+def _check_rows(draw: Mapping[str, np.ndarray], positive: np.ndarray) -> Iterator[dict[str, Any]]:
     """Yield how far scores of float32 logits are from those of float64 logits, of the first draw."""
     for measure in "IK":
         single, double = draw[f"{EXACT.name}|{measure}"], draw[f"{CHECK}|{measure}"]

@@ -8,20 +8,20 @@ from typing import Any
 
 from demur.reproduce.precision.tables import Rows
 
-POSTERIORS = {
+_POSTERIORS = {
     "perturbed": "perturbed weights",
     "last-layer-ensemble": "ten last layers, fine-tuned",
     "mc-dropout": "MC dropout",
     "csg-hmc": "cSG-HMC",
 }
-SHOWN = ("exact", "float64", "float32", "float32 + 1e-10", "float16", "bfloat16", "bfloat16 + 1e-10")
-SAID = (("float32", 1e-3), ("float32", 1e-2), ("float32", 1.0), ("bfloat16", 1.0))
+_SHOWN = ("exact", "float64", "float32", "float32 + 1e-10", "float16", "bfloat16", "bfloat16 + 1e-10")
+_SAID = (("float32", 1e-3), ("float32", 1e-2), ("float32", 1.0), ("bfloat16", 1.0))
 """Gaps that are told in words, by arithmetic and distance; the others are in the table."""
-TYPES = ("float32", "float16", "bfloat16")
-PAPER = ((0.694, 0.813, "ImageNet-A"), (0.561, 0.605, "ImageNet-O"))
+_TYPES = ("float32", "float16", "bfloat16")
+_PAPER = ((0.694, 0.813, "ImageNet-A"), (0.561, 0.605, "ImageNet-O"))
 """AUROCs of I and K for ten last layers, in Schweighofer et al. (2023), Table 1."""
 
-HEAD = """## Rounding: how much of the gap between K and I it makes
+_HEAD = """## Rounding: how much of the gap between K and I it makes
 
 ```sh
 demur reproduce precision --data DIR --out DIR
@@ -49,49 +49,49 @@ Bands are 95 % intervals; dashed: with 1e-10 inside the logarithm.
 
 def section(curves: Rows, gaps: Rows, checks: Rows, fits: Rows, sizes: tuple[int, int]) -> str:
     """Return the section; sizes are the numbers of images and of textures."""
-    paper = " and ".join(f"{i:.3f} for I and {k:.3f} for K ({where})" for i, k, where in PAPER)
-    parts = [HEAD.format(images=f"{sizes[0]:,}", textures=f"{sizes[1]:,}", paper=paper)]
-    parts += ["### What of the gap is mathematics\n", gap_text(gaps)]
-    parts += ["### AUROC by arithmetic\n", curve_text(curves)]
+    paper = " and ".join(f"{i:.3f} for I and {k:.3f} for K ({where})" for i, k, where in _PAPER)
+    parts = [_HEAD.format(images=f"{sizes[0]:,}", textures=f"{sizes[1]:,}", paper=paper)]
+    parts += ["### What of the gap is mathematics\n", _gap_text(gaps)]
+    parts += ["### AUROC by arithmetic\n", _curve_text(curves)]
     parts.append(
         "![AUROC over agreement for three fitted posteriors](figures/results/precision-posteriors.png)\n"
     )
-    parts += ["### What else came out\n", *other_text(curves, checks, fits)]
+    parts += ["### What else came out\n", *_other_text(curves, checks, fits)]
     return "\n".join(parts)
 
 
-def gap_text(gaps: Rows) -> str:
+def _gap_text(gaps: Rows) -> str:
     """Return the statement for float32, and the table of two types."""
     lines = [
         "The gap is AUROC of K minus AUROC of I. Mathematics is the gap of the exact values, "
         "rounding is the rest.\n"
     ]
-    for posterior in POSTERIORS:
+    for posterior in _POSTERIORS:
         for row in some(gaps, posterior=posterior):
-            if (row["arithmetic"], row["level"]) in SAID:
+            if (row["arithmetic"], row["level"]) in _SAID:
                 lines.append(
-                    f"- {POSTERIORS[posterior]}, {level(row)}, {row['arithmetic']}: the gap is "
-                    f"{ends(row, 'gap')}; {ends(row, 'mathematics')} of it is mathematics, "
-                    f"{ends(row, 'rounding')} is rounding."
+                    f"- {_POSTERIORS[posterior]}, {level(row)}, {row['arithmetic']}: the gap is "
+                    f"{_ends(row, 'gap')}; {_ends(row, 'mathematics')} of it is mathematics, "
+                    f"{_ends(row, 'rounding')} is rounding."
                 )
     lines += [
         "",
         "| posterior | distance | arithmetic | gap K − I | mathematics | rounding |",
         "|---|---|---|---|---|---|",
     ]
-    for posterior in POSTERIORS:
+    for posterior in _POSTERIORS:
         for row in some(gaps, posterior=posterior):
-            if row["arithmetic"] in TYPES and whole(row["level"]) and row["level"] > 1e-4:
-                cells = [POSTERIORS[posterior], f"{row['level']:g}", row["arithmetic"]]
-                cells += [ends(row, part) for part in ("gap", "mathematics", "rounding")]
+            if row["arithmetic"] in _TYPES and whole(row["level"]) and row["level"] > 1e-4:
+                cells = [_POSTERIORS[posterior], f"{row['level']:g}", row["arithmetic"]]
+                cells += [_ends(row, part) for part in ("gap", "mathematics", "rounding")]
                 lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def curve_text(curves: Rows) -> str:
+def _curve_text(curves: Rows) -> str:
     """Return the table of AUROCs, I / K, without intervals, which are in the figures and in curves.csv."""
-    lines = [f"| posterior | distance | {' | '.join(SHOWN)} |", "|---|---|" + "---|" * len(SHOWN)]
-    for posterior in POSTERIORS:
+    lines = [f"| posterior | distance | {' | '.join(_SHOWN)} |", "|---|---|" + "---|" * len(_SHOWN)]
+    for posterior in _POSTERIORS:
         found = {
             (row["level"], row["arithmetic"], row["measure"]): row
             for row in some(curves, posterior=posterior)
@@ -100,15 +100,15 @@ def curve_text(curves: Rows) -> str:
             if not whole(distance):
                 continue
             cells = []
-            for name in SHOWN:
+            for name in _SHOWN:
                 i, k = (found[distance, name, measure] for measure in "IK")
                 cells.append(f"{i['auroc']:.3f} / {k['auroc']:.3f}" if not math.isnan(i["auroc"]) else "none")
-            lines.append(f"| {POSTERIORS[posterior]} | {distance:g} | {' | '.join(cells)} |")
+            lines.append(f"| {_POSTERIORS[posterior]} | {distance:g} | {' | '.join(cells)} |")
     note = "I / K. Their intervals are in `curves.csv` of the run, with all levels and arithmetics."
     return "\n".join([*lines, "", note]) + "\n"
 
 
-def other_text(curves: Rows, checks: Rows, fits: Rows) -> Iterator[str]:
+def _other_text(curves: Rows, checks: Rows, fits: Rows) -> Iterator[str]:
     """Yield what a reader may ask next."""
     double = {key(row): row["auroc"] for row in some(curves, arithmetic="float64")}
     exact = {key(row): row["auroc"] for row in some(curves, arithmetic="exact")}
@@ -129,7 +129,7 @@ def other_text(curves: Rows, checks: Rows, fits: Rows) -> Iterator[str]:
         "- In float16 the number 1e-10 is 0, and 0 log 0 is not a number: with it "
         f"{min(missing):.1%} to {max(missing):.1%} of the inputs get no score, so that there is no AUROC."
     )
-    below = {name: [r["below_zero"] for r in some(curves, arithmetic=name, level=1e-3)] for name in SHOWN}
+    below = {name: [r["below_zero"] for r in some(curves, arithmetic=name, level=1e-3)] for name in _SHOWN}
     yield (
         f"- At a distance of 1e-3 up to {max(below['float32']):.0%} of the values of float32 are below zero, "
         f"which neither I nor K can be; of the exact ones {max(below['exact']):.0%}."
@@ -137,7 +137,7 @@ def other_text(curves: Rows, checks: Rows, fits: Rows) -> Iterator[str]:
     for name in ("float16", "bfloat16"):
         rows = some(curves, arithmetic=f"exact, {name} logits", posterior="perturbed", measure="K")
         found = {row["level"]: row for row in rows if whole(row["level"])}
-        values = ", ".join(f"{ends(row, 'auroc', short=True)} at {d:g}" for d, row in found.items())
+        values = ", ".join(f"{_ends(row, 'auroc', short=True)} at {d:g}" for d, row in found.items())
         yield (
             f"- Logits that are rounded to {name} have lost part of it already, and the rounding itself sets "
             f"members apart. Exact values of those, for K and perturbed weights: {values}."
@@ -145,7 +145,7 @@ def other_text(curves: Rows, checks: Rows, fits: Rows) -> Iterator[str]:
     for row in some(fits, level=1.0):
         if row["posterior"] != "perturbed":
             yield (
-                f"- {POSTERIORS[row['posterior']]}, as fitted, {row['draws']} draws: the average of the "
+                f"- {_POSTERIORS[row['posterior']]}, as fitted, {row['draws']} draws: the average of the "
                 f"members has an accuracy of {row['accuracy']:.3f} and a loss of {row['nll']:.3f} nats on "
                 f"the images of the test; half of the inputs have a K above {row['median_k']:.2g} nats."
             )
@@ -173,7 +173,7 @@ def level(row: Mapping[str, Any]) -> str:
     return f"{row['level']:g} of the weights"
 
 
-def ends(row: Mapping[str, Any], name: str, *, short: bool = False) -> str:
+def _ends(row: Mapping[str, Any], name: str, *, short: bool = False) -> str:
     """Write a figure with its interval; a difference with its sign, which 0 has none of."""
     if short:
         return f"{row[name]:.3f} [{row['low']:.3f}, {row['high']:.3f}]"

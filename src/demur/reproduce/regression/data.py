@@ -10,12 +10,12 @@ import numpy as np
 
 from demur.reproduce.arrays import read_arrays
 
-KEYS = {
+_KEYS = {
     "X": "inputs, (rows, features)",
     "y": "outcomes, (rows,)",
     "test_index": "rows of each split's test, (splits, test rows); all others are for training",
 }
-REFERENCES = {"rmse": "ref_mcdropout_test_MC_rmse", "nll": "ref_mcdropout_test_ll"}
+_REFERENCES = {"rmse": "ref_mcdropout_test_MC_rmse", "nll": "ref_mcdropout_test_ll"}
 """Published MC-dropout results for each split, where the file has them; the second is a log-likelihood."""
 
 
@@ -57,7 +57,7 @@ def read_all(folder: Path) -> list[Rows]:
     paths = sorted(place.glob("*.npz")) if place.is_dir() else []
     if not paths:
         raise ValueError(
-            f"{place}: expected a folder with an .npz for each data set, which holds {', '.join(KEYS)}, got "
+            f"{place}: expected a folder with an .npz for each data set, which holds {', '.join(_KEYS)}, got "
             "none: give --data that folder, or the one that has it under the name uci"
         )
     return [read(path) for path in paths]
@@ -65,8 +65,8 @@ def read_all(folder: Path) -> list[Rows]:
 
 def read(path: Path) -> Rows:
     """Read and check one set."""
-    found = read_arrays(path, KEYS, REFERENCES.values())
-    published = {name: found[key] for name, key in REFERENCES.items() if key in found}
+    found = read_arrays(path, _KEYS, _REFERENCES.values())
+    published = {name: found[key] for name, key in _REFERENCES.items() if key in found}
     x, y, test = found["X"], found["y"], found["test_index"]
     for key, right in (
         ("X", x.ndim == 2 and x.dtype.kind == "f" and np.isfinite(x).all()),
@@ -75,7 +75,7 @@ def read(path: Path) -> Rows:
     ):
         if not right:
             raise ValueError(
-                f"{path}: expected {key!r} to be {KEYS[key]}, of finite or whole numbers, got "
+                f"{path}: expected {key!r} to be {_KEYS[key]}, of finite or whole numbers, got "
                 f"{found[key].dtype} of shape {found[key].shape}"
             )
     alike = any(len(np.unique(rows)) < len(rows) for rows in test)

@@ -10,8 +10,8 @@ from demur.report import figures
 from demur.reproduce.regression.ranking import SCORES
 
 Curves = dict[tuple[str, str], dict[str, np.ndarray]]
-METHOD = "deep-ensemble"
-DRAWN = {
+_METHOD = "deep-ensemble"
+_DRAWN = {
     "k": ("#D55E00", "-"), "i": ("#E69F00", (0, (5, 1.5))), "epistemic-variance": ("#009E73", "-"),
     "total-variance": ("#0072B2", "-"), "k-total": ("#56B4E9", (0, (5, 1.5))),
 }  # fmt: skip
@@ -19,7 +19,7 @@ DRAWN = {
 
 def write(curves: Curves, folder: Path) -> None:
     """Draw the curves of the deep ensemble, as .pdf and .png."""
-    shown = {name: found for (name, method), found in curves.items() if method == METHOD}
+    shown = {name: found for (name, method), found in curves.items() if method == _METHOD}
     columns = min(3, len(shown))
     rows = -(-len(shown) // columns)
     with figures.drawing(7.2, 0.9 + 1.7 * rows, columns, rows) as (picture, panels):
@@ -30,7 +30,7 @@ def write(curves: Curves, folder: Path) -> None:
             axes.plot(
                 found["kept"], found["oracle"], color="black", lw=0.9, label="oracle (knows the errors)"
             )
-            for score, (colour, line) in DRAWN.items():
+            for score, (colour, line) in _DRAWN.items():
                 axes.plot(found["kept"], found[score], color=colour, ls=line, lw=1.4, label=SCORES[score])
             axes.set_title(name, loc="left", fontweight="bold")
             axes.set(xlim=(0.05, 1), ylim=(0, None))

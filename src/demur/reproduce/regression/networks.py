@@ -12,9 +12,9 @@ from demur.reproduce.regression.data import Rows
 
 FLOOR = 1e-6
 """Of the variance of a standardised outcome, as Lakshminarayanan et al. (2017) have it."""
-HELD, MOST_HELD = 0.1, 1000
+_HELD, _MOST_HELD = 0.1, 1000
 """The share of the training rows, and the most, that say when a network was best."""
-LOOKS = 40
+_LOOKS = 40
 """How often they are asked."""
 
 
@@ -63,13 +63,13 @@ def predictions(rows: Rows, method: Method, training: Training, seed: int) -> di
 
     draws = torch.Generator().manual_seed(seed)
     train = rows.train
-    x, y, centre, scale = standardised(rows, train)
+    x, y, centre, scale = _standardised(rows, train)
     networks = 1 if method.dropout else method.members
     owner = torch.arange(len(train)).repeat_interleave(networks)
     order = torch.stack([torch.randperm(train.shape[1], generator=draws) for _ in owner])
     mixed = torch.from_numpy(train)[owner].gather(1, order)
-    held = min(max(int(HELD * train.shape[1]), 1), MOST_HELD)
-    parts = trained(x, y, owner, mixed[:, held:], mixed[:, :held], method, training, draws)
+    held = min(max(int(_HELD * train.shape[1]), 1), _MOST_HELD)
+    parts = _trained(x, y, owner, mixed[:, held:], mixed[:, :held], method, training, draws)
     test = torch.from_numpy(rows.test)[owner]
     with torch.no_grad():
         inputs = x[owner[:, None], test]
@@ -87,7 +87,7 @@ def predictions(rows: Rows, method: Method, training: Training, seed: int) -> di
     }
 
 
-def standardised(rows: Rows, train: np.ndarray) -> tuple[Any, Any, np.ndarray, np.ndarray]:
+def _standardised(rows: Rows, train: np.ndarray) -> tuple[Any, Any, np.ndarray, np.ndarray]:
     """Return float32 inputs and outcomes of each split by its training rows; outcomes' mean and scale."""
     import torch
 
@@ -103,7 +103,7 @@ def standardised(rows: Rows, train: np.ndarray) -> tuple[Any, Any, np.ndarray, n
     return inputs, outcomes, np.array(centres), np.array(scales)
 
 
-def trained(
+def _trained(
     x: Any, y: Any, owner: Any, rows: Any, held: Any, method: Method, training: Training, draws: Any
 ) -> list[Any]:
     """Return the parameters of networks, each as it was when its held rows liked it best.
@@ -136,7 +136,7 @@ def trained(
         loss.backward()
         optimizer.step()
         schedule.step()
-        if step % max(steps // LOOKS, 1) == 0:
+        if step % max(steps // _LOOKS, 1) == 0:
             with torch.no_grad():
                 found = nll(*forward(parts, judge[0]), judge[1]).mean(1)
                 better = found < lowest

@@ -20,7 +20,7 @@ GRID = np.linspace(0.05, 1.0, 96)
 """Fractions kept at which curves are drawn."""
 
 
-def scores_of(mean: np.ndarray, spread: np.ndarray) -> dict[str, np.ndarray]:
+def _scores_of(mean: np.ndarray, spread: np.ndarray) -> dict[str, np.ndarray]:
     """Return the scores of Gaussian members, each (rows,), from means and variances (members, rows)."""
     members = Gaussian(mean, variance=spread)
     pairwise, variances = decompose(members), variance(members)
@@ -47,7 +47,7 @@ def of_split(
     loss, kept = errors**2, np.arange(1, len(y) + 1) / len(y)
     oracle = remaining(ranking(np.abs(errors), loss), np.sqrt)
     curves = {"oracle": np.interp(GRID, kept, oracle / oracle[-1])}
-    for name, values in scores_of(mean, spread).items():
+    for name, values in _scores_of(mean, spread).items():
         curve = remaining(ranking(values, loss), np.sqrt)
         figures[f"{name}|spearman"] = float(np.corrcoef(rankdata(values), ranks)[0, 1])
         figures[f"{name}|ause"] = area(curve, oracle)

@@ -14,8 +14,8 @@ from demur.reproduce.results import add_section
 from demur.reproduce.stages import Say, Stage, Stages
 from demur.stores import read_columns, write_columns
 
-QUICK = networks.Training(fewest=60, most=60)
-QUICK_SETS, QUICK_SPLITS = 2, 3
+_QUICK = networks.Training(fewest=60, most=60)
+_QUICK_SETS, _QUICK_SPLITS = 2, 3
 
 
 def study(
@@ -37,9 +37,9 @@ def study(
     sets = data.read_all(source)
     training = networks.Training()
     if quick:
-        sets = sorted(sets, key=lambda rows: rows.x.size)[:QUICK_SETS]
-        sets = [dataclasses.replace(rows, test=rows.test[:QUICK_SPLITS], published={}) for rows in sets]
-        training = QUICK
+        sets = sorted(sets, key=lambda rows: rows.x.size)[:_QUICK_SETS]
+        sets = [dataclasses.replace(rows, test=rows.test[:_QUICK_SPLITS], published={}) for rows in sets]
+        training = _QUICK
     stages = Stages(out, say)
     ranked = []
     for rows in sets:
@@ -51,20 +51,20 @@ def study(
             count = len(rows.test) * (1 if method.dropout else method.members)
             steps = training.steps(len(rows.y) - rows.test.shape[1])
             predicted = Stage(
-                f"predict/{rows.name}/{name}", partial(predict_stage, rows, method, training, seed), facts,
+                f"predict/{rows.name}/{name}", partial(_predict_stage, rows, method, training, seed), facts,
                 seconds=steps * count * 2e-4, megabytes=16e-6 * method.members * rows.test.size,
             )  # fmt: skip
             ranked.append(
                 Stage(
-                    f"rank/{rows.name}/{name}", partial(rank_stage, stages, rows, predicted), {},
+                    f"rank/{rows.name}/{name}", partial(_rank_stage, stages, rows, predicted), {},
                     [predicted], seconds=1e-4 * method.members * rows.test.size, megabytes=0.1,
                 )
             )  # fmt: skip
-    last = Stage("results", partial(results_stage, stages, sets, ranked), {}, ranked, seconds=5, megabytes=1)
+    last = Stage("results", partial(_results_stage, stages, sets, ranked), {}, ranked, seconds=5, megabytes=1)
     return Planned(stages, last)
 
 
-def predict_stage(
+def _predict_stage(
     rows: data.Rows, method: networks.Method, training: networks.Training, seed: int, folder: Path
 ) -> None:
     """Train the networks of all splits, and write their predictions for the test rows."""
@@ -72,7 +72,7 @@ def predict_stage(
     np.savez(folder / "predictions.npz", mean=found["mean"], variance=found["variance"])
 
 
-def rank_stage(stages: Stages, rows: data.Rows, predicted: Stage, folder: Path) -> None:
+def _rank_stage(stages: Stages, rows: data.Rows, predicted: Stage, folder: Path) -> None:
     """Write the figures of each split, and the mean of its curves."""
     with np.load(stages.made(predicted) / "predictions.npz") as file:
         mean, variance = file["mean"], file["variance"]
@@ -86,7 +86,7 @@ def rank_stage(stages: Stages, rows: data.Rows, predicted: Stage, folder: Path) 
     write_columns(folder / "curves.csv", {"kept": ranking.GRID, **means}, force=True)
 
 
-def results_stage(stages: Stages, sets: list[data.Rows], ranked: list[Stage], folder: Path) -> None:
+def _results_stage(stages: Stages, sets: list[data.Rows], ranked: list[Stage], folder: Path) -> None:
     """Write the tables, the figure and the section of the page."""
     splits: tables.Splits = {}
     curves: figure.Curves = {}

@@ -16,7 +16,7 @@ Splits = dict[tuple[str, str], dict[str, np.ndarray]]
 """Columns of figures, a row for each split, by data set and method."""
 PAIRS = (("k", "i"), ("k", "epistemic-variance"), ("k-total", "i-total"), ("k-total", "total-variance"))
 """Which scores are compared, the first minus the second."""
-FIGURES = ("spearman", "ause")
+_FIGURES = ("spearman", "ause")
 
 
 def all_of(splits: Splits, sets: Mapping[str, Rows]) -> dict[str, list[dict[str, Any]]]:
@@ -28,13 +28,13 @@ def all_of(splits: Splits, sets: Mapping[str, Rows]) -> dict[str, list[dict[str,
         for figure in ("rmse", "nll"):
             known = rows.published.get(figure)
             fits.append(
-                where | {"figure": figure} | spelled(over_splits(columns[figure], rows)[0])
+                where | {"figure": figure} | _spelled(over_splits(columns[figure], rows)[0])
                 | {"published": math.nan if known is None else float(known.mean())}
             )  # fmt: skip
         for score in SCORES:
-            for figure in FIGURES:
+            for figure in _FIGURES:
                 found = over_splits(columns[f"{score}|{figure}"], rows)[0]
-                scores.append(where | {"score": score, "figure": figure} | spelled(found))
+                scores.append(where | {"score": score, "figure": figure} | _spelled(found))
     return {"fits": fits, "scores": scores, "differences": differences(splits, sets)}
 
 
@@ -43,14 +43,14 @@ def differences(splits: Splits, sets: Mapping[str, Rows]) -> list[dict[str, Any]
     found: list[dict[str, Any]] = []
     for method in dict.fromkeys(method for _, method in splits):
         for first, second in PAIRS:
-            for figure in FIGURES:
+            for figure in _FIGURES:
                 family = []
                 for (name, own), columns in splits.items():
                     if own == method:
                         values = columns[f"{first}|{figure}"] - columns[f"{second}|{figure}"]
                         estimate, p_value = over_splits(values, sets[name])
                         row = {"data": name, "method": method, "first": first, "second": second}
-                        family.append(row | {"figure": figure} | spelled(estimate) | {"p_value": p_value})
+                        family.append(row | {"figure": figure} | _spelled(estimate) | {"p_value": p_value})
                 for row, adjusted in zip(family, holm([row["p_value"] for row in family]), strict=True):
                     found.append(row | {"adjusted": float(adjusted)})
     return found
@@ -76,7 +76,7 @@ def over_splits(values: np.ndarray, rows: Rows, confidence: float = 0.95) -> tup
     return Estimate(mean, mean - half, mean + half, confidence, "splits"), p_value
 
 
-def spelled(estimate: Estimate) -> dict[str, float]:
+def _spelled(estimate: Estimate) -> dict[str, float]:
     """Return mean, low and high."""
     return {"mean": estimate.value, "low": estimate.low, "high": estimate.high}
 

@@ -11,11 +11,11 @@ from demur.reproduce.regression.networks import METHODS
 from demur.reproduce.regression.ranking import SCORES
 from demur.reproduce.regression.tables import PAIRS
 
-Table = list[dict[str, Any]]
-NAMES = {"deep-ensemble": "deep ensemble", "mc-dropout": "MC dropout"}
-LEVEL = 0.05
+_Table = list[dict[str, Any]]
+_NAMES = {"deep-ensemble": "deep ensemble", "mc-dropout": "MC dropout"}
+_LEVEL = 0.05
 
-HEAD = """## Regression: which score ranks errors
+_HEAD = """## Regression: which score ranks errors
 
 ```sh
 demur reproduce regression --data DIR --out DIR
@@ -42,32 +42,32 @@ Deep ensemble, mean over splits.
 """
 
 
-def section(found: Mapping[str, Table], sets: Mapping[str, Rows]) -> str:
+def section(found: Mapping[str, _Table], sets: Mapping[str, Rows]) -> str:
     """Return the section."""
-    head = HEAD.format(
+    head = _HEAD.format(
         sets=len(sets), splits=sum(len(rows.test) for rows in sets.values()),
         ensemble=METHODS["deep-ensemble"].members, dropout=METHODS["mc-dropout"].members,
         rate=METHODS["mc-dropout"].dropout,
     )  # fmt: skip
-    parts = [head, "### What came out\n", verdicts(found["differences"])]
-    for method, title in NAMES.items():
-        parts += [f"### {title[0].upper()}{title[1:]}\n", ranking_text(found["scores"], method)]
-        parts.append(difference_text(found["differences"], method))
-    parts += ["### How well the networks predict\n", fit_text(found["fits"])]
+    parts = [head, "### What came out\n", _verdicts(found["differences"])]
+    for method, title in _NAMES.items():
+        parts += [f"### {title[0].upper()}{title[1:]}\n", _ranking_text(found["scores"], method)]
+        parts.append(_difference_text(found["differences"], method))
+    parts += ["### How well the networks predict\n", _fit_text(found["fits"])]
     return "\n".join(parts)
 
 
-def verdicts(rows: Table) -> str:
+def _verdicts(rows: _Table) -> str:
     """Return an answer in words for K, and on how many sets each first score is better, worse, or neither."""
     lines = []
     table = [
         "| comparison | posterior | figure | better | worse | undecided |", "|---|---|---|---|---|---|",
     ]  # fmt: skip
     for first, second in PAIRS:
-        for method, title in NAMES.items():
+        for method, title in _NAMES.items():
             for figure, name in (("spearman", "Spearman"), ("ause", "AUSE")):
                 own = some(rows, first=first, second=second, method=method, figure=figure)
-                better, worse = decided(own, figure == "spearman"), decided(own, figure == "ause")
+                better, worse = _decided(own, figure == "spearman"), _decided(own, figure == "ause")
                 open_ = len(own) - len(better) - len(worse)
                 table.append(
                     f"| {SCORES[first]} against {SCORES[second]} | {title} | {name} | {len(better)} | "
@@ -75,18 +75,18 @@ def verdicts(rows: Table) -> str:
                 )
                 if first == "k" and figure == "ause":
                     lines.append(
-                        f"- {title}: by AUSE K ranks errors better than {SCORES[second]} on {listed(better)} "
-                        f"of {len(own)} sets, worse on {listed(worse)}, and {open_} are undecided."
+                        f"- {title}: by AUSE K ranks errors better than {SCORES[second]} on {_listed(better)}"
+                        f" of {len(own)} sets, worse on {_listed(worse)}, and {open_} are undecided."
                     )
     return "\n".join([*lines, "", *table]) + "\n"
 
 
-def decided(rows: Table, above: bool) -> list[str]:
+def _decided(rows: _Table, above: bool) -> list[str]:
     """Return the sets whose difference is above (or below) 0 after correction."""
-    return [row["data"] for row in rows if row["adjusted"] < LEVEL and (row["mean"] > 0) == above]
+    return [row["data"] for row in rows if row["adjusted"] < _LEVEL and (row["mean"] > 0) == above]
 
 
-def ranking_text(rows: Table, method: str) -> str:
+def _ranking_text(rows: _Table, method: str) -> str:
     """Return the table of all scores: Spearman / AUSE."""
     lines = [f"| data | {' | '.join(SCORES.values())} |", "|---|" + "---|" * len(SCORES)]
     own = some(rows, method=method)
@@ -99,21 +99,21 @@ def ranking_text(rows: Table, method: str) -> str:
     return "\n".join([*lines, "", "Spearman / AUSE; intervals are in `scores.csv` of the run."]) + "\n"
 
 
-def difference_text(rows: Table, method: str) -> str:
+def _difference_text(rows: _Table, method: str) -> str:
     """Return the table of differences in AUSE, with intervals; a star where the sign is decided."""
     own = some(rows, method=method, figure="ause")
     heads = [f"{SCORES[first]} − {SCORES[second]}" for first, second in PAIRS]
     lines = [f"| data | {' | '.join(heads)} |", "|---|" + "---|" * len(heads)]
     for data in dict.fromkeys(row["data"] for row in own):
-        cells = [ends(some(own, data=data, first=a, second=b)[0]) for a, b in PAIRS]
+        cells = [_ends(some(own, data=data, first=a, second=b)[0]) for a, b in PAIRS]
         lines.append(f"| {data} | {' | '.join(cells)} |")
     note = "Differences in AUSE, below 0 where the first is better; * where p < 0.05 after correction."
     return "\n".join([*lines, "", note]) + "\n"
 
 
-def fit_text(rows: Table) -> str:
+def _fit_text(rows: _Table) -> str:
     """Return the table of RMSE and NLL beside what is published."""
-    heads = [f"{title}, {figure.upper()}" for figure in ("rmse", "nll") for title in NAMES.values()]
+    heads = [f"{title}, {figure.upper()}" for figure in ("rmse", "nll") for title in _NAMES.values()]
     heads[2:2], heads[5:] = ["published, RMSE"], ["published, NLL"]
     lines = [f"| data | {' | '.join(heads)} |", "|---|" + "---|" * len(heads)]
     for data in dict.fromkeys(row["data"] for row in rows):
@@ -132,17 +132,17 @@ def fit_text(rows: Table) -> str:
     return "\n".join([*lines, "", note]) + "\n"
 
 
-def some(rows: Table, **facts: Any) -> Table:
+def some(rows: _Table, **facts: Any) -> _Table:
     """Return the rows with these facts."""
     return [row for row in rows if all(row[name] == value for name, value in facts.items())]
 
 
-def listed(names: list[str]) -> str:
+def _listed(names: list[str]) -> str:
     """Write how many, and which."""
     return f"{len(names)} ({', '.join(names)})" if names else "0"
 
 
-def ends(row: Mapping[str, Any]) -> str:
+def _ends(row: Mapping[str, Any]) -> str:
     """Write a difference with its interval."""
-    star = "*" if row["adjusted"] < LEVEL else ""
+    star = "*" if row["adjusted"] < _LEVEL else ""
     return f"{row['mean']:+.3f}{star} [{row['low']:.3f}, {row['high']:.3f}]"

@@ -19,17 +19,17 @@ from typing import Any
 
 from demur.report.folder import kind_of
 
-NETWORK = {
+_NETWORK = {
     "models": {"models", "weights", "batch"},
     "make": {"make", "weights", "members", "training", "scale"},
     "features": {"features", "weight", "bias"},
     "predictions": {"predictions", "models"},
 }
-SET = {
+_SET = {
     "images", "labels", "published", "idx", "npz", "key", "modulo", "remainders", "rows", "take", "without",
     "of", "mask", "mask_key", "each", "attack", "radius", "steps", "stand_in_for", "called", "paper",
 }  # fmt: skip
-METHOD = {
+_METHOD = {
     "ensemble": {"networks"},
     "last-layers": {
         "members", "epochs", "batch", "rate", "weight_decay", "optimizer", "momentum", "start", "noise",
@@ -40,7 +40,7 @@ METHOD = {
         "prior_scale", "prior_mean", "temperature",
     },
 }  # fmt: skip
-TOP = {"title", "network", "sets", "methods", "splits", "people", "classes", "note"}
+_TOP = {"title", "network", "sets", "methods", "splits", "people", "classes", "note"}
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Config:
     name
         Of the file, without its ending.
     source
-        Which way the network is given: a key of `NETWORK`.
+        Which way the network is given: a key of `_NETWORK`.
     network, splits, people
         As in the file; `people` is None where there are no labels of people.
     sets, methods
@@ -114,24 +114,24 @@ def read_config(given: str, *, seed: int = 0, models: list[str] | None = None) -
                 f"{given}: expected settings that start from images to give --models, got others"
             )
         values["network"]["models"] = models
-    return checked(path.stem, values, seed)
+    return _checked(path.stem, values, seed)
 
 
-def checked(name: str, values: dict[str, Any], seed: int) -> Config:
+def _checked(name: str, values: dict[str, Any], seed: int) -> Config:
     """Return the settings; raise a `ValueError` that names the first thing that is wrong."""
-    known("", values, TOP)
+    known("", values, _TOP)
     for key in ("title", "network", "sets", "methods"):
         if key not in values:
             raise ValueError(f"{name}: expected {key}, found none")
     network, sets, methods = values["network"], values["sets"], values["methods"]
-    kinds = [kind for kind in NETWORK if kind in network]
+    kinds = [kind for kind in _NETWORK if kind in network]
     if "predictions" in kinds:
         kinds = ["predictions"]
     if len(kinds) != 1:
-        raise ValueError(f"{name}: [network]: expected one of {', '.join(NETWORK)}, got {kinds or 'none'}")
-    known("network", network, NETWORK[kinds[0]])
+        raise ValueError(f"{name}: [network]: expected one of {', '.join(_NETWORK)}, got {kinds or 'none'}")
+    known("network", network, _NETWORK[kinds[0]])
     for each, given in sets.items():
-        known(f"sets.{each}", given, SET)
+        known(f"sets.{each}", given, _SET)
         if each != "train" and kind_of(each) is None:
             raise ValueError(
                 f"{name}: [sets.{each}]: expected train, id, ood-NAME or adversarial-NAME as a name"
@@ -141,12 +141,12 @@ def checked(name: str, values: dict[str, Any], seed: int) -> Config:
     if "id" not in sets:
         raise ValueError(f"{name}: expected [sets.id], found none")
     for each, given in methods.items():
-        if given.get("kind") not in METHOD:
+        if given.get("kind") not in _METHOD:
             raise ValueError(
-                f"{name}: [methods.{each}]: kind: expected one of {', '.join(METHOD)}, "
+                f"{name}: [methods.{each}]: kind: expected one of {', '.join(_METHOD)}, "
                 f"got {given.get('kind')!r}"
             )
-        known(f"methods.{each}", given, METHOD[given["kind"]] | {"kind", "paper"})
+        known(f"methods.{each}", given, _METHOD[given["kind"]] | {"kind", "paper"})
         if given["kind"] != "ensemble" and kinds == ["predictions"]:
             raise ValueError(f"{name}: [methods.{each}]: stored predictions have no last layer")
     found = Config(

@@ -70,7 +70,7 @@ class Encoding:
         def make(folder: Path) -> None:
             weight, bias = (array(file, network[each]).astype(np.float32) for each in ("weight", "bias"))
             features = self.inputs.inputs(name)
-            write_encoded(folder, features, weight, bias, self.inputs.labels(name))
+            _write_encoded(folder, features, weight, bias, self.inputs.labels(name))
 
         facts = {**self.inputs.facts(name), "layer": [network["weight"], network["bias"]]}
         return Stage(f"encode/{name}", make, facts, megabytes=self._megabytes(name))
@@ -84,7 +84,7 @@ class Encoding:
             index = array(file, f"{key}_top5_index")[which, rows].astype(np.int64)
             np.put_along_axis(logits, index, array(file, f"{key}_top5_logp")[which, rows], -1)
             np.save(folder / "logits.npy", logits)
-            write_labels(folder, self.inputs.labels(name), len(rows))
+            _write_labels(folder, self.inputs.labels(name), len(rows))
 
         facts = {**self.inputs.facts(name), "which": which}
         return Stage(f"decode/{which}/{name}", make, facts, megabytes=self._megabytes(name))
@@ -113,7 +113,7 @@ class Encoding:
                 )
             layer = found.layer
             weight, bias = (each.detach().numpy() for each in (layer.weight, layer.bias))
-            write_encoded(folder, found.values, weight, bias, self.inputs.labels(name))
+            _write_encoded(folder, found.values, weight, bias, self.inputs.labels(name))
 
         facts = self.inputs.facts(name) if attacked is None else {}
         return Stage(
@@ -177,7 +177,7 @@ class Encoding:
         return self.inputs.rows(name).size * 1000 * 4e-6
 
 
-def write_encoded(
+def _write_encoded(
     folder: Path, features: np.ndarray, weight: np.ndarray, bias: np.ndarray, labels: np.ndarray | None
 ) -> None:
     """Write what a network whose last layer is known made of its inputs."""
@@ -188,9 +188,9 @@ def write_encoded(
     np.save(folder / "features.npy", features)
     np.save(folder / "logits.npy", features @ weight.T + bias)
     save_file({"weight": weight, "bias": bias}, folder / "last_layer.safetensors")
-    write_labels(folder, labels, len(features))
+    _write_labels(folder, labels, len(features))
 
 
-def write_labels(folder: Path, labels: np.ndarray | None, number: int) -> None:
+def _write_labels(folder: Path, labels: np.ndarray | None, number: int) -> None:
     """Write labels; -1 where nobody knows them."""
     np.save(folder / "labels.npy", np.full(number, -1) if labels is None else labels)

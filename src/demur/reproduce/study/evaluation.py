@@ -18,12 +18,12 @@ from demur.tasks import Contest, contest, detection, misclassification, rank_cor
 from demur.tasks.contest import evaluated
 from demur.tasks.estimate import Estimate, over_splits, proportion
 
-Columns = Mapping[str, np.ndarray]
-Scored = Mapping[str, Mapping[str, Columns]]
+_Columns = Mapping[str, np.ndarray]
+_Scored = Mapping[str, Mapping[str, _Columns]]
 """Columns by method and set."""
 
-FIGURE = {"detection": "auroc", "misclassification": "auroc", "selective": "auc"}
-NAMES = {"detection": "AUROC", "misclassification": "AUROC", "selective": "AUC"}
+_FIGURE = {"detection": "auroc", "misclassification": "auroc", "selective": "auc"}
+_NAMES = {"detection": "AUROC", "misclassification": "AUROC", "selective": "AUC"}
 
 
 @dataclass(frozen=True)
@@ -95,13 +95,13 @@ def tasks(config: Config, sizes: Mapping[str, int], masks: Mapping[str, np.ndarr
     return {"table1": first, "table2": second}
 
 
-def values_of(task: Task, scores: Mapping[str, Columns], name: str, rows: np.ndarray) -> Any:
+def _values_of(task: Task, scores: Mapping[str, _Columns], name: str, rows: np.ndarray) -> Any:
     """Return a score of a task's inputs, as ``demur.tasks.compare`` takes it."""
     known = scores["id"][name][rows]
     return known if task.positive is None else (known, scores[task.which][name][task.positive])
 
 
-def correct_of(scores: Mapping[str, Columns], rows: np.ndarray) -> np.ndarray:
+def _correct_of(scores: Mapping[str, _Columns], rows: np.ndarray) -> np.ndarray:
     """Return where the average predicts the label."""
     return scores["id"]["prediction"][rows] == scores["id"]["label"][rows]
 
@@ -125,26 +125,26 @@ class Section:
     splits: dict[str, dict[str, Estimate]]
 
 
-def section(task: Task, scored: Scored) -> Section:
+def section(task: Task, scored: _Scored) -> Section:
     """Return a section of a table."""
-    rows, figure = np.concatenate(task.known), FIGURE[task.kind]
+    rows, figure = np.concatenate(task.known), _FIGURE[task.kind]
     scores = {
-        method: {name: values_of(task, by_set, name, rows) for name in PAPER}
+        method: {name: _values_of(task, by_set, name, rows) for name in PAPER}
         for method, by_set in scored.items()
     }
     correct = None
     if task.positive is None:
-        correct = {method: correct_of(by_set, rows) for method, by_set in scored.items()}
+        correct = {method: _correct_of(by_set, rows) for method, by_set in scored.items()}
     found = contest(
         scores, task.kind, correct=correct, groups=kinds_of(PAPER), interval="asymptotic", resamples=1000
     )
 
-    def over(by_set: Mapping[str, Columns], name: str) -> Estimate:
+    def over(by_set: Mapping[str, _Columns], name: str) -> Estimate:
         results = [
             evaluated(
-                values_of(task, by_set, name, part),
+                _values_of(task, by_set, name, part),
                 task.kind,
-                correct_of(by_set, part) if task.positive is None else None,
+                _correct_of(by_set, part) if task.positive is None else None,
                 interval="asymptotic",
             )
             for part in task.known
@@ -167,11 +167,11 @@ def table_of(sections: list[Section]) -> Table:
                 replace(cell, estimate=each.splits[row.name][column.name])
                 for cell, column in zip(row.cells, columns, strict=True)
             ]
-            rows.append(Row(f"{each.task.name}, {NAMES[each.task.kind]}", row.name, tuple(cells)))
+            rows.append(Row(f"{each.task.name}, {_NAMES[each.task.kind]}", row.name, tuple(cells)))
     return Table(columns, rows)
 
 
-def written(header: list[str], rows: list[list[Any]]) -> str:
+def _written(header: list[str], rows: list[list[Any]]) -> str:
     """Return lines of values with commas between them; numbers as short as they read back."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -187,12 +187,12 @@ def figures_csv(sections: list[Section]) -> str:
         for method, named in each.contest.results.items():
             for name, result in named.items():
                 for figure, found in result.to_dict().items():
-                    splits = each.splits[method][name] if figure == FIGURE[each.task.kind] else None
+                    splits = each.splits[method][name] if figure == _FIGURE[each.task.kind] else None
                     mean = ["", ""] if splits is None else [splits.value, splits.spread or 0.0]
                     ends = [found["value"], found["low"], found["high"]]
                     rows.append([each.task.name, method, name, figure, *ends, *mean])
     header = ["task", "method", "score", "figure", "value", "low", "high", "splits_mean", "splits_spread"]
-    return written(header, rows)
+    return _written(header, rows)
 
 
 def comparisons_csv(sections: list[Section]) -> str:
@@ -214,10 +214,10 @@ def comparisons_csv(sections: list[Section]) -> str:
         "p_value",
         "adjusted",
     ]
-    return written(header, rows)
+    return _written(header, rows)
 
 
-def cells_csv(tasks: list[Task], scored: Scored) -> str:
+def cells_csv(tasks: list[Task], scored: _Scored) -> str:
     """Return the figure of every part of every cell of the table of measures, where it varies at all."""
     rows = []
     for task in tasks:
@@ -225,34 +225,34 @@ def cells_csv(tasks: list[Task], scored: Scored) -> str:
         for method, by_set in scored.items():
             for measure in (*MEASURES, *CELLS):
                 for part in ("total", "aleatoric", "epistemic"):
-                    found = cell_figure(task, by_set, f"{measure}_{part}", inputs)
+                    found = _cell_figure(task, by_set, f"{measure}_{part}", inputs)
                     if found is not None:
                         rows.append([task.name, method, measure, part, found.value, found.low, found.high])
-    return written(["task", "method", "measure", "part", "value", "low", "high"], rows)
+    return _written(["task", "method", "measure", "part", "value", "low", "high"], rows)
 
 
-def cell_figure(task: Task, by_set: Mapping[str, Columns], name: str, rows: np.ndarray) -> Estimate | None:
+def _cell_figure(task: Task, by_set: Mapping[str, _Columns], name: str, rows: np.ndarray) -> Estimate | None:
     """Return the figure of one score; None where all inputs have the same."""
-    values = values_of(task, by_set, name, rows)
+    values = _values_of(task, by_set, name, rows)
     pooled = np.concatenate(values) if isinstance(values, tuple) else values
     if np.all(pooled == pooled[0]):
         return None
     if task.kind == "detection":
         return detection(*values, interval="asymptotic").auroc
-    correct = correct_of(by_set, rows)
+    correct = _correct_of(by_set, rows)
     if task.kind == "misclassification":
         return misclassification(values, correct, interval="asymptotic").auroc
     return selective(values, correct, interval="asymptotic").auc
 
 
-def accuracy_csv(scored: Scored) -> str:
+def accuracy_csv(scored: _Scored) -> str:
     """Return the accuracy of each method's average on all of `id`."""
     rows = []
     for method, by_set in scored.items():
         correct = by_set["id"]["prediction"] == by_set["id"]["label"]
         found = proportion(int(correct.sum()), len(correct), 0.95)
         rows.append([method, len(correct), found.value, found.low, found.high])
-    return written(["method", "inputs", "accuracy", "low", "high"], rows)
+    return _written(["method", "inputs", "accuracy", "low", "high"], rows)
 
 
 def people_csv(entropy: np.ndarray, by_rule: Mapping[str, Mapping[str, np.ndarray]]) -> str:
@@ -262,4 +262,4 @@ def people_csv(entropy: np.ndarray, by_rule: Mapping[str, Mapping[str, np.ndarra
         for rule, aleatoric in rules.items():
             found = rank_correlation(aleatoric[there], entropy[there])
             rows.append([method, rule, int(there.sum()), found.value, found.low, found.high])
-    return written(["method", "rule", "inputs", "correlation", "low", "high"], rows)
+    return _written(["method", "rule", "inputs", "correlation", "low", "high"], rows)

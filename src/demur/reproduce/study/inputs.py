@@ -15,7 +15,7 @@ import numpy as np
 from demur.reproduce.idx import read_idx
 from demur.reproduce.study.config import Config
 
-SALT = 0x5E75
+_SALT = 0x5E75
 """Apart from other uses of the same seed."""
 
 
@@ -65,7 +65,7 @@ class Inputs:
             elif "images" in given:
                 found[name] = pictures.open_images(self.path(given["images"]), name)
                 if given.get("labels") == "name":
-                    found[name] = replace(found[name], labels=named_labels(found[name].ids))
+                    found[name] = replace(found[name], labels=_named_labels(found[name].ids))
                 elif "labels" in given:
                     path = self.path(given["labels"])
                     found[name] = pictures.open_images(found[name].folder, name, labels=path)
@@ -98,7 +98,7 @@ class Inputs:
                     f"[sets.{name}]: expected at least {given['take']} inputs to take, got {len(rows)}"
                 )
             # All sets of one name and size draw alike, whatever else is in the settings.
-            rng = np.random.default_rng([SALT, self.config.seed, len(rows), given["take"]])
+            rng = np.random.default_rng([_SALT, self.config.seed, len(rows), given["take"]])
             rows = np.sort(rng.choice(rows, given["take"], replace=False))
         if len(rows) == 0:
             raise ValueError(f"[sets.{name}]: expected inputs, got none")
@@ -165,7 +165,7 @@ class Inputs:
         return {"set": given, "rows": rows, "files": [content(each) for each in files]}
 
 
-def named_labels(ids: Sequence[str]) -> np.ndarray:
+def _named_labels(ids: Sequence[str]) -> np.ndarray:
     """Return the class of each image from its file's name, which begins with it, as in 007_00012345.jpg."""
     found = [re.match(r"\d+(?=_)", each.rpartition("/")[2]) for each in ids]
     if None in found:

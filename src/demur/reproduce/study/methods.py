@@ -13,8 +13,8 @@ from demur.posteriors.posterior import chosen, chunks_of
 from demur.reproduce.stages import Stage
 from demur.reproduce.study.encoding import Encoding
 
-Order = Literal["batch", "member"]
-ROWS, NUMBERS = 1024, 1 << 15
+_Order = Literal["batch", "member"]
+_ROWS, NUMBERS = 1024, 1 << 15
 """Inputs that are scored together: so many at least, and where they have few classes, so many logits."""
 EVERY = 60.0
 """Seconds between two writes of what is done."""
@@ -109,7 +109,7 @@ class Methods:
 
     def posterior(
         self, name: str, sets: list[str], folder: Path, at_most: int | None = None
-    ) -> tuple[Posterior, Any, Order]:
+    ) -> tuple[Posterior, Any, _Order]:
         """Return what scores, the loader of sets one after the other, and the order to go in.
 
         Parameters
@@ -127,7 +127,7 @@ class Methods:
             logits = [self.files("logits.npy", sets, k) for k in self.networks(name)]
             members = [np.concatenate(each) if len(each) > 1 else each[0] for each in logits]
             labels = np.concatenate(self.files("labels.npy", sets, self.networks(name)[0]))
-            step = rows_of(members[0].shape[1])
+            step = _rows_of(members[0].shape[1])
             parts = np.split(np.arange(len(labels)), range(step, len(labels), step))
             return StoredLogits(members), [(rows, labels[rows]) for rows in parts], "batch"
         loader, seed = self.features(sets), self.config.seed
@@ -172,7 +172,7 @@ class Methods:
     def features(self, sets: list[str]) -> Features:
         """Return features and labels of sets, one after the other."""
         values, labels = (np.concatenate(self.files(file, sets)) for file in ("features.npy", "labels.npy"))
-        return Features(values, labels, rows=rows_of(self.last_layer().out_features))
+        return Features(values, labels, rows=_rows_of(self.last_layer().out_features))
 
     def last_layer(self) -> Any:
         """Return the last layer of the first network."""
@@ -186,6 +186,6 @@ class Methods:
         return layer.eval()
 
 
-def rows_of(classes: int) -> int:
+def _rows_of(classes: int) -> int:
     """Return how many inputs of so many classes are scored together."""
-    return max(ROWS, NUMBERS // classes)
+    return max(_ROWS, NUMBERS // classes)

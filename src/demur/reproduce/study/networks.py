@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-WEIGHTS = "weights.safetensors"
+_WEIGHTS = "weights.safetensors"
 
 
 def build(make: str, seed: int, which: int) -> Any:
@@ -39,14 +39,14 @@ def unpack(file: Path, which: int, folder: Path) -> None:
     with np.load(file, allow_pickle=False) as archive:
         state = {name: archive[name] for name in archive.files if "." in name}
     found = {name: values.reshape(-1, *values.shape[2:])[which].copy() for name, values in state.items()}
-    save_file(found, folder / WEIGHTS)
+    save_file(found, folder / _WEIGHTS)
 
 
 def write(model: Any, folder: Path) -> None:
     """Write the weights of a network."""
     from safetensors.torch import save_file
 
-    save_file(model.state_dict(), folder / WEIGHTS)
+    save_file(model.state_dict(), folder / _WEIGHTS)
 
 
 def read(make: str, folder: Path) -> Any:
@@ -54,7 +54,7 @@ def read(make: str, folder: Path) -> Any:
     from safetensors.torch import load_file
 
     model = build(make, 0, 0)
-    model.load_state_dict(load_file(folder / WEIGHTS))
+    model.load_state_dict(load_file(folder / _WEIGHTS))
     return model.eval()
 
 

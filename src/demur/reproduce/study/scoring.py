@@ -22,9 +22,9 @@ CELLS = ("A1", "A2", "A3", "B1", "C1")
 """The cells of the table of measures that need a given model: the network as it is deployed."""
 RULES = ("brier", "spherical", "zero_one")
 """Rules besides the logarithmic one, for the comparison with labels of people."""
-FEW = 100
+_FEW = 100
 """Members that score by those rules at most: means settle early, and these rules are slower."""
-PER_LOGIT = 1.5e-9
+_PER_LOGIT = 1.5e-9
 """Seconds for a logit of the last layer and its share of the sums, on two cores, for a rough plan."""
 
 
@@ -56,15 +56,15 @@ class Scoring:
                 if not (folder / f"id-{rule}.npz").exists():
                     self.score(name, ["id"], folder, rule, ("pairwise", "average"), f"-{rule}")
 
-        return self._stage(f"rules/{name}", name, make, {"rules": RULES, "members": FEW})
+        return self._stage(f"rules/{name}", name, make, {"rules": RULES, "members": _FEW})
 
     def score(
         self, name: str, sets: list[str], folder: Path, rule: str, measures: tuple[str, ...], ending: str
     ) -> None:
         """Score sets by a method and write a file for each."""
-        few = None if rule == "log" else FEW
+        few = None if rule == "log" else _FEW
         posterior, loader, order = self.methods.posterior(name, sets, folder, few)
-        load_loops(self.methods.classes(name))
+        _load_loops(self.methods.classes(name))
         with arithmetic() as spent:
             scores = demur.score(
                 posterior, loader, measures=measures, rule=rule, order=order,
@@ -95,12 +95,12 @@ class Scoring:
         given = self.methods.settings(name)
         inputs = sum(self.methods.encoding.inputs.rows(each).size for each in self.config.scored)
         members = given.get("samples") or given.get("members") or len(self.methods.networks(name))
-        seconds = inputs * members * 1000 * PER_LOGIT
+        seconds = inputs * members * 1000 * _PER_LOGIT
         facts = {"kind": self.config.methods[name]["kind"], **given, "seed": self.config.seed, **facts}
         return Stage(stage, make, facts, self.methods.before(name), seconds, inputs * 3e-4)
 
 
-def load_loops(classes: int) -> None:
+def _load_loops(classes: int) -> None:
     """Have numba imported, and loops compiled or read from disk, which is not scoring.
 
     These are the loops of the measures, and those that draw members.

@@ -13,12 +13,12 @@ from demur.reproduce import paper
 from demur.reproduce.results import tally
 from demur.reproduce.study.scoring import read_shares
 
-PAIRS = {
+_PAIRS = {
     "total": ("average_total", "pairwise_total"),
     "epistemic": ("average_epistemic", "pairwise_epistemic"),
 }
 """What the paper compares: its current measure and its new one."""
-LEVEL = 0.05
+_LEVEL = 0.05
 
 
 def section(out: Path) -> str:
@@ -32,7 +32,7 @@ def section(out: Path) -> str:
     facts = json.loads((out / "run.json").read_text("utf-8"))
     accuracy = read(out / "accuracy.csv")
     said = ", ".join(
-        f"{each['method']} {percent(each['accuracy'])} [{percent(each['low'])}, {percent(each['high'])}]"
+        f"{each['method']} {_percent(each['accuracy'])} [{_percent(each['low'])}, {_percent(each['high'])}]"
         for each in accuracy
     )
     sizes = ", ".join(f"{name} {size:,}" for name, size in facts["sizes"].items())
@@ -46,8 +46,8 @@ def section(out: Path) -> str:
         (out / "table2.md").read_text("utf-8").strip(),
         "**New minus current**, on all inputs of the splits together, with the interval of the paired "
         "difference. Even: the paired test, corrected for all comparisons of a task, cannot tell them apart.",
-        differences(out, facts),
-        *tallies(out),
+        _differences(out, facts),
+        *_tallies(out),
     ]
     if (out / "people.csv").exists():
         text += [
@@ -68,16 +68,16 @@ def read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def percent(text: str) -> str:
+def _percent(text: str) -> str:
     """Write a share in percent."""
     return f"{100 * float(text):.1f} %"
 
 
-def compared(out: Path) -> list[dict[str, Any]]:
+def _compared(out: Path) -> list[dict[str, Any]]:
     """Return new minus current for each task, method and part, from the saved comparisons."""
     found = []
     for each in read(out / "table1-comparisons.csv") + read(out / "table2-comparisons.csv"):
-        for part, (current, new) in PAIRS.items():
+        for part, (current, new) in _PAIRS.items():
             if {each["score"], each["minus"]} != {current, new}:
                 continue
             sign = 1 if each["score"] == new else -1
@@ -85,19 +85,19 @@ def compared(out: Path) -> list[dict[str, Any]]:
             found.append({
                 "task": each["task"], "method": each["method"], "part": part,
                 "difference": sign * float(each["difference"]), "low": ends[0], "high": ends[1],
-                "told": float(each["adjusted"]) <= LEVEL,
+                "told": float(each["adjusted"]) <= _LEVEL,
             })  # fmt: skip
     return found
 
 
-def verdict(entry: dict[str, Any]) -> str:
+def _verdict(entry: dict[str, Any]) -> str:
     """Say who is ahead."""
     if not entry["told"]:
         return "even"
     return "new" if entry["difference"] > 0 else "current"
 
 
-def differences(out: Path, facts: dict[str, Any]) -> str:
+def _differences(out: Path, facts: dict[str, Any]) -> str:
     """Return the table of differences, the paper's beside ours where it has one."""
     figures = {
         (each["task"], each["method"], each["score"]): float(each["value"])
@@ -106,24 +106,24 @@ def differences(out: Path, facts: dict[str, Any]) -> str:
         if each["figure"] in ("auroc", "auc")
     }
     rows = []
-    for each in compared(out):
-        current, new = PAIRS[each["part"]]
+    for each in _compared(out):
+        current, new = _PAIRS[each["part"]]
         ours = [figures[each["task"], each["method"], score] for score in (current, new)]
-        interval = f"{signed(each['difference'])} [{signed(each['low'])}, {signed(each['high'])}]"
+        interval = f"{_signed(each['difference'])} [{_signed(each['low'])}, {_signed(each['high'])}]"
         theirs = [
-            paper.figure(paper_task(each["task"], facts), paper_method(each["method"], facts), score)
+            paper.figure(_paper_task(each["task"], facts), _paper_method(each["method"], facts), score)
             for score in (current, new)
         ]
         beside = "" if None in theirs else f"{number(theirs[0] or 0)}, {number(theirs[1] or 0)}"
         row = [each["task"], each["method"], each["part"], f"{number(ours[0])}, {number(ours[1])}", interval]
-        rows.append([*row, verdict(each), beside])
+        rows.append([*row, _verdict(each), beside])
     head = ["Task", "Method", "Part", "Current, new", "New minus current", "Ahead", "The paper"]
     if not any(row[-1] for row in rows):
         head, rows = head[:-1], [row[:-1] for row in rows]
     return markdown(head, rows)
 
 
-def paper_task(task: str, facts: dict[str, Any]) -> str:
+def _paper_task(task: str, facts: dict[str, Any]) -> str:
     """Return the paper's name of a task that stands for one of its own."""
     for given in facts["sets"].values():
         if "paper" in given and task.startswith(given.get("called", "\0")):
@@ -131,16 +131,16 @@ def paper_task(task: str, facts: dict[str, Any]) -> str:
     return task
 
 
-def paper_method(method: str, facts: dict[str, Any]) -> str:
+def _paper_method(method: str, facts: dict[str, Any]) -> str:
     """Return the paper's name of a method."""
     return facts["methods"][method].get("paper", "")
 
 
-def tallies(out: Path) -> list[str]:
+def _tallies(out: Path) -> list[str]:
     """Say how often the new measure is ahead, and again for the summary of the page."""
     lines, counts = [], {}
-    for part in PAIRS:
-        found = [verdict(each) for each in compared(out) if each["part"] == part]
+    for part in _PAIRS:
+        found = [_verdict(each) for each in _compared(out) if each["part"] == part]
         new, even, current = (found.count(name) for name in ("new", "even", "current"))
         counts[part] = new, even, current
         lines.append(
@@ -166,7 +166,7 @@ def people(out: Path) -> str:
     )
 
 
-def signed(value: float) -> str:
+def _signed(value: float) -> str:
     """Write a difference with its sign."""
     return f"{'+' if value >= 0 else '−'}{number(abs(value), 4)}"
 

@@ -23,9 +23,9 @@ from demur.reproduce.study.people import people_entropy
 from demur.reproduce.study.scoring import RULES, Scoring
 from demur.stores import read_columns, write_columns
 
-TABLES = ("table1", "table2")
-SHOWN = ("input", "id", "label", "prediction", "deployed")
-REPORTED = ("pairwise", "average", "reverse")
+_TABLES = ("table1", "table2")
+_SHOWN = ("input", "id", "label", "prediction", "deployed")
+_REPORTED = ("pairwise", "average", "reverse")
 
 
 class Study:
@@ -97,7 +97,7 @@ class Study:
             people_entropy(self.inputs, self.config.people)
         self.tasks  # noqa: B018  (reads the masks)
 
-    def run(self, tables: tuple[str, ...] = TABLES) -> None:
+    def run(self, tables: tuple[str, ...] = _TABLES) -> None:
         """Do what is not done yet, and lay out the results."""
         with self.stages.alone():
             for stage in [*map(self.stage, tables), self.report()]:
@@ -161,15 +161,15 @@ class Study:
         scored, facts = self.scored(), self.facts()
         for method, by_set in scored.items():
             for name, columns in by_set.items():
-                write_scores(place / method / f"{name}.npz", columns)
-        write_page(place, facts)
+                _write_scores(place / method / f"{name}.npz", columns)
+        _write_page(place, facts)
         for name, task in self.drawn():
             for method, by_set in scored.items():
                 known, positive = np.concatenate(task.known), task.positive
                 for file, rows in (("id", known), (name, positive)):
                     part = {column: values[rows] for column, values in by_set["id"].items()}
-                    write_scores(place / name / method / f"{file}.npz", part)
-            write_page(place / name, {**facts, "title": f"{self.config.title}: {task.name}"})
+                    _write_scores(place / name / method / f"{file}.npz", part)
+            _write_page(place / name, {**facts, "title": f"{self.config.title}: {task.name}"})
 
     def drawn(self) -> Iterator[tuple[str, evaluation.Task]]:
         """Yield the sets that are drawn from `id`, with their tasks."""
@@ -197,18 +197,18 @@ class Study:
         }  # fmt: skip
 
 
-def write_scores(path: Path, columns: Mapping[str, np.ndarray]) -> None:
+def _write_scores(path: Path, columns: Mapping[str, np.ndarray]) -> None:
     """Write the columns that a report shows."""
     path.parent.mkdir(parents=True, exist_ok=True)
     shown = {
         name: values
         for name, values in columns.items()
-        if name in SHOWN or name.rpartition("_")[0] in REPORTED
+        if name in _SHOWN or name.rpartition("_")[0] in _REPORTED
     }
     write_columns(path, shown, force=True)
 
 
-def write_page(place: Path, facts: Mapping[str, Any]) -> None:
+def _write_page(place: Path, facts: Mapping[str, Any]) -> None:
     """Write the report of scores that are laid out, and where they come from."""
     write_text(place / "run.json", json.dumps(facts, indent=1) + "\n")
     page.write(findings.find(folder.read_run(place)), place / "report.html")
