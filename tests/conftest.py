@@ -14,6 +14,9 @@ import pytest
 # `from reference import loops` works whatever import mode pytest runs in.
 sys.path.insert(0, str(Path(__file__).parent))
 
+# What is compiled is tested: elsewhere, small arrays take plain functions unless a loop lies on disk.
+os.environ.setdefault("DEMUR_COMPILE", "always")
+
 # The same examples in every run: a failure in one run is a failure in the next.
 hypothesis.settings.register_profile(
     "demur", derandomize=True, deadline=None, database=None, print_blob=False

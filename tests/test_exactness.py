@@ -115,7 +115,7 @@ def test_members_that_agree_to_the_last_digits(way, shape, numba, monkeypatch) -
 
     What is third order in the differences, with 60 members below 1e-6 of the rest, may be left out.
     """
-    monkeypatch.setattr(kernels, "has_numba", lambda: numba)
+    monkeypatch.setenv("DEMUR_COMPILE", "always" if numba else "never")
     for difference in (1e-7, 1e-9, 1e-11, 1e-13, 1e-15, 3e-16):
         logits = members.agreeing(difference, *shape) / 3.0
         k, i, m = (WAYS[way](logits, name).epistemic for name in NAMES)

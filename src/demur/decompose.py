@@ -105,10 +105,6 @@ def decompose(
         return distributions.decompose(distribution, measure, rule, base)
     members, chosen, loss, sides = prepare(probs, logits, log_probs, measure, rule, weights, groups, axis)
     scale = check_base(base, loss)
-    parts = None if unbiased or stderr else _summarised(members, chosen, loss)
-    if parts is not None:
-        parts = shaped(parts, members, scale, (3,))
-        return Decomposition(parts[0, ...], parts[1, ...], parts[2, ...])
     dealt = _group_count(members, chosen, groups, unbiased=unbiased, stderr=stderr)
     whole = loss.integrates and needs_groups(chosen)
 
@@ -118,8 +114,18 @@ def decompose(
         estimates = averaged(state, part, own) if whole else Estimates(state)
         return estimates.decompose(chosen, given, unbiased=unbiased, stderr=stderr)
 
-    result = joined(kernels.in_threads(one, *zip(*pieces(members, loss, dealt, sides), strict=True)))
-    return finished(result, members, scale)
+    if unbiased or stderr or not is_summary(chosen) or not kernels.summarises(members, loss):
+        result = joined(kernels.in_threads(one, *zip(*pieces(members, loss, dealt, sides), strict=True)))
+        return finished(result, members, scale)
+    summary, left = kernels.summarise(members, loss)
+    aleatoric, epistemic = from_summary(chosen, *summary)
+    parts = np.array((aleatoric + epistemic, aleatoric, epistemic))
+    if left.size:
+        rest = members.only(left)
+        found = joined(kernels.in_threads(one, *zip(*pieces(rest, loss, dealt, sides), strict=True)))
+        parts[:, left] = found.total, found.aleatoric, found.epistemic
+    parts = shaped(parts, members, scale, (3,))
+    return Decomposition(parts[0, ...], parts[1, ...], parts[2, ...])
 
 
 def averaged(state: State, members: Members, sides: list[Side]) -> Estimates:
@@ -127,17 +133,6 @@ def averaged(state: State, members: Members, sides: list[Side]) -> Estimates:
     from demur.core.gaussian_average import AveragedEstimates
 
     return AveragedEstimates(state, members, sides)
-
-
-def _summarised(members: Members, measure: Measure, rule: Rule) -> np.ndarray | None:
-    """Return the three parts, (3, inputs), from mean entropy, K and I, where there is a short way to them."""
-    if rule.name != "log" or not is_summary(measure) or members.stays:
-        return None
-    summary = kernels.summarise(members)
-    if summary is None:
-        return None
-    aleatoric, epistemic = from_summary(measure, *summary)
-    return np.array((aleatoric + epistemic, aleatoric, epistemic))
 
 
 def attribute(

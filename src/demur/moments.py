@@ -138,25 +138,15 @@ class Moments:
 
     def _add(self, members: Members, rule: Rule) -> None:
         before = self.state
-        if before is None or self._can_add(before, members):
-            try:
-                if self._in_single(before, members, rule):
-                    self.state, self.rule = kernels.added_in_single(before, members, rule), rule
-                    return
-                if before is not None:
-                    self.state = kernels.add_to(before, members)
-                    return
-            except kernels.Unsuitable:
-                pass  # nothing was changed yet
+        if before is not None and self._can_add(before, members):
+            grown = kernels.add_to(before, members)
+            if grown is not None:
+                self.state = grown
+                return
         ranks = None if before is None else before.count
         added = kernels.state_of(members, rule, self.groups or 1, ranks)
         self.state = added if before is None else before.merged(self._here(added))
         self.rule = rule
-
-    def _in_single(self, before: State | None, members: Members, rule: Rule) -> bool:
-        if before is not None and before.excluded is not None:
-            return False
-        return kernels.takes_single(members, rule, self.groups or 1)
 
     def _can_add(self, before: State, members: Members) -> bool:
         # Sums of log-probabilities are known only when they have been added: not in place.

@@ -98,7 +98,7 @@ def test_many_members_and_classes_take_the_compiled_products(monkeypatch) -> Non
     logits = members.ordinary(50, 4, 300)
     assert hull.THREADED <= 50 * 50 * 300
     compiled = demur.credal(logits=logits)
-    monkeypatch.setattr(kernels, "has_numba", lambda: False)
+    monkeypatch.setenv("DEMUR_COMPILE", "never")
     plain = demur.credal(logits=logits)
     assert (compiled.gap <= 1e-6).all() and (plain.gap <= 1e-6).all()
     np.testing.assert_allclose(compiled.upper, plain.upper, atol=1e-9)
@@ -160,7 +160,7 @@ def test_the_compiled_search_is_the_plain_one(monkeypatch) -> None:
     p = loops.softmax(members.ordinary(6, 80, 40))
     assert p[0].size >= intervals.FEW
     compiled = demur.credal(p, set="intervals")
-    monkeypatch.setattr(kernels, "has_numba", lambda: False)
+    monkeypatch.setenv("DEMUR_COMPILE", "never")
     plain = demur.credal(p, set="intervals")
     np.testing.assert_allclose(compiled.lower, plain.lower, atol=1e-9)
     np.testing.assert_array_equal(compiled.upper, plain.upper)

@@ -10,7 +10,8 @@ from __future__ import annotations
 # pyright: reportCallIssue=false, reportArgumentType=false
 import numpy as np
 
-from demur.kernels.arithmetic import add_in_any_order, cached
+from demur.kernels.compiling import cached
+from demur.kernels.vectors import add_in_any_order
 
 _WIDE, _HIGH = 4, 2  # a tile of products whose sums stay in registers
 

@@ -32,7 +32,7 @@ def compiled() -> Any:
     """Return ``search`` compiled; the functions here stay plain, for few numbers and without numba."""
     from numba.extending import register_jitable
 
-    from demur.kernels.arithmetic import cached
+    from demur.kernels.compiling import cached
 
     for function in (
         _relax,

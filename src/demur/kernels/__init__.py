@@ -1,185 +1,244 @@
-"""From members to sums: the fused compiled loop where it pays, plain array functions elsewhere."""
+"""From members to figures and sums: a compiled loop where it pays, plain array functions elsewhere.
+
+    summarise    mean entropy, K and I of each input, without ever holding the sums of all inputs
+    state_of     the sums of ``demur.core.state``; add_to: more members into such sums
+    figures      entropy, K and I from sums, also without each group of members in turn
+    warm         compiles every loop beforehand
+
+``_LOOPS`` says which loop takes which members. Every loop returns the inputs that it is not for, which the
+next one in the row takes; what is left goes to plain array functions, which also say what is wrong with it.
+"""
 
 from __future__ import annotations
 
-import functools
-import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from demur.core.rules import Rule
 from demur.core.state import SUMS, State, joined, pairs_of
-from demur.kernels import generic, plain_single, small
-from demur.kernels.workers import ROWS, find_bad, in_parallel, mapped, threads
+from demur.kernels import compiling, plain_figures, plain_sums
+from demur.kernels.compiling import cache_folder, has_numba
+from demur.kernels.threads import WORTH_A_THREAD, in_parallel, map_parts, run_together, threads
 from demur.predictions import Members, arrays
 
-SMALLEST = 1 << 15  # logits from which importing and calling the compiled loop pays
-FEWEST_SINGLE = 8  # members from which adding them up in float32 first pays
-CONVERTED = 1 << 18  # logits brought to float32 or float64 at a time
-PLAIN = 1 << 21  # float32 logits that plain array functions summarise at a time, but half if threads wait
-EQUAL = np.ones(()).tobytes()  # a weight, for all
-NARROW = 64  # classes up to which the loop runs over inputs rather than over classes
+__all__ = [
+    "add_to", "cache_folder", "figures", "has_numba", "in_parallel", "in_threads", "state_of", "summarise", "summarises",
+    "threads", "usable", "warm",
+]  # fmt: skip
+
+SMALLEST = 1 << 15  # numbers from which calling a compiled loop pays
+_LARGEST = 1e5  # logits that loops add up in place
+_CONVERTED = 1 << 20  # halves and integers brought to float32 or float64 at a time
+_PLAIN_FIGURES, _PLAIN_SUMS = 12e-9, 60e-9  # seconds that plain functions take for a number
+
+_TWO = "demur.kernels.two_classes.over_inputs"
+_F32_INPUTS, _F32_CLASSES = "demur.kernels.float32.over_inputs", "demur.kernels.float32.over_classes"
+_F64_INPUTS, _F64_CLASSES = "demur.kernels.float64.over_inputs", "demur.kernels.float64.over_classes"
+_OF_SUMS = "demur.kernels.sums_to_figures.without_groups"
+
+# By the number of classes up to which a row holds: loops for figures of float32, of float64, and for sums.
+# Below 8 classes most inputs need more than float32; from 64 on, the lanes of a vector are classes.
+_LOOPS: tuple[tuple[float, dict[str, tuple[str, ...]]], ...] = (
+    (1, {"float32": (_F64_INPUTS,), "float64": (_F64_INPUTS,), "sums": (_F64_INPUTS,)}),
+    (2, {"float32": (_TWO, _F64_INPUTS), "float64": (_TWO, _F64_INPUTS), "sums": (_F64_INPUTS,)}),
+    (7, {"float32": (_F64_INPUTS,), "float64": (_F64_INPUTS,), "sums": (_F64_INPUTS,)}),
+    (64, {"float32": (_F32_INPUTS, _F64_INPUTS), "float64": (_F64_INPUTS,), "sums": (_F64_INPUTS,)}),
+    (np.inf, {"float32": (_F32_CLASSES, _F64_CLASSES), "float64": (_F64_CLASSES,), "sums": (_F64_CLASSES,)}),
+)
+
+
+def _choose_loops(members: Members, answer: str) -> tuple[str, ...]:
+    """Return the names of the loops that take these members, in turn."""
+    column = answer if answer == "sums" else members.kernel_precision
+    names = next(loops[column] for most, loops in _LOOPS if members.classes <= most)
+    # Log-probabilities have to sum to 1, which the loop for two classes does not look at.
+    return names[1:] if names[0] == _TWO and members.prediction.kind == "log_probs" else names
+
+
+def usable(members: Members, rule: Rule, answer: str = "sums") -> bool:
+    """Tell whether a compiled loop takes these members now."""
+    if members.size < SMALLEST or rule.name != "log" or members.stays:
+        return False
+    seconds = members.size * (_PLAIN_SUMS if answer == "sums" else _PLAIN_FIGURES)
+    return compiling.find_loop(_choose_loops(members, answer)[0], seconds) is not None
+
+
+def summarises(members: Members, rule: Rule) -> bool:
+    """Tell whether ``summarise`` takes these members under a rule."""
+    return rule.name == "log" and not members.stays
+
+
+def summarise(members: Members, rule: Rule) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean entropy, K and I, shape (3, inputs), and the inputs that have to be taken another way."""
+    if usable(members, rule, "figures"):
+        return _summarise_by_loops(members)
+    if members.size < SMALLEST:
+        found = plain_figures.summarise(members.plain_logits(), members.weights)
+        return (np.zeros((3, members.inputs)), np.arange(members.inputs)) if found is None else (found, _NONE)
+    found = np.zeros((3, members.inputs))
+    bounds = list(members.parts(SMALLEST))
+
+    def one(part: tuple[int, int]) -> np.ndarray:
+        own = members.part(*part)
+        figures = plain_figures.summarise(own.plain_logits(), own.weights)
+        if figures is None:
+            return np.arange(*part)
+        found[:, slice(*part)] = figures
+        return _NONE
+
+    return found, np.concatenate(map_parts(one, bounds))
+
+
+_NONE = np.empty(0, np.int64)
+
+
+def _summarise_by_loops(members: Members) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same by compiled loops."""
+    out = np.zeros((3, members.inputs))
+    left = []
+    for part, places in _convert(members):
+        rest = np.arange(part.inputs)
+        own = out if places is None else np.zeros((3, part.inputs))
+        for name in _choose_loops(members, "figures"):
+            rest = _run(name, part, rest, own)
+            if not rest.size:
+                break
+        if places is not None:
+            out[:, places] = own
+        left.append(rest if places is None else rest + places.start)
+    return out, left[0] if len(left) == 1 else np.concatenate(left)
+
+
+def _convert(members: Members) -> Iterator[tuple[Members, slice | None]]:
+    """Return members as they are where loops can read them; else parts, which are converted one by one."""
+    if members.is_readable:
+        yield members, None
+    else:
+        for begin, end in members.parts(_CONVERTED):
+            yield members.part(begin, end), slice(begin, end)
+
+
+def _run(name: str, members: Members, chosen: np.ndarray, out: np.ndarray, *state: Any) -> np.ndarray:
+    """Let a compiled loop take chosen inputs, in several threads if it pays; return those left over.
+
+    Threads claim inputs from a counter as they get done, and ask Python for nothing in between: waiting for
+    its lock takes longer than a small share.
+    """
+    loop = compiling.find_loop(name, np.inf)
+    values = members.kernel_values()
+    flat, origin, steps = _flatten(values)
+    weights, weight_origin, weight_steps = _EQUAL if members.weights is None else _flatten(members.weights)
+    is_probs = members.prediction.kind == "probs"
+    tolerance = np.inf if members.prediction.kind == "logits" else float(members.prediction.tolerance)
+    shape = (members.count, members.classes)
+    is_single = flat.dtype == np.float32
+    if name in (_F32_CLASSES, _F32_INPUTS):
+        source: tuple[Any, ...] = (flat,)
+    else:
+        source = (flat, _NO_DOUBLE, True) if is_single else (_NO_SINGLE, flat, False)
+    given = (*source, is_probs, origin, steps, shape, weights[weight_origin:], weight_steps, tolerance)
+    if name in (_F64_CLASSES, _F64_INPUTS) and not state:
+        state = _NO_STATE
+    claimed = np.zeros(1, np.int64)
+    most = chosen.size * members.count * members.classes // WORTH_A_THREAD
+    left = run_together(lambda: loop(*given, chosen, claimed, out, *state), most)
+    return left[0] if len(left) == 1 else np.sort(np.concatenate(left))
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
+
+
+_NO_SINGLE, _NO_DOUBLE = _read_only(np.empty(0, np.float32)), _read_only(np.empty(0))
+_EQUAL = _read_only(np.ones(1)), 0, (0, 0)
+_NO_SUMS = np.empty((0, 0, 0))
+_NO_STATE = (1, True, _NONE, np.empty((0, 0)), (_NO_SUMS,) * 7, np.empty((0, 0)))
+_NO_FIGURES = np.empty((0, 0))
 
 
 def state_of(members: Members, rule: Rule, groups: int, ranks: Any = None) -> State:
     """Return the state of members, in float64; checks their values."""
     if usable(members, rule):
-        try:
-            return compiled_state(members, rule, groups, ranks)
-        except Unsuitable:
-            return plain_state(members, rule, groups, ranks)
-    logits = members.logits()
-    probs = None
-    if members.prediction.kind == "probs" and members.stays:
-        probs = arrays.widened(members.prediction.values)
-    return generic.state_of(arrays.namespace(logits), logits, members.weights, rule, groups, ranks, probs)
+        return _state_by_loop(members, rule, groups, ranks)
+    if members.stays or members.size < SMALLEST or rule.name != "log":
+        logits = members.logits()
+        probs = None
+        if members.prediction.kind == "probs" and members.stays:
+            probs = arrays.widened(members.prediction.values)
+        xp = arrays.namespace(logits)
+        return plain_sums.state_of(xp, logits, members.weights, rule, groups, ranks, probs)
+    return _state_by_parts(members, rule, groups, ranks)
 
 
-def plain_state(members: Members, rule: Rule, groups: int, ranks: Any) -> State:
+def _state_by_parts(members: Members, rule: Rule, groups: int, ranks: Any) -> State:
     """Return the state of many members by plain array functions, for a part of the inputs at a time."""
-    states = []
-    for begin, end in members.parts(SMALLEST):
-        part = members.part(begin, end)
-        own = None if ranks is None else ranks[begin:end]
-        states.append(generic.state_of(np, part.logits(), part.weights, rule, groups, own))
-    return joined(states)
 
-
-def usable(members: Members, rule: Rule) -> bool:
-    """Tell whether the compiled loop takes these members."""
-    return members.size >= SMALLEST and rule.name == "log" and not members.stays and has_numba()
-
-
-@functools.cache
-def has_numba() -> bool:
-    """Tell whether numba can be imported; import it only now."""
-    try:
-        import numba  # noqa: F401
-    except ImportError:
-        return False
-    return True
-
-
-def summarise(members: Members) -> np.ndarray | None:
-    """Return mean entropy, K and I, shape (3, inputs), without ever holding the sums of all inputs.
-
-    None if there is no short way to them.
-    """
-    if members.size < SMALLEST:
-        if members.prediction.kind != "logits":
-            return small.summarise(members.logits(), members.weights)
-        # Not checked: whatever is not finite ends as None.
-        logits = members.kernel_logits().astype(np.float64, copy=False)
-        return small.summarise(logits, members.weights)
-    as_it_is = members.prediction.kind != "probs" and members.prediction.precision in ("float32", "float64")
-    if has_numba() and as_it_is:
-        return by_loop(members)
-    each = -(-members.size // threads())
-    way, size = (by_loop, CONVERTED) if has_numba() else (by_arrays, min(max(each, PLAIN // 2), PLAIN))
-    found = in_threads(way, [members.part(*bounds) for bounds in members.parts(size)])
-    return None if any(part is None for part in found) else np.concatenate(found, axis=1)
-
-
-def by_loop(members: Members) -> np.ndarray | None:
-    """Do as ``summarise`` with the compiled loop."""
-    out = np.empty((3, members.inputs))
-
-    def work(entry: Any, *arguments: Any) -> int:
-        return shortest(members, entry, arguments[0].dtype).summarise(*arguments, out)
-
-    try:
-        run(members, 1, work)
-    except Unsuitable:
-        return None
-    return out
-
-
-def by_arrays(members: Members) -> np.ndarray | None:
-    """Do as ``summarise`` with NumPy: in float32 what may be, in float64 the rest."""
-    if members.prediction.kind != "logits" or (logits := members.kernel_logits()).dtype != np.float32:
-        return in_double(members)
-    found, rejected = plain_single.summarise(logits, members.weights)
-    if rejected.size:
-        exact = in_double(members.only(rejected))
-        if exact is None:
-            return None
-        found[:, rejected] = exact
-    return found
-
-
-def in_double(members: Members) -> np.ndarray | None:
-    """Do as ``summarise`` with NumPy in float64, for as many inputs at a time as fit in the cache."""
-    found = []
-    for bounds in members.parts(SMALLEST):
+    def one(bounds: tuple[int, int]) -> State:
         part = members.part(*bounds)
-        exact = small.summarise(plain_single.arranged(part.logits()), part.weights)
-        if exact is None:
-            return None
-        found.append(exact)
-    return np.concatenate(found, axis=1)
+        own = None if ranks is None else ranks[slice(*bounds)]
+        return plain_sums.state_of(np, part.logits(), part.weights, rule, groups, own)
+
+    return joined(map_parts(one, list(members.parts(SMALLEST))))
 
 
-def shortest(members: Members, entry: Any, dtype: np.dtype) -> Any:
-    """Return the loop that gives figures, and no sums, with the least arithmetic."""
-    if members.classes == 2 and members.prediction.kind != "log_probs":  # which have to sum to 1
-        return importlib.import_module("demur.kernels.two")
-    return in_lanes_of(entry, dtype)
-
-
-def in_lanes_of(entry: Any, dtype: np.dtype) -> Any:
-    """Return the loop that takes as many numbers at a time as that type allows."""
-    from demur.kernels import narrow, narrow_single, wide, wide_single
-
-    return {narrow: narrow_single, wide: wide_single}[entry] if dtype == np.float32 else entry
-
-
-def compiled_state(members: Members, rule: Rule, groups: int, ranks: Any) -> State:
+def _state_by_loop(members: Members, rule: Rule, groups: int, ranks: Any) -> State:
     """Return the state of members by the compiled loop."""
     inputs, classes = members.inputs, members.classes
-    empty = [np.zeros((groups, inputs, classes)) for _ in range(6)]
-    nobody, none = np.zeros((groups, inputs)), np.zeros(inputs)
-    count = np.zeros(inputs, np.int64) if ranks is None else ranks
-    a, u, au, phi, excluded, allowed = empty
+    a, u, au, phi = (np.zeros((groups, inputs, classes)) for _ in range(4))
+    excluded, allowed = (None, None) if _are_tame(members) else (np.zeros_like(a), np.zeros_like(a))
     p = np.zeros_like(a) if groups > 1 else None
-    reference = np.empty((inputs, classes))
-    state = State(
-        rule, np, reference, a, u, au, phi, excluded, allowed, p, nobody, nobody, nobody, none, count
+    nobody = np.zeros((groups, inputs))
+    count = np.zeros(inputs, np.int64) if ranks is None else np.asarray(ranks, np.int64)
+    empty = State(
+        rule, np, np.empty((inputs, classes)), a, u, au, phi, excluded, allowed, p, nobody, nobody, nobody,
+        np.zeros(inputs), count,
     )  # fmt: skip
-    added = accumulated(state, members, fresh=True)
-    return added if ranks is None else replace(added, count=added.count - ranks)
+    state, left = _accumulate(empty, members, fresh=True)
+    state = state if ranks is None else replace(state, count=state.count - ranks)
+    if not left.size:
+        return state
+    own = None if ranks is None else np.asarray(ranks)[left]
+    return state.replaced(left, _state_by_parts(members.only(left), rule, groups, own))
 
 
-def add_to(state: State, members: Members) -> State:
-    """Return the state with more members in it; its sums are changed in place, after all checks."""
+def add_to(state: State, members: Members) -> State | None:
+    """Return the state with more members in it; its sums are changed in place, after all checks.
 
-    def check(entry: Any, *arguments: Any) -> int:
-        return in_shares(members, entry, lambda bounds: find(*arguments[:-1], *bounds))
-
-    find: Any = importlib.import_module("demur.kernels.wide").first_bad
-    run(members, state.groups, check)
-    if state.excluded is None:
-        excluded, allowed = np.zeros_like(state.a), np.zeros_like(state.a) + state.weight[..., None]
-        state = replace(state, excluded=excluded, allowed=allowed)
-    return accumulated(state, members, fresh=False)
+    None, and nothing is changed, if a number is none, or for another way.
+    """
+    return _accumulate(state, members, fresh=False)[0] if _are_tame(members) else None
 
 
-def accumulated(state: State, members: Members, *, fresh: bool) -> State:
-    """Add members to a state's sums, in place; ``fresh`` sets its reference first."""
-    p = np.zeros((0, 0, 0)) if state.p is None else state.p
-    sums = (state.a, state.u, state.au, state.phi, state.excluded, state.allowed, p)
+def _are_tame(members: Members) -> bool:
+    """Tell whether all numbers are finite, of moderate size, and exclude no class."""
+    values, kind = members.kernel_values(), members.prediction.kind
+
+    def one(bounds: tuple[int, int]) -> bool:
+        own = values[:, slice(*bounds)]
+        if kind == "logits":
+            return bool(own.min() >= -_LARGEST and own.max() <= _LARGEST)
+        off = own.sum(axis=-1, dtype=np.float64) - 1.0
+        return bool(own.min() > 0 and off.max() <= members.prediction.tolerance >= -off.min())
+
+    return all(in_parallel(one, members.inputs, members.size, 1))
+
+
+def _accumulate(state: State, members: Members, *, fresh: bool) -> tuple[State, np.ndarray]:
+    """Add members to a state's sums, in place; ``fresh`` sets its reference first. Also return what is left."""
+    state = replace(state, **{n: np.ascontiguousarray(getattr(state, n)) for n in (*SUMS, "reference")})
+    further = (state.excluded, state.allowed, state.p)
+    sums = *(getattr(state, n) for n in SUMS), *(_NO_SUMS if each is None else each for each in further)
     entropy = state.entropy.copy()
-
-    def work(entry: Any, *arguments: Any) -> int:
-        to = (fresh, state.count, state.reference, sums, entropy)
-        return in_shares(members, entry, lambda bounds: entry.accumulate(*arguments, *bounds, *to))
-
-    run(members, state.groups, work, state.count)
-    weights, count = spread_weights(members), state.count
-    if weights.strides[1] == 0 and (count == count[0]).all():  # the same for all inputs
-        weights, count = weights[:, :1], count[:1]
+    to = (state.groups, fresh, state.count, state.reference, sums, entropy)
+    left = _run(_choose_loops(members, "sums")[0], members, np.arange(members.inputs), _NO_FIGURES, *to)
+    weights, count = np.ones((members.count, 1)) if members.weights is None else members.weights, state.count
+    if (members.weights is None or weights.strides[1] == 0) and (count == count[0]).all():
+        weights, count = weights[:, :1], count[:1]  # the same for all inputs
     positive = weights > 0
     group = (np.cumsum(positive, axis=0) - 1 + count) % state.groups
     own = [np.where(group == g, weights, 0) for g in range(state.groups)]
@@ -194,7 +253,7 @@ def accumulated(state: State, members: Members, *, fresh: bool) -> State:
         count=state.count + positive.sum(axis=0),
     )
     some = grown.excluded is not None and grown.excluded.any()
-    return grown if some else replace(grown, excluded=None, allowed=None)
+    return grown if some else replace(grown, excluded=None, allowed=None), left
 
 
 def figures(state: State, *, whole: bool) -> np.ndarray | None:
@@ -202,159 +261,45 @@ def figures(state: State, *, whole: bool) -> np.ndarray | None:
 
     They are (1, 3, inputs), or (groups, 3, inputs).
     """
-    if state.xp is not np or state.rule.name != "log" or state.a.size < SMALLEST or not has_numba():
+    if state.xp is not np or state.rule.name != "log" or state.a.size < SMALLEST:
         return None
-    from demur.kernels import left_out
-
-    none = np.zeros((0, 0, 0))
-    sides = (none, none) if state.excluded is None else (state.excluded, state.allowed)
-    sums = (state.a, state.u, state.au, state.phi, *sides)
     left = np.array([-1] if whole else range(state.groups), np.int64)
+    loop = compiling.find_loop(_OF_SUMS, state.a.size * len(left) * _PLAIN_FIGURES)
+    if loop is None:
+        return None
+    sides = (_NO_SUMS, _NO_SUMS) if state.excluded is None else (state.excluded, state.allowed)
+    given = [np.ascontiguousarray(each) for each in (state.reference, *(getattr(state, n) for n in SUMS), *sides)]
     weight = state.total("weight")[None] if whole else state.weight_of_others()
     out = np.empty((len(left), 3, state.reference.shape[0]))
 
     def share(bounds: tuple[int, int]) -> None:
-        left_out.figures(state.reference, sums, state.entropy, weight, left, *bounds, out)
+        loop(*given, np.ascontiguousarray(state.entropy), np.ascontiguousarray(weight), left, *bounds, out)
 
-    in_parallel(share, out.shape[2], state.a.size, ROWS)
+    in_parallel(share, out.shape[2], state.a.size, 8)
     return out
 
 
-def takes_single(members: Members, rule: Rule, groups: int) -> bool:
-    """Tell whether float32 members are added up in float32 first, several at a time."""
-    enough = members.count >= FEWEST_SINGLE and groups == 1
-    return enough and usable(members, rule) and members.kernel_logits().dtype == np.float32
-
-
-def added_in_single(before: State | None, members: Members, rule: Rule) -> State:
-    """Return a state of float32 members, with those of a state before: added in float32, kept in float64.
-
-    Good to 3e-6 of K, I and M; inputs for which float32 would not do are added in float64. The state
-    before is left as it is.
-    """
-    inputs, classes = members.inputs, members.classes
-    fresh, rejected = before is None, np.zeros(inputs, bool)
-    new = np.empty((4, inputs, classes))
-    none = np.empty((0, 0))
-    old = (none,) * 4 if before is None else tuple(getattr(before, name)[0] for name in SUMS)
-    reference = np.empty((inputs, classes)) if before is None else before.reference
-    entropy = np.zeros(inputs) if before is None else before.entropy[0].copy()
-    agreeing = np.zeros(inputs, bool) if before is None else agree(before)
-
-    def work(entry: Any, *arguments: Any) -> int:
-        to = (agreeing, fresh, reference, old, new, entropy, rejected)
-        return in_lanes_of(entry, arguments[0].dtype).accumulate(*arguments, *to)
-
-    run(members, 1, work)
-    sums = dict(zip(SUMS, new[:, None], strict=True))
-    weight, pairs, heaviest, count = weight_sums(members)
-    if before is not None:
-        pairs, heaviest = before.pair_weight + pairs + 2 * before.weight * weight, before.heaviest
-        weight, count = before.weight + weight, before.count + count
-    state = State(
-        rule, np, reference, **sums, excluded=None, allowed=None, p=None, entropy=entropy[None],
-        weight=weight, pair_weight=pairs, heaviest=heaviest, count=count,
-    )  # fmt: skip
-    if not rejected.any():
-        return state
-    places = np.flatnonzero(rejected)
-    part = members.only(places)
-    exact = state_of(part, rule, 1) if before is None else add_to(before.only(places), part)
-    return state.replaced(places, exact)
-
-
-def agree(state: State) -> np.ndarray:
-    """Tell for which inputs members that are like those of a state would need care."""
-    from demur.kernels import quick
-
-    weight = state.weight[0]
-    k = weight * state.au[0].sum(axis=1) - np.vecdot(state.a[0], state.u[0])  # times the weight, squared
-    return k < 2 * quick.ROUGH * weight**2  # one of I and M is at most half of K
-
-
-def weight_sums(members: Members) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the weight of members and of pairs, (1, inputs), the largest, and how many are positive."""
-    count, inputs = members.count, members.inputs
-    if members.weights is None:
-        alike = np.full((1, inputs), float(count))
-        return alike, alike * (count - 1), np.ones(inputs), np.full(inputs, count)
-    weights = members.weights
-    sums = weights.sum(axis=0)[None], pairs_of(np, weights)[None]
-    return *sums, weights.max(axis=0), (weights > 0).sum(axis=0)
-
-
-def spread_weights(members: Members) -> np.ndarray:
-    """Return weights (members, inputs) without storing equal ones twice."""
-    if members.weights is not None:
-        return members.weights
-    # As np.broadcast_to does, which takes ten times as long.
-    return np.ndarray((members.count, members.inputs), np.float64, EQUAL, strides=(0, 0))
-
-
-def run(members: Members, groups: int, work: Callable[..., int], ranks: np.ndarray | None = None) -> None:
-    """Let the compiled loop do its work, and say what is wrong with the first input that it finds bad."""
-    from demur.kernels import narrow, wide
-
-    logits = members.kernel_logits()
-    flat, origin, steps = flattened(logits)
-    integer = np.int32 if logits.dtype == np.float32 else np.int64
-    limits = limits_of(logits.dtype, integer)
-    weights = spread_weights(members)
-    in_step = ranks is None or bool((ranks == ranks[0]).all())
-    same = groups == 1 or (in_step and weights.strides[1] == 0)
-    entry = narrow if members.classes <= NARROW and same else wide
-    kind = members.prediction.kind
-    tolerance = members.prediction.tolerance if kind == "log_probs" else np.inf
-    shape = (members.count, members.classes)
-    bad = work(entry, flat, flat.view(integer), origin, steps, shape, weights, limits, float(tolerance))
-    if bad >= 0:
-        explain(members, bad)
-
-
-def in_shares(members: Members, entry: Any, share: Callable[[tuple[int, int]], int]) -> int:
-    """Split inputs over threads for one of the float64 loops; return the first bad input or -1."""
-    return find_bad(share, members.inputs, members.size, entry.SHARE)
-
-
-@functools.cache
-def limits_of(dtype: np.dtype, integer: Any) -> tuple[Any, ...]:
-    """Return the largest integer, and the bits of what counts as tame, as huge and as infinite."""
-    from demur.kernels import wide
-
-    numbers = (np.array(size, dtype) for size in (wide.TAME_LOGIT, wide.HUGE_LOGIT, np.inf))
-    return integer(np.iinfo(integer).max), *(integer(number.view(integer)) for number in numbers)
-
-
 def in_threads(function: Callable[..., Any], *parts: Sequence[Any]) -> list[Any]:
-    """Call a function on every part, in threads where it is plain array functions that do the work."""
-    if len(parts[0]) == 1 or threads() == 1 or has_numba():
+    """Call a function on every part, in threads."""
+    if len(parts[0]) == 1 or threads() == 1:
         return list(map(function, *parts))
-    return mapped(lambda own: function(*own), list(zip(*parts, strict=True)))
+    return map_parts(lambda own: function(*own), list(zip(*parts, strict=True)))
 
 
-class Unsuitable(Exception):
-    """Logits are so large that the compiled loop would lose digits."""
-
-
-def explain(members: Members, index: int) -> None:
-    """Raise the error for an input that the compiled loop found bad, or say that it is not for this loop."""
-    members.part(index, index + 1).logits()
-    raise Unsuitable
-
-
-def flattened(logits: np.ndarray) -> tuple[np.ndarray, int, tuple[int, int, int]]:
+def _flatten(values: np.ndarray) -> tuple[np.ndarray, int, tuple[int, ...]]:
     """Return the memory behind an array as one axis, where its first number is, and the steps of its axes."""
-    size = logits.itemsize
-    if any(step % size for step in logits.strides):
-        logits = np.ascontiguousarray(logits)
-    if logits.flags.c_contiguous:  # a short way, which small calls feel
-        flat = logits.reshape(-1)
-        flat.flags.writeable = False
-        return flat, 0, (logits.shape[1] * logits.shape[2], logits.shape[2], 1)
-    backwards = tuple(slice(None, None, -1 if s < 0 else 1) for s in logits.strides)
-    forward = logits[backwards]
-    steps = [s // size for s in logits.strides]
-    span = sum((n - 1) * abs(s) for n, s in zip(logits.shape, steps, strict=True)) + 1
-    origin = sum((n - 1) * -s for n, s in zip(logits.shape, steps, strict=True) if s < 0)
-    flat = np.lib.stride_tricks.as_strided(forward, (span,), (size,), writeable=False)
-    return flat, origin, (steps[0], steps[1], steps[2])
+    size = values.itemsize
+    if any(step % size for step in values.strides):
+        values = np.ascontiguousarray(values)
+    steps = tuple(step // size for step in values.strides)
+    if values.flags.c_contiguous:  # a short way, which small calls feel
+        return _read_only(values.reshape(-1)), 0, steps
+    forward = values[tuple(slice(None, None, -1 if s < 0 else 1) for s in steps)]
+    span = sum((n - 1) * abs(s) for n, s in zip(values.shape, steps, strict=True)) + 1
+    origin = sum((n - 1) * -s for n, s in zip(values.shape, steps, strict=True) if s < 0)
+    return np.lib.stride_tricks.as_strided(forward, (span,), (size,), writeable=False), origin, steps
+
+
+def warm() -> Iterator[tuple[str, float]]:
+    """Compile every loop that is not on disk; return the name of each and the seconds that it took."""
+    raise NotImplementedError

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 CLOSE = 1e-15  # of E a u: members are so close that E phi is half of it, to 1e-8,
 CLOSE_AVERAGE = 1e-3  # and of |a|: so close is their average that a series has all digits of its phi
 NOISE = 2e-15  # of E a u, of which K and I are differences: some units of its last digit
-LOST = 0.3  # of one log s: 5e-6 of that is more than float32 takes from t / s - log s
-DIFFERENT = 16  # members that are taken to be different at most: a chain that stays repeats them
 
 
 def class_terms(a: Any, u: Any, au: Any, phi: Any, of_average: Any, log_q: Any) -> tuple[Any, Any, Any]:
@@ -26,7 +23,7 @@ def class_terms(a: Any, u: Any, au: Any, phi: Any, of_average: Any, log_q: Any) 
     return -phi - (1.0 + a) * log_q, au - a * u, phi - of_average
 
 
-def settled(term: Any, au: Any, where: Callable[..., Any]) -> Any:
+def settle(term: Any, au: Any, where: Callable[..., Any]) -> Any:
     """Return a term of K or I, or 0 for what rounding leaves of one where p, next to 0, is alike for all."""
     return where(abs(term) > NOISE * abs(au), term, 0.0)
 
@@ -44,16 +41,3 @@ def phi_of_average(a: Any, log1p: Callable[[Any], Any], where: Callable[..., Any
     v = log1p(a)
     series = v * v * (1 / 2 + v * (1 / 3 + v * (1 / 8 + v * (1 / 30 + v / 144))))
     return where(abs(a) < CLOSE_AVERAGE, series, (1.0 + a) * v - a)
-
-
-def noise(moved: Any, members: float) -> Any:
-    """Return what figures must be above so that float32 has their digits, in the sums of ``brief``.
-
-    Parameters
-    ----------
-    moved
-        The mean of ``|log s|``: how far all logits of a member have moved together, which cancels.
-    members
-        How many there are: the errors of as many as differ average out.
-    """
-    return LOST * moved / math.sqrt(min(members, DIFFERENT))

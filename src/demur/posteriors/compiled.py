@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from demur import kernels
-from demur.kernels.workers import WORTH_A_THREAD, in_parallel
+from demur.kernels.threads import WORTH_A_THREAD, in_parallel
 
 FEW = 32
 """Classes up to which products are compiled, or several are made one: a product with ten columns has a third

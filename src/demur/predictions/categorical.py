@@ -95,18 +95,6 @@ class Categorical:
             values = xp.where(zero, xp.full_like(values, -float("inf")), log)
         return values
 
-    def kernel_logits(
-        self, ignored: np.ndarray | None = None, places: np.ndarray | None = None
-    ) -> np.ndarray:
-        """Return logits as NumPy float32 or float64; probabilities are checked, the rest by the kernel."""
-        values = arrays.to_numpy(self.values)
-        if self.kind != "probs":
-            return values if values.dtype.kind == "f" else values.astype(np.float64)
-        values = values.astype(np.float64)
-        self.check(np, values, ignored, places)
-        with np.errstate(divide="ignore", invalid="ignore"):  # of 0, and of what has no weight
-            return np.log(values, out=values)
-
     @property
     def tolerance(self) -> float:
         """How far the probabilities may sum from 1."""

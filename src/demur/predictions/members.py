@@ -91,9 +91,26 @@ class Members:
         here = self.prediction if self.stays else self.prediction.on_host()
         return here.logits(self.ignored, self.places)
 
-    def kernel_logits(self) -> np.ndarray:
-        """Return logits as NumPy float32 or float64 for the kernel, which checks them."""
-        return self.prediction.kernel_logits(self.ignored, self.places)
+    @property
+    def kernel_precision(self) -> str:
+        """The type, float32 or float64, in which compiled loops read the numbers; halves become float32."""
+        return "float32" if self.prediction.precision in ("float32", "float16", "bfloat16") else "float64"
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether compiled loops can read the numbers where they are."""
+        return self.prediction.precision in ("float32", "float64")
+
+    def kernel_values(self) -> np.ndarray:
+        """Return the numbers as NumPy float32 or float64 for the kernel, which checks them."""
+        values = arrays.to_numpy(self.prediction.values)
+        return values if values.dtype.kind == "f" else values.astype(np.float64)
+
+    def plain_logits(self) -> np.ndarray:
+        """Return logits in float64; those that came as logits are not checked."""
+        if self.prediction.kind != "logits":
+            return self.logits()
+        return self.kernel_values().astype(np.float64, copy=False)
 
 
 def gather(

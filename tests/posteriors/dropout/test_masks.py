@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from demur import kernels
-from demur.kernels import workers
+from demur.kernels import threads as workers
 from demur.posteriors.dropout.masks import Masks
 
 pytest.importorskip("numba")
@@ -18,7 +18,7 @@ def test_masks_are_the_same_however_they_are_drawn(monkeypatch, rate, features):
     values = rng.normal(size=(31, features)).astype(np.float32)
     found = {}
     for compiled in (True, False):
-        monkeypatch.setattr(kernels, "has_numba", lambda compiled=compiled: compiled)
+        monkeypatch.setenv("DEMUR_COMPILE", "always" if compiled else "never")
         masks = Masks(rate, 5, features)
         found[compiled] = masks.kept(members, places).copy()
     product = np.full((57, 31, features), np.nan, np.float32)

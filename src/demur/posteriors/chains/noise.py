@@ -9,7 +9,8 @@ import math
 import numpy as np
 from numba import njit
 
-from demur.kernels.arithmetic import COMPILED, cached, log_single
+from demur.kernels.compiling import COMPILED, cached
+from demur.kernels.exp_log import log
 from demur.posteriors.dropout.compiled_masks import GOLDEN, mixed
 
 PAIRS = 512
@@ -57,7 +58,7 @@ def draw(at, scale, room, numbers):
         upper[k] = np.int32(bits >> HIGH)
         lower[k] = np.int32(bits & LOW)
     for k in range(pairs):
-        far = scale * np.sqrt(MINUS_TWO * log_single((np.float32(upper[k]) + HALF) * UNIT))
+        far = scale * np.sqrt(MINUS_TWO * log((np.float32(upper[k]) + HALF) * UNIT))
         angle = (np.float32(lower[k] >> 2) + HALF) * ARC - EIGHTH
         square = angle * angle
         sine = (((SINE[2] * square + SINE[1]) * square + SINE[0]) * square + ONE) * angle

@@ -7,7 +7,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from demur.kernels.arithmetic import COMPILED, INLINED, cached, trailing_zeros
+from demur.kernels.compiling import COMPILED, INLINED, cached
+from demur.kernels.vectors import trailing_zeros
 from demur.posteriors.dropout import masks
 
 GOLDEN = masks.GOLDEN

@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numba import njit
 
-from demur.kernels.arithmetic import COMPILED, cached
+from demur.kernels.compiling import COMPILED, cached
 from demur.posteriors.dropout.compiled_masks import filled_up, keep, start_of, workspace
 
 _SUMMED = {**COMPILED, "fastmath": {"contract", "reassoc"}}

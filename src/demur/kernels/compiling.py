@@ -1,0 +1,213 @@
+"""Compiled loops: how they are compiled, where they are kept on disk, and when one is worth its price.
+
+A loop that is loaded already is used from some thousands of numbers on. One that lies on disk is loaded as
+soon as plain array functions have cost as much time as loading it would. One that has to be compiled is
+compiled only for an array on which plain functions would take two seconds, or by ``demur warm``.
+
+``DEMUR_COMPILE`` says otherwise: ``always`` compiles at the first use, ``never`` leaves it at plain functions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import importlib
+import importlib.util
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, ClassVar
+
+WORTH_COMPILING = 2.0
+"""Seconds of plain functions on one array for which a loop is compiled."""
+
+WORTH_LOADING = 0.5
+"""Seconds of plain functions in this process after which a loop is loaded from disk: what that takes."""
+
+COMPILED: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+INLINED: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "fastmath": {"contract"}}
+
+_spent = 0.0  # seconds that plain functions took in this process, as estimated
+_loaded: dict[str, Any] = {}  # loops that are compiled, or loaded, in this process
+
+
+def find_loop(name: str, seconds: float) -> Any:
+    """Return a compiled loop by its module and name, or None where plain functions do better.
+
+    ``seconds``: what plain functions would take.
+    """
+    global _spent
+    wanted = os.environ.get("DEMUR_COMPILE", "")
+    if wanted == "never":
+        return None
+    if name in _loaded:
+        return _loaded[name]
+    if not has_numba():
+        return None
+    if wanted != "always":
+        on_disk = is_on_disk(name)
+        if not on_disk and seconds < WORTH_COMPILING or on_disk and _spent + seconds < WORTH_LOADING:
+            _spent += seconds
+            return None
+        if not on_disk:
+            _announce()
+    module, _, function = name.rpartition(".")
+    _loaded[name] = getattr(importlib.import_module(module), function)
+    return _loaded[name]
+
+
+def has_numba() -> bool:
+    """Tell whether loops may be compiled: numba is installed, which is not imported here, and wanted."""
+    return os.environ.get("DEMUR_COMPILE", "") != "never" and _is_installed()
+
+
+@functools.cache
+def _is_installed() -> bool:
+    return "numba" in sys.modules or importlib.util.find_spec("numba") is not None
+
+
+@functools.cache
+def _announce() -> None:
+    """Say once on the terminal what takes the time."""
+    print(
+        "demur: compiling a loop for large arrays, once for this machine; "
+        "`demur warm` does that for all of them beforehand.",
+        file=sys.stderr,
+    )
+
+
+def is_on_disk(name: str) -> bool:
+    """Tell whether a loop was compiled here before; numba is not asked."""
+    folder = cache_folder()
+    return folder is not None and (folder / f"{name}.done").exists()
+
+
+@functools.cache
+def cache_folder() -> Path | None:
+    """Return where compiled loops are kept: none other than from these sources, versions and processor.
+
+    None where nothing can be written.
+    """
+    root = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME")
+    with contextlib.suppress(OSError, RuntimeError):
+        folder = (Path(root) if root else Path.home() / ".cache") / "demur" / stamp()
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    return None
+
+
+@functools.cache
+def stamp() -> str:
+    """Return a text that changes with the sources of compiled loops, with what compiles them, and for what."""
+    package = Path(__file__).parents[1]
+    # Loops outside of this folder are made of functions in it and in files beside their own.
+    sources = [*package.glob("kernels/*.py"), *package.glob("posteriors/**/*.py"), *package.glob("credal/*.py")]
+    found = hashlib.sha256()
+    for path in sorted(sources):
+        found.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    with contextlib.suppress(ImportError):
+        found.update(f"{version('numba')} {version('llvmlite')}".encode())
+    found.update(f"{sys.implementation.cache_tag} {platform.machine()} {_processor()}".encode())
+    return found.hexdigest()[:20]
+
+
+def _processor() -> str:
+    """Return what the system says of the processor: its name and what it can do."""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
+        return "\n".join(line for line in lines if line.startswith(("model name", "flags", "Features")))
+    return platform.processor()
+
+
+def cached(function: Callable[..., Any]) -> Any:
+    """Compile a function that Python calls, and keep it on disk, or in memory where nothing can be written."""
+    from numba import njit
+
+    compiled: Any = njit(**COMPILED)(function)
+    folder = cache_folder()
+    if folder is not None:
+        compiled._cache = _cache_of(function, folder)
+    return compiled
+
+
+def named(name: str) -> Callable[..., Any]:
+    """Compile a function made by another one, of which there are several, under a name of its own.
+
+    numba calls code by the name of its function and a number that begins anew in each process. Of two
+    functions of one name, compiled in two processes and kept on disk, one would be called for the other.
+    """
+    from numba import njit
+
+    def compile_as(function: Callable[..., Any]) -> Any:
+        function.__qualname__ = f"{function.__qualname__}.{name}"
+        return njit(**COMPILED)(function)
+
+    return compile_as
+
+
+def _cache_of(function: Callable[..., Any], folder: Path) -> Any:
+    """Return numba's cache of a function in a folder whose name tells the sources apart.
+
+    numba itself knows only when the function's own file changes, and not what that is made of.
+    """
+    from numba.core import caching
+
+    name = f"{function.__module__}.{function.__name__}"
+
+    class Locator(caching._CacheLocator):
+        def get_cache_path(self) -> str:
+            return str(folder / name)
+
+        def get_source_stamp(self) -> str:
+            return stamp()
+
+        def get_disambiguator(self) -> str:
+            return name
+
+        @classmethod
+        def from_function(cls, py_func: Any, py_file: Any) -> Locator:
+            return cls()
+
+    class Implementation(caching.CompileResultCacheImpl):
+        _locator_classes: ClassVar = [Locator]
+
+    class Cache(caching.FunctionCache):
+        _impl_class = Implementation
+
+        # numba writes an index, then a file that the index names. Two processes that save at the same moment
+        # can leave the code of one under the types of the other, and whoever loads that crashes.
+        def save_overload(self, *arguments: Any) -> None:
+            with _lock(folder / "demur.lock"):
+                super().save_overload(*arguments)
+                (folder / f"{name}.done").touch()
+
+        def load_overload(self, *arguments: Any) -> Any:
+            with _lock(folder / "demur.lock"):
+                return super().load_overload(*arguments)
+
+    return Cache(function)
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Hold a lock that no other process has; where there is none, or no place for it, go on without."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl  # not on Windows
+
+            fcntl.flock(stack.enter_context(path.open("a")), fcntl.LOCK_EX)
+        yield
+
+
+def time_loops(calls: dict[str, Callable[[], Any]]) -> Iterator[tuple[str, float]]:
+    """Call functions that need compiled loops; return their names and how long each waited for a compiler."""
+    for name, call in calls.items():
+        begin = time.perf_counter()
+        call()
+        yield name, time.perf_counter() - begin

@@ -1,0 +1,472 @@
+"""Entropy, K and I, or the sums of a state, of any members: float64 in a form without cancellation.
+
+Everything is relative to a reference distribution ``q``, as ``demur.core.state`` says. With a member's logits
+``z`` less its own highest and the reference's less theirs, ``d`` is their difference and ``e = expm1(d)``;
+with ``shift = <q, e>``: ``u = d - log1p(shift)`` and ``a = (p - q) / q = (e - shift) / (1 + shift)``. No step
+subtracts nearly equal numbers where members agree, and identical members give exactly 0. A member's entropy
+is made of the odds of its other classes against its top one. Probabilities come in by their logarithms.
+
+Inputs with a number that is none, or with logits so large that sums would lose digits, are returned.
+"""
+
+from __future__ import annotations
+
+# numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
+# pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from demur.kernels import exp_log, formulas, layouts, vectors
+from demur.kernels.compiling import COMPILED, INLINED, cached, named
+from demur.kernels.formulas import CLOSE
+from demur.kernels.layouts import TILE, claim, count_slots, first_class, weight_of
+from demur.kernels.vectors import LANES
+
+_REFERENCE, _Q, _A, _U, _AU = 0, LANES, 2 * LANES, 3 * LANES, 4 * LANES
+_D = 5 * LANES  # of four members; their logits first
+_E = _D + TILE * LANES
+_STEP = _E + TILE * LANES
+_EXCLUDED, _ALLOWED, _P = 0, 1, 2  # further sums, which few inputs need
+_INPUTS, _ROWS = 2 * LANES, 4  # that a thread claims at a time over inputs, and over classes
+
+_FLOOR = -690.0  # of the reference's log-probability below its top class: exp(d) then never overflows
+_HUGE = 1e5  # of logits: beyond, sums of u would swallow what phi is made of
+_NO_CLASS = -1e200  # d below that belongs to a class that the member excludes
+
+_class_terms = njit(**INLINED)(formulas.class_terms)
+_settle = njit(**INLINED)(formulas.settle)
+_mean_phi = njit(**INLINED)(formulas.mean_phi)
+_phi_of_average = njit(**INLINED)(formulas.phi_of_average)
+
+
+@njit(**INLINED)
+def _where(condition, then, otherwise):
+    """Return one of two numbers."""
+    return then if condition else otherwise
+
+
+@njit(**COMPILED)
+def _log_of(p):
+    """Return the logarithm of a probability, -inf of 0, and NaN of what is none."""
+    return math.log(p) if p > 0.0 else (-np.inf if p == 0.0 else np.nan)
+
+
+@njit(**INLINED)
+def _grow(box, at, k, top):
+    """Write ``d`` and ``e`` of a member; return ``q e`` and what its entropy is made of."""
+    reference, q = vectors.load(box, at + _REFERENCE), vectors.load(box, at + _Q)
+    none, one = vectors.spread(0.0), vectors.spread(1.0)
+    below = vectors.load(box, at + _D + k * LANES) - top
+    d = below - reference
+    grown = exp_log.expm1_and_exp(d)
+    vectors.store(box, at + _D + k * LANES, d)
+    vectors.store(box, at + _E + k * LANES, grown[0])
+    p = q * grown[1]
+    counted = vectors.where_less(none, q, one, none)
+    tops = vectors.where_less(below, none, none, counted)
+    others = vectors.where_less(below, none, p, none)
+    weighed = p * vectors.larger(below, vectors.spread(_NO_CLASS))
+    return q * grown[0], tops, others, weighed
+
+
+@njit(**INLINED)
+def _add(box, at, k, term, sums):
+    """Add a member to the sums of ``w a``, ``w u`` and ``w a u``, over q."""
+    d, e = vectors.load(box, at + _D + k * LANES), vectors.load(box, at + _E + k * LANES)
+    u, a = d - term[0], e * term[1] - term[2]
+    return sums[0] + a, sums[1] + term[3] * u, sums[2] + a * u
+
+
+@njit(**INLINED)
+def _add_excluding(box, at, k, term, sums, more, slot):
+    """Add a member that may exclude classes: there ``u`` counts as 0, and its weight is added up."""
+    d, e = vectors.load(box, at + _D + k * LANES), vectors.load(box, at + _E + k * LANES)
+    limit, none = vectors.spread(_NO_CLASS), vectors.spread(0.0)
+    u, a = vectors.where_less(d, limit, none, d - term[0]), e * term[1] - term[2]
+    plane = slot * LANES
+    excluded = vectors.where_less(d, limit, term[3], none)
+    vectors.store(more[_EXCLUDED], plane, vectors.load(more[_EXCLUDED], plane) + excluded)
+    allowed = vectors.load(more[_ALLOWED], plane)
+    vectors.store(more[_ALLOWED], plane, allowed + vectors.where_less(d, limit, none, term[3]))
+    return sums[0] + a, sums[1] + term[3] * u, sums[2] + a * u
+
+
+@njit(**INLINED)
+def _load_terms(terms, k):
+    """Return ``log1p(shift)``, ``w / (1 + shift)``, that times ``shift``, and the weight, of a member."""
+    at = 4 * k * LANES
+    return (
+        vectors.load(terms, at),
+        vectors.load(terms, at + LANES),
+        vectors.load(terms, at + 2 * LANES),
+        vectors.load(terms, at + 3 * LANES),
+    )
+
+
+def _build(over_classes: bool) -> Any:
+    """Return the loop for one layout."""
+    name = "over_classes" if over_classes else "over_inputs"
+    sum_up = layouts.sum_over_classes if over_classes else layouts.sum_in_lanes
+    top_of = layouts.top_over_classes if over_classes else layouts.top_in_lanes
+    copy_member = layouts.load_over_classes if over_classes else layouts.load_over_inputs
+
+    @named(name)
+    def load(source, starts, shift, classes, box, plane):
+        """Copy a member's logits, or the logarithms of its probabilities, into a plane of the box."""
+        single, double, is_single, is_probs, steps = source
+        if is_single:
+            copy_member(single, starts, shift, steps[2], classes, _STEP, box, plane)
+        else:
+            copy_member(double, starts, shift, steps[2], classes, _STEP, box, plane)
+        if not is_probs:
+            return
+        none = vectors.spread(1e-300)
+        for at in range(plane, box.shape[0], _STEP):
+            p = vectors.load(box, at)
+            if vectors.lowest(p) > 1e-300:
+                vectors.store(box, at, exp_log.log(p))
+            else:
+                for lane in range(LANES):
+                    box[at + lane] = _log_of(box[at + lane])
+
+    @named(name)
+    def inspect(box, plane, classes, lanes, weights, unfit):
+        """Mark lanes with weight in which a number is none or too large, or all classes are excluded."""
+        for lane in range(lanes):
+            allowed, fits = False, True
+            for slot in range(count_slots(classes, over_classes)):
+                for each in range(LANES) if over_classes else range(lane, lane + 1):
+                    z = box[slot * _STEP + plane + each]
+                    if z > -np.inf:
+                        allowed, fits = True, fits and abs(z) <= _HUGE
+                    elif z != -np.inf:
+                        fits = False
+            if not (allowed and fits) and weights[lane] > 0.0:
+                unfit[lane] = True
+
+    @named(name)
+    def fill_reference(source, starts, steps, classes, members, weights, box, lanes):
+        """Give classes that the reference excludes what the first member has that allows them."""
+        single, double, is_single, is_probs, _ = source
+        for lane in range(lanes):
+            top, missing = -np.inf, False
+            for y in range(classes):
+                slot, each = (min(y // LANES, -(-classes // LANES) - 1), 0) if over_classes else (y, lane)
+                if over_classes:
+                    each = y - first_class(slot, classes)
+                z = box[slot * _STEP + _REFERENCE + each]
+                top, missing = max(top, z), missing or z == -np.inf
+            for index in range(members.shape[0] if missing else 0):
+                if not weights[index * LANES + lane] > 0.0:
+                    continue
+                start, own_top = starts[lane] + members[index] * steps[0], -np.inf
+                for again in range(2):  # the member's own highest first
+                    for y in range(classes):
+                        place = start + y * steps[2]
+                        z = np.float64(single[place]) if is_single else double[place]
+                        z = _log_of(z) if is_probs else z
+                        if again == 0:
+                            own_top = max(own_top, z)
+                            continue
+                        # A class may stand in two slots.
+                        for slot in range(y // LANES, count_slots(classes, over_classes)) if over_classes else range(y, y + 1):
+                            each = y - first_class(slot, classes) if over_classes else lane
+                            if 0 <= each < LANES and box[slot * _STEP + _REFERENCE + each] == -np.inf:
+                                box[slot * _STEP + _REFERENCE + each] = (z - own_top) + top
+
+    @named(name)
+    def set_reference(box, classes, normaliser):
+        """Align and normalise the reference's logits, of which -inf is a class that no member allows."""
+        top, none = vectors.spread(-np.inf), vectors.spread(0.0)
+        for at in range(0, box.shape[0], _STEP):
+            top = vectors.larger(vectors.load(box, at + _REFERENCE), top)
+        top = top_of(top)
+        floor, excluded = vectors.spread(_FLOOR), vectors.spread(_NO_CLASS)
+        for at in range(0, box.shape[0], _STEP):
+            z = vectors.load(box, at + _REFERENCE)
+            below = vectors.larger(z - top, floor)
+            vectors.store(box, at + _REFERENCE, below)
+            vectors.store(box, at + _Q, vectors.where_less(z, excluded, none, exp_log.exp(below)))
+        if over_classes:
+            layouts.hide_repeated(box, _STEP, _Q, classes)
+        tops, others, one = none, none, vectors.spread(1.0)
+        for at in range(0, box.shape[0], _STEP):
+            below, odds = vectors.load(box, at + _REFERENCE), vectors.load(box, at + _Q)
+            tops = tops + vectors.where_less(below, none, none, odds)
+            others = others + vectors.where_less(below, none, odds, none)
+        rest = (sum_up(tops) - one) + sum_up(others)
+        vectors.store(normaliser, 0, exp_log.log1p(rest))
+        vectors.store(normaliser, LANES, one + rest)
+        for at in range(0, box.shape[0], _STEP):
+            vectors.store(box, at + _Q, vectors.load(box, at + _Q) / (one + rest))
+
+    @named(name)
+    def add_tile(box, classes, shares, tolerance, normaliser, terms, more, entropy, unfit, lanes):
+        """Add four members, whose logits are in the box; mark lanes that have one that is no prediction."""
+        none, excluding = vectors.spread(0.0), False
+        slots = count_slots(classes, over_classes)
+        for k in range(TILE):
+            # The highest logit, the lowest, and 0 or NaN.
+            high, low, odd = vectors.spread(-np.inf), vectors.spread(np.inf), none
+            for at in range(_D + k * LANES, box.shape[0], _STEP):
+                z = vectors.load(box, at)
+                high, low, odd = vectors.larger(z, high), vectors.smaller(z, low), odd + (z - z)
+            odd = odd + vectors.where_less(vectors.larger(high, none - low), vectors.spread(_HUGE), none, vectors.spread(np.nan))
+            if not vectors.add_up(odd) == 0.0:
+                inspect(box, _D + k * LANES, classes, lanes, shares[k * LANES :], unfit)
+                excluding = True
+            high = top_of(high)
+            shift, tops, others, weighed = none, none, none, none
+            for at in range(0, box.shape[0], _STEP):
+                grown = _grow(box, at, k, high)
+                shift, tops = shift + grown[0], tops + grown[1]
+                others, weighed = others + grown[2], weighed + grown[3]
+            shift, w, one = sum_up(shift), vectors.load(shares, k * LANES), vectors.spread(1.0)
+            log_z, z = vectors.load(normaliser, 0), vectors.load(normaliser, LANES)
+            scale = w / (one + shift)
+            at = 4 * k * LANES
+            vectors.store(terms, at, exp_log.log1p(shift))
+            vectors.store(terms, at + LANES, scale)
+            vectors.store(terms, at + 2 * LANES, scale * shift)
+            vectors.store(terms, at + 3 * LANES, w)
+            rest = (sum_up(tops) - one) + z * sum_up(others)
+            own = exp_log.log1p(rest)
+            if tolerance < np.inf:
+                vectors.store(terms, 16 * LANES, own + high)
+                for lane in range(lanes):
+                    off = math.expm1(terms[16 * LANES + lane])
+                    if not abs(off) <= tolerance and shares[k * LANES + lane] > 0.0:
+                        unfit[lane] = True
+            own = w * (own - (z * sum_up(weighed)) / (one + rest))
+            vectors.store(entropy, 0, vectors.load(entropy, 0) + own)
+        t0, t1, t2, t3 = _load_terms(terms, 0), _load_terms(terms, 1), _load_terms(terms, 2), _load_terms(terms, 3)
+        for slot in range(slots - 1, -1, -1):  # what was written last is still in the first cache
+            at = slot * _STEP
+            sums = vectors.load(box, at + _A), vectors.load(box, at + _U), vectors.load(box, at + _AU)
+            if excluding:
+                sums = _add_excluding(box, at, 0, t0, sums, more, slot)
+                sums = _add_excluding(box, at, 1, t1, sums, more, slot)
+                sums = _add_excluding(box, at, 2, t2, sums, more, slot)
+                sums = _add_excluding(box, at, 3, t3, sums, more, slot)
+            else:
+                sums = _add(box, at, 0, t0, sums)
+                sums = _add(box, at, 1, t1, sums)
+                sums = _add(box, at, 2, t2, sums)
+                sums = _add(box, at, 3, t3, sums)
+            vectors.store(box, at + _A, sums[0])
+            vectors.store(box, at + _U, sums[1])
+            vectors.store(box, at + _AU, sums[2])
+            if more.shape[0] > _P:
+                p = vectors.load(more[_P], slot * LANES)
+                for k in range(TILE):
+                    p = p + vectors.load(terms, 4 * k * LANES + LANES) * exp_log.exp(vectors.load(box, at + _D + k * LANES))
+                vectors.store(more[_P], slot * LANES, p)
+        if not excluding:
+            everywhere = (t0[3] + t1[3]) + (t2[3] + t3[3])
+            vectors.store(entropy, LANES, vectors.load(entropy, LANES) + everywhere)
+
+    @named(name)
+    def add_members(source, starts, classes, members, weights, tolerance, normaliser, work):
+        """Add members from 0; ``weights`` has sixteen of each."""
+        box, shares, terms, more, entropy, unfit, lanes = work
+        steps, count = source[4], members.shape[0]
+        for at in range(0, box.shape[0], _STEP):
+            for plane in (_A, _U, _AU):
+                vectors.store(box, at + plane, vectors.spread(0.0))
+        more[:] = 0.0
+        entropy[:] = 0.0
+        for first in range(0, count, TILE):
+            for k in range(TILE):
+                there = first + k < count
+                # The last member stands for those that are not there.
+                load(source, starts, members[min(first + k, count - 1)] * steps[0], classes, box, _D + k * LANES)
+                at = (first + k) * LANES
+                for lane in range(LANES):
+                    shares[k * LANES + lane] = weights[at + lane] if there else 0.0
+                if vectors.lowest(vectors.load(shares, k * LANES)) > 0.0:
+                    continue
+                # As the reference, a member adds nothing; as it is, perhaps 0 times infinity.
+                none, own = vectors.spread(0.0), vectors.load(shares, k * LANES)
+                for at in range(0, box.shape[0], _STEP):
+                    z, reference = vectors.load(box, at + _D + k * LANES), vectors.load(box, at + _REFERENCE)
+                    vectors.store(box, at + _D + k * LANES, vectors.where_less(none, own, z, reference))
+            add_tile(box, classes, shares, tolerance, normaliser, terms, more, entropy, unfit, lanes)
+        for slot in range(count_slots(classes, over_classes)):
+            allowed = vectors.load(more[_ALLOWED], slot * LANES) + vectors.load(entropy, LANES)
+            vectors.store(more[_ALLOWED], slot * LANES, allowed)
+
+    @named(name)
+    def finish(box, classes, more, total, normaliser, found):
+        """Write K and I of each lane; where only some members exclude a class, K is infinite."""
+        found[:] = 0.0
+        for slot in range(count_slots(classes, over_classes)):
+            at, place = slot * _STEP, slot * LANES
+            for lane in range(LANES):
+                scale, q = 1.0 / total[lane], box[at + _Q + lane]
+                a, u = box[at + _A + lane] * scale, box[at + _U + lane] * scale
+                au, excluded = box[at + _AU + lane] * scale, more[_EXCLUDED, place + lane] > 0.0
+                close = au < CLOSE and not excluded
+                phi = _mean_phi(a, u, au, close, _where)
+                log_q = box[at + _REFERENCE + lane] - normaliser[lane]
+                _, k, i = _class_terms(a, u, au, phi, _phi_of_average(a, exp_log.log1p, _where), log_q)
+                found[0, lane] += q * _settle(k, au, _where)
+                found[1, lane] += q * _settle(i, au, _where)
+        if over_classes:
+            found[0, 0], found[1, 0] = np.sum(found[0]), np.sum(found[1])
+        for slot in range(count_slots(classes, over_classes)):
+            for lane in range(LANES):
+                place = slot * LANES + lane
+                if more[_EXCLUDED, place] > 0.0 and more[_ALLOWED, place] > 0.0:
+                    found[0, 0 if over_classes else lane] = np.inf
+
+    @named(name)
+    def keep(box, classes, more, total, b, lane, group, sums):
+        """Add the sums of one input to those of a state."""
+        to_a, to_u, to_au, to_phi, to_excluded, to_allowed, to_p = sums
+        for y in range(classes):
+            slot = min(y // LANES, -(-classes // LANES) - 1) if over_classes else y
+            each = y - first_class(slot, classes) if over_classes else lane
+            if over_classes and slot * LANES != first_class(slot, classes) and y < slot * LANES:
+                continue
+            at, place = slot * _STEP + each, slot * LANES + each
+            # What stands twice has its probability in the slot before.
+            q = box[at + _Q]
+            a, u, au = box[at + _A], box[at + _U], box[at + _AU]
+            close = au < CLOSE * total and not more[_EXCLUDED, place] > 0.0
+            to_a[group, b, y] += q * a
+            to_u[group, b, y] += u
+            to_au[group, b, y] += q * au
+            to_phi[group, b, y] += q * _mean_phi(a, u, au, close, _where)
+            if to_excluded.shape[0] > 0:
+                to_excluded[group, b, y] += more[_EXCLUDED, place]
+                to_allowed[group, b, y] += more[_ALLOWED, place]
+            if more.shape[0] > _P:
+                to_p[group, b, y] += q * more[_P, place]
+
+    @named(name)
+    def take(
+        single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen,
+        claimed, out, groups, fresh, ranks, references, sums, entropies,
+    ):  # fmt: skip
+        """Write figures to ``out`` or, where that is empty, add to a state; return inputs not for this loop."""
+        count, classes = shape
+        source = (single, double, is_single, is_probs, steps)
+        slots, together = count_slots(classes, over_classes), 1 if over_classes else LANES
+        like = np.empty(0, np.float64)
+        box, terms = vectors.aligned_zeros(slots * _STEP, like), vectors.aligned_zeros(17 * LANES, like)
+        shares, normaliser = vectors.aligned_zeros(TILE * LANES, like), vectors.aligned_zeros(2 * LANES, like)
+        more, entropy = np.zeros((3 if groups > 1 else 2, slots * LANES)), np.zeros(2 * LANES)
+        unfit, found, total = np.zeros(LANES, np.bool_), np.zeros((2, LANES)), np.ones(LANES)
+        starts, room = np.empty(LANES, np.int64), np.empty(count, np.int64)
+        own_weights, group_of = np.empty(count * LANES), np.zeros((count, LANES), np.int64)
+        heaviest = np.zeros(LANES, np.int64)
+        rejected, left = np.empty(chosen.shape[0], np.int64), 0
+        own = claim(chosen, claimed, _ROWS if over_classes else _INPUTS)
+        while own.shape[0] > 0:
+            for begin in range(0, own.shape[0], together):
+                inputs = own[begin : begin + together]
+                lanes = inputs.shape[0]
+                layouts.locate_inputs(origin, steps[1], inputs, starts)
+                unfit[:] = False
+                for lane in range(LANES):
+                    b, rank = inputs[min(lane, lanes - 1)], 0
+                    heaviest[lane], _ = layouts.find_heaviest(weights, weight_steps, count, b)
+                    if groups > 1:
+                        for member in range(count):
+                            group_of[member, lane] = (ranks[b] + rank) % groups
+                            rank += weight_of(weights, weight_steps, member, b) > 0.0
+                if fresh:
+                    load(source, starts + heaviest * steps[0], 0, classes, box, _REFERENCE)
+                    missing = vectors.spread(np.inf)
+                    for at in range(0, box.shape[0], _STEP):
+                        missing = vectors.smaller(vectors.load(box, at + _REFERENCE), missing)
+                    if vectors.lowest(missing) == -np.inf:
+                        members = layouts.list_members(weights, weight_steps, count, inputs, room)
+                        for index in range(members.shape[0]):
+                            for lane in range(LANES):
+                                b = inputs[min(lane, lanes - 1)]
+                                own_weights[index * LANES + lane] = weight_of(weights, weight_steps, members[index], b)
+                        fill_reference(source, starts, steps, classes, members, own_weights, box, lanes)
+                else:
+                    for slot in range(slots):
+                        for lane in range(LANES):
+                            y = first_class(slot, classes) + lane if over_classes else slot
+                            b = inputs[0 if over_classes else min(lane, lanes - 1)]
+                            box[slot * _STEP + _REFERENCE + lane] = references[b, y]
+                set_reference(box, classes, normaliser)
+                if fresh and out.shape[0] == 0:
+                    for lane in range(lanes):
+                        for y in range(classes):
+                            slot = min(y // LANES, slots - 1) if over_classes else y
+                            each = y - first_class(slot, classes) if over_classes else lane
+                            references[inputs[lane], y] = box[slot * _STEP + _REFERENCE + each]
+                for group in range(groups):
+                    listed = 0
+                    total[:] = 0.0
+                    for member in range(count):
+                        used = False
+                        for lane in range(LANES):
+                            w = weight_of(weights, weight_steps, member, inputs[min(lane, lanes - 1)])
+                            w = w if group_of[member, lane] == group else 0.0
+                            own_weights[listed * LANES + lane] = w
+                            used = used or w > 0.0
+                        if used:
+                            for lane in range(LANES):
+                                total[lane] += own_weights[listed * LANES + lane]
+                            room[listed] = member
+                            listed += 1
+                    members = room[:listed]
+                    add_members(
+                        source, starts, classes, members, own_weights, tolerance, normaliser,
+                        (box, shares, terms, more, entropy, unfit, lanes),
+                    )  # fmt: skip
+                    if out.shape[0] > 0:
+                        for lane in range(LANES):
+                            total[lane] = total[lane] if total[lane] > 0.0 else 1.0
+                        finish(box, classes, more, total, normaliser, found)
+                    for lane in range(lanes):
+                        b = inputs[lane]
+                        if out.shape[0] > 0:
+                            out[0, b] = entropy[lane] / total[lane]
+                            out[1, b], out[2, b] = found[0, lane], found[1, lane]
+                        elif not unfit[lane]:
+                            entropies[group, b] += entropy[lane]
+                            keep(box, classes, more, total[lane], b, lane, group, sums)
+                for lane in range(lanes):
+                    if unfit[lane]:
+                        rejected[left] = inputs[lane]
+                        left += 1
+            own = claim(chosen, claimed, _ROWS if over_classes else _INPUTS)
+        return rejected[:left]
+
+    return take
+
+
+_take_over_classes, _take_over_inputs = _build(over_classes=True), _build(over_classes=False)
+
+
+@cached
+def over_classes(
+    single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed,
+    out, groups, fresh, ranks, references, sums, entropies,
+):  # fmt: skip
+    """Take chosen inputs of many classes; return those that are not for this loop."""
+    return _take_over_classes(
+        single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen,
+        claimed, out, groups, fresh, ranks, references, sums, entropies,
+    )  # fmt: skip
+
+
+@cached
+def over_inputs(
+    single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed,
+    out, groups, fresh, ranks, references, sums, entropies,
+):  # fmt: skip
+    """Take chosen inputs of few classes; return those that are not for this loop."""
+    return _take_over_inputs(
+        single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen,
+        claimed, out, groups, fresh, ranks, references, sums, entropies,
+    )  # fmt: skip
