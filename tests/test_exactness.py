@@ -6,7 +6,6 @@ from reference import exact, loops, members
 from scipy.stats import spearmanr
 
 import demur
-from demur import kernels
 
 NAMES = tuple(loops.NAMES)
 

@@ -14,7 +14,6 @@ from reference import loops, members
 
 import demur
 import demur.progress
-from demur import kernels
 from demur.credal import hull, intervals, knapsack
 
 package = sys.modules["demur.credal"]  # the attribute of that name is the function

@@ -268,7 +268,9 @@ def figures(state: State, *, whole: bool) -> np.ndarray | None:
     if loop is None:
         return None
     sides = (_NO_SUMS, _NO_SUMS) if state.excluded is None else (state.excluded, state.allowed)
-    given = [np.ascontiguousarray(each) for each in (state.reference, *(getattr(state, n) for n in SUMS), *sides)]
+    given = [
+        np.ascontiguousarray(each) for each in (state.reference, *(getattr(state, n) for n in SUMS), *sides)
+    ]
     weight = state.total("weight")[None] if whole else state.weight_of_others()
     out = np.empty((len(left), 3, state.reference.shape[0]))
 

@@ -51,7 +51,7 @@ def find_loop(name: str, seconds: float) -> Any:
         return None
     if wanted != "always":
         on_disk = is_on_disk(name)
-        if not on_disk and seconds < WORTH_COMPILING or on_disk and _spent + seconds < WORTH_LOADING:
+        if (not on_disk and seconds < WORTH_COMPILING) or (on_disk and _spent + seconds < WORTH_LOADING):
             _spent += seconds
             return None
         if not on_disk:
@@ -107,7 +107,11 @@ def stamp() -> str:
     """Return a text that changes with the sources of compiled loops, with what compiles them, and for what."""
     package = Path(__file__).parents[1]
     # Loops outside of this folder are made of functions in it and in files beside their own.
-    sources = [*package.glob("kernels/*.py"), *package.glob("posteriors/**/*.py"), *package.glob("credal/*.py")]
+    sources = [
+        *package.glob("kernels/*.py"),
+        *package.glob("posteriors/**/*.py"),
+        *package.glob("credal/*.py"),
+    ]
     found = hashlib.sha256()
     for path in sorted(sources):
         found.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())

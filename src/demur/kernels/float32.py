@@ -267,7 +267,12 @@ def _build(over_classes: bool) -> Any:
         """Write entropy, K, I and E phi of each lane."""
         share = vectors.spread(1.0) / vectors.load(total, 0)
         top, log_odds = vectors.load(normaliser, 0), vectors.load(normaliser, LANES)
-        entropy, k, i, apart = vectors.spread(0.0), vectors.spread(0.0), vectors.spread(0.0), vectors.spread(0.0)
+        entropy, k, i, apart = (
+            vectors.spread(0.0),
+            vectors.spread(0.0),
+            vectors.spread(0.0),
+            vectors.spread(0.0),
+        )
         place = 0
         for at in range(0, box.shape[0], _STEP):
             log_q = (vectors.to_double(vectors.load(box, at + _REFERENCE)) - top) - log_odds
@@ -317,12 +322,28 @@ def _build(over_classes: bool) -> Any:
                     member = heaviest[0] if first < 0 else member
                     places[k] = starts[0] + member * steps[0]
                     later = first + TILE + k
-                    ahead[k] = starts[0] + (members[later] * steps[0] if later < count else steps[1] + k * steps[0])
+                    ahead[k] = starts[0] + (
+                        members[later] * steps[0] if later < count else steps[1] + k * steps[0]
+                    )
                 else:
-                    ahead[k] = starts[0] + (members[first + TILE] * steps[0] if first + TILE < count else LANES * steps[1]) + k * steps[0]
+                    ahead[k] = (
+                        starts[0]
+                        + (members[first + TILE] * steps[0] if first + TILE < count else LANES * steps[1])
+                        + k * steps[0]
+                    )
                     own = starts + heaviest * steps[0] if first < 0 else starts
                     shift = 0 if first < 0 else member * steps[0]
-                    layouts.load_single(flat, own, shift, steps, evenly and first >= 0, classes, _STEP, box, _LOGIT + k * LANES)
+                    layouts.load_single(
+                        flat,
+                        own,
+                        shift,
+                        steps,
+                        evenly and first >= 0,
+                        classes,
+                        _STEP,
+                        box,
+                        _LOGIT + k * LANES,
+                    )
             if over_classes and steps[2] != 1:
                 _copy_rows(flat, places, steps[2], copied)
             if first < 0:
@@ -411,7 +432,9 @@ _take_over_classes, _take_over_inputs = _build(over_classes=True), _build(over_c
 
 
 @cached
-def over_classes(flat, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed, out):
+def over_classes(
+    flat, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed, out
+):
     """Write entropy, K and I of chosen inputs of many classes; return those that float32 is not for."""
     return _take_over_classes(
         flat, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed, out

@@ -172,7 +172,11 @@ def _build(over_classes: bool) -> Any:
                             own_top = max(own_top, z)
                             continue
                         # A class may stand in two slots.
-                        for slot in range(y // LANES, count_slots(classes, over_classes)) if over_classes else range(y, y + 1):
+                        for slot in (
+                            range(y // LANES, count_slots(classes, over_classes))
+                            if over_classes
+                            else range(y, y + 1)
+                        ):
                             each = y - first_class(slot, classes) if over_classes else lane
                             if 0 <= each < LANES and box[slot * _STEP + _REFERENCE + each] == -np.inf:
                                 box[slot * _STEP + _REFERENCE + each] = (z - own_top) + top
@@ -214,7 +218,9 @@ def _build(over_classes: bool) -> Any:
             for at in range(_D + k * LANES, box.shape[0], _STEP):
                 z = vectors.load(box, at)
                 high, low, odd = vectors.larger(z, high), vectors.smaller(z, low), odd + (z - z)
-            odd = odd + vectors.where_less(vectors.larger(high, none - low), vectors.spread(_HUGE), none, vectors.spread(np.nan))
+            odd = odd + vectors.where_less(
+                vectors.larger(high, none - low), vectors.spread(_HUGE), none, vectors.spread(np.nan)
+            )
             if not vectors.add_up(odd) == 0.0:
                 inspect(box, _D + k * LANES, classes, lanes, shares[k * LANES :], unfit)
                 excluding = True
@@ -242,7 +248,12 @@ def _build(over_classes: bool) -> Any:
                         unfit[lane] = True
             own = w * (own - (z * sum_up(weighed)) / (one + rest))
             vectors.store(entropy, 0, vectors.load(entropy, 0) + own)
-        t0, t1, t2, t3 = _load_terms(terms, 0), _load_terms(terms, 1), _load_terms(terms, 2), _load_terms(terms, 3)
+        t0, t1, t2, t3 = (
+            _load_terms(terms, 0),
+            _load_terms(terms, 1),
+            _load_terms(terms, 2),
+            _load_terms(terms, 3),
+        )
         for slot in range(slots - 1, -1, -1):  # what was written last is still in the first cache
             at = slot * _STEP
             sums = vectors.load(box, at + _A), vectors.load(box, at + _U), vectors.load(box, at + _AU)
@@ -262,7 +273,9 @@ def _build(over_classes: bool) -> Any:
             if more.shape[0] > _P:
                 p = vectors.load(more[_P], slot * LANES)
                 for k in range(TILE):
-                    p = p + vectors.load(terms, 4 * k * LANES + LANES) * exp_log.exp(vectors.load(box, at + _D + k * LANES))
+                    p = p + vectors.load(terms, 4 * k * LANES + LANES) * exp_log.exp(
+                        vectors.load(box, at + _D + k * LANES)
+                    )
                 vectors.store(more[_P], slot * LANES, p)
         if not excluding:
             everywhere = (t0[3] + t1[3]) + (t2[3] + t3[3])
@@ -282,7 +295,14 @@ def _build(over_classes: bool) -> Any:
             for k in range(TILE):
                 there = first + k < count
                 # The last member stands for those that are not there.
-                load(source, starts, members[min(first + k, count - 1)] * steps[0], classes, box, _D + k * LANES)
+                load(
+                    source,
+                    starts,
+                    members[min(first + k, count - 1)] * steps[0],
+                    classes,
+                    box,
+                    _D + k * LANES,
+                )
                 at = (first + k) * LANES
                 for lane in range(LANES):
                     shares[k * LANES + lane] = weights[at + lane] if there else 0.0
@@ -388,7 +408,9 @@ def _build(over_classes: bool) -> Any:
                         for index in range(members.shape[0]):
                             for lane in range(LANES):
                                 b = inputs[min(lane, lanes - 1)]
-                                own_weights[index * LANES + lane] = weight_of(weights, weight_steps, members[index], b)
+                                own_weights[index * LANES + lane] = weight_of(
+                                    weights, weight_steps, members[index], b
+                                )
                         fill_reference(source, starts, steps, classes, members, own_weights, box, lanes)
                 else:
                     for slot in range(slots):

@@ -11,9 +11,6 @@ from __future__ import annotations
 
 # numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
-import math
-from typing import Any
-
 import numpy as np
 from numba import njit, types
 from numba.extending import intrinsic

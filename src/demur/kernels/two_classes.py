@@ -85,7 +85,8 @@ def _load(flat, starts, shift, class_step, in_a_line, z):
 @njit(**COMPILED)
 def _add_members(source, starts, weighing, inputs, in_a_line, z, reference, sums):
     """Write sums over members of ``d``, ``a``, ``a d`` and ``log(1 + q e)``, the largest ``d``, and how far
-    probabilities are off 1."""
+    probabilities are off 1.
+    """
     single, double, is_single, is_probs, steps = source
     weights, weight_steps, count = weighing
     rows = reference.reshape(-1)

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic, models, overload, register_model
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
+from numba.extending import intrinsic, lower_builtin, models, register_model
 
-from demur.kernels.compiling import COMPILED, INLINED
+from demur.kernels.compiling import COMPILED
 
 LANES = 16
 FOUR = 4
@@ -184,25 +185,26 @@ def to_single(typing_context, numbers):
     )
 
 
-def _overload_operator(symbol: Any, name: str) -> None:
+def _lower_operator(symbol: Any, name: str) -> None:
     """Give vectors the arithmetic of an operator; the compiler may fuse a product with a sum."""
 
-    @intrinsic
-    def combine(typing_context, left, right):
-        return left(left, left), lambda context, builder, signature, arguments: getattr(builder, name)(
-            *arguments, flags=_FUSED
-        )
+    class Typing(AbstractTemplate):
+        def generic(self, args: Any, kws: Any) -> Any:
+            if len(args) == 2 and isinstance(args[0], Vector) and args[0] == args[1]:
+                return signature(args[0], *args)
+            return None
 
-    @overload(symbol, jit_options=INLINED)
-    def _(left, right):
-        if isinstance(left, Vector) and left == right:
-            return lambda left, right: combine(left, right)
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return getattr(builder, name)(*arguments, flags=_FUSED)
+
+    infer_global(symbol)(Typing)
+    lower_builtin(symbol, Vector, Vector)(generate)
 
 
-_overload_operator(operator.add, "fadd")
-_overload_operator(operator.sub, "fsub")
-_overload_operator(operator.mul, "fmul")
-_overload_operator(operator.truediv, "fdiv")
+_lower_operator(operator.add, "fadd")
+_lower_operator(operator.sub, "fsub")
+_lower_operator(operator.mul, "fmul")
+_lower_operator(operator.truediv, "fdiv")
 
 
 def _choose(builder, sign, left, right):
@@ -251,7 +253,9 @@ def _folding(combine: Callable[..., Any]) -> Any:
             value, count = arguments[0], LANES
             while count > 1:
                 count //= 2
-                halves = (_shuffle(builder, value, value, range(first, first + count)) for first in (0, count))
+                halves = (
+                    _shuffle(builder, value, value, range(first, first + count)) for first in (0, count)
+                )
                 value = combine(builder, *halves)
             return builder.extract_element(value, ir.Constant(_WORD, 0))
 

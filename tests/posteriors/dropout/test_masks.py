@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from demur import kernels
 from demur.kernels import threads as workers
 from demur.posteriors.dropout.masks import Masks
 
