@@ -246,8 +246,8 @@ def test_a_signal_leaves_nothing_behind_under_the_command_line(tmp_path: Path, n
     path = tmp_path / "kept.txt"
     path.write_text("old")
     # Signals that the tests themselves ignore, as under nohup, are not ignored here.
-    normal = "signal(SIGHUP, SIG_DFL); signal(SIGINT, default_int_handler)"
-    code = f"import demur.cli\nfrom signal import *\n{normal}\nwith demur.cli._signals_end_it():\n    exec({WRITER!r})"
+    normal = "from signal import *\nsignal(SIGHUP, SIG_DFL)\nsignal(SIGINT, default_int_handler)"
+    code = f"import demur.cli\n{normal}\nwith demur.cli._signals_end_it():\n    exec({WRITER!r})"
     arguments = [sys.executable, "-c", code, str(path)]
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
