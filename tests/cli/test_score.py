@@ -452,9 +452,9 @@ def test_a_broken_pipe_is_no_bad_input(logits):
 
 
 ENDED = """
-import os, sys
+import os, signal, sys
 from demur.cli import main
-from demur.stores import output
+from demur.stores import column_files
 
 def end(file, *rest):
     file.write(b"half of it")
@@ -462,7 +462,8 @@ def end(file, *rest):
     os.kill(os.getpid(), int(number))
     raise AssertionError("it went on")
 
-number, output._write = sys.argv.pop(), end
+number, column_files._write = sys.argv.pop(), end
+signal.signal(int(number), signal.SIG_DFL)  # nohup ignores SIGHUP
 sys.argv = ["demur", "score", "z.npy", "--logits", "--out", "s.csv"]
 main()
 """

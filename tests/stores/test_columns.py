@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from demur.stores import StoreError, read_columns, read_labels, write_columns
-from demur.stores import columns as stored
+from demur.stores import StoreError, csv_files, read_columns, read_labels, write_columns
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +42,7 @@ def test_ids_keep_their_zeros(suffix) -> None:
 
 
 def test_text_that_begins_after_many_numbers_stays_text(monkeypatch) -> None:
-    monkeypatch.setattr(stored, "_ROWS", 2)
+    monkeypatch.setattr(csv_files, "_ROWS_AT_ONCE", 2)
     Path("s.csv").write_text("id,x\n007,1\n008,2\nnine,2.5\n")
     found = read_columns(Path("s.csv"))
     assert found["id"].tolist() == ["007", "008", "nine"]

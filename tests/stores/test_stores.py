@@ -24,8 +24,8 @@ from demur.stores import (
     read_weights,
     write_columns,
 )
-from demur.stores.names import locate, natural
-from demur.stores.tables import parquet_blocks
+from demur.stores.parquet_files import read_parquet_blocks
+from demur.stores.paths import find_files, natural_key
 
 MEMBERS, INPUTS, CLASSES = 5, 37, 4
 
@@ -78,7 +78,7 @@ def to_bfloat16(values: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("window", [1, 300, 1 << 20])
 def test_npy(tmp_path, logits, dtype, order, window, monkeypatch):
-    monkeypatch.setattr("demur.stores.arrays._WINDOW", window)
+    monkeypatch.setattr("demur.stores.mapped_arrays._WINDOW_BYTES", window)
     array = np.asarray(np.abs(logits) * 10, dtype=dtype, order=order)
     np.save(tmp_path / "z.npy", array)
     values = read(tmp_path / "z.npy")
@@ -124,7 +124,7 @@ def test_safetensors_of_the_library(tmp_path, logits):
 
 @pytest.mark.parametrize("window", [1, 1 << 20])
 def test_safetensors_bfloat16(tmp_path, logits, window, monkeypatch):
-    monkeypatch.setattr("demur.stores.arrays._WINDOW", window)
+    monkeypatch.setattr("demur.stores.mapped_arrays._WINDOW_BYTES", window)
     path = tmp_path / "z.safetensors"
     write_safetensors(path, "BF16", to_bfloat16(logits))
     exact = (to_bfloat16(logits).astype(np.uint32) << 16).view(np.float32)
@@ -155,7 +155,7 @@ def test_pt_with_strides_gradient_or_names(tmp_path, logits):
 @pytest.mark.parametrize("header", ["", "class_0,class_1,class_2,class_3\n", "0,1,2,3\n"])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_csv(tmp_path, logits, header, end, monkeypatch):
-    monkeypatch.setattr("demur.stores.tables.BLOCK", 200)  # several blocks
+    monkeypatch.setattr("demur.stores.csv_files._BLOCK_BYTES", 200)  # several blocks
     for member, values in enumerate(logits):
         lines = [",".join(map(repr, row.tolist())) for row in values]
         text = header + "\n".join(lines) + "\n\n"
@@ -207,7 +207,7 @@ def test_no_room_to_unpack_is_told_with_the_place(tmp_path, logits, suffix, monk
 def test_natural_order():
     names = ["m_10", "m_9", "m_09", "m_1", "a2/b10", "a2/b9", "a10/b1"]
     expected = ["a2/b9", "a2/b10", "a10/b1", "m_1", "m_09", "m_9", "m_10"]
-    assert sorted(names, key=natural) == expected
+    assert sorted(names, key=natural_key) == expected
 
 
 def test_glob(tmp_path, logits):
@@ -216,7 +216,7 @@ def test_glob(tmp_path, logits):
         np.save(tmp_path / f"member_{index}.npy", member)
     np.testing.assert_array_equal(read(tmp_path / "member_*.npy"), many)
     np.savez(tmp_path / "one.npz", a=logits, b=logits)
-    assert locate([f"{tmp_path}/*.npz:b"]) == [(tmp_path / "one.npz", "b")]
+    assert find_files([f"{tmp_path}/*.npz:b"]) == [(tmp_path / "one.npz", "b")]
     refused(tmp_path / "nothing_*.npy", "nothing_*.npy", "found none")
 
 
@@ -597,13 +597,13 @@ def test_parquet_with_damaged_metadata(tmp_path, metadata):
 def test_parquet_is_read_in_pieces(tmp_path, rows, monkeypatch):
     """In row groups of any size, Arrow holds a small part of the file."""
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr("demur.stores.tables.BLOCK", 1 << 20)
+    monkeypatch.setattr("demur.stores.parquet_files._BLOCK_BYTES", 1 << 20)
     values = np.random.default_rng(0).random((200_000, 10))
     table = pa.table({f"c{column}": values[:, column] for column in range(10)})
     pq.write_table(table, tmp_path / "z.parquet", row_group_size=rows, use_dictionary=False)
     del table
     before, found = pa.total_allocated_bytes(), []
-    for block in parquet_blocks(tmp_path / "z.parquet"):
+    for block in read_parquet_blocks(tmp_path / "z.parquet"):
         found.append(len(block))
         assert pa.total_allocated_bytes() - before < values.nbytes / 2
     assert sum(found) == len(values)
@@ -759,7 +759,7 @@ def test_an_existing_file_is_kept(tmp_path, monkeypatch):
     with pytest.raises(StoreError, match="--force"):
         write_columns(path, COLUMNS)
     # Also where it comes to exist after the check.
-    monkeypatch.setattr("demur.stores.output.check_output", lambda path, force: None)
+    monkeypatch.setattr("demur.stores.column_files.check_output", lambda path, force: None)
     with pytest.raises(StoreError, match="--force"):
         write_columns(path, COLUMNS)
     assert path.read_text() == "precious"
@@ -776,7 +776,7 @@ def test_a_failed_write_leaves_nothing(tmp_path, monkeypatch):
         file.write(b"half of it")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("demur.stores.output._write", fail)
+    monkeypatch.setattr("demur.stores.column_files._write", fail)
     with pytest.raises(StoreError, match="No space left on device"):
         write_columns(path, COLUMNS, force=True)
     assert path.read_text() == "precious"

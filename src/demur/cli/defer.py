@@ -79,7 +79,7 @@ def fit(
     """
     with bad_input_exits():
         from demur.deferral import Deferral
-        from demur.stores import StoreError, check_output, correct_of, read_labels, whole_file
+        from demur.stores import StoreError, check_output, mark_correct, read_labels
 
         if out.suffix.lower() != ".json":
             raise StoreError(f"{out}: expected an output file that ends in .json")
@@ -88,15 +88,14 @@ def fit(
         source, score = reader.read(scores), reader.head
         _refuse_read(out, source.path, labels)
         truth = None if labels is None else read_labels(labels)
-        correct = correct_of(source.columns, truth, source.path, prediction=prediction)
+        correct = mark_correct(source.columns, truth, source.path, prediction=prediction)
         names = _groups_of(source, groups)
         policy = Deferral.fit(
             source.score(score), correct, accuracy=accuracy, coverage=coverage, risk=risk, cost=cost,
             confidence=confidence, groups=names,
         )  # fmt: skip
         policy = replace(policy, score=score, method=method_of(source.path) or None)
-        with whole_file(out, force=force) as temporary:
-            policy.save(temporary)
+        policy.save(out)
     # What it does to these inputs is no estimate of what it does to others: shares only, no intervals.
     kept = ~policy.defer(source.score(score), names)
     if json:
@@ -137,8 +136,7 @@ def apply(
     """
     with bad_input_exits():
         from demur.deferral import Deferral
-        from demur.stores import check_output, correct_of, read_labels, write_columns
-        from demur.stores.arrays import open_binary
+        from demur.stores import check_output, mark_correct, open_binary, read_labels, write_columns
 
         if out is not None:
             check_output(out, force=force)
@@ -152,7 +150,7 @@ def apply(
         correct = None
         if labels is not None or "label" in source.columns:
             truth = None if labels is None else read_labels(labels)
-            correct = correct_of(source.columns, truth, source.path, prediction=prediction)
+            correct = mark_correct(source.columns, truth, source.path, prediction=prediction)
         values, names = source.score(column), _groups_of(source, groups)
         report = rule.report(values, correct, names)
         if out is not None:
@@ -168,11 +166,11 @@ def apply(
 
 def _refuse_read(out: Path, *read: str | None) -> None:
     """Raise a `StoreError` where the output file is one of those that are read."""
-    from demur.stores.names import locate
+    from demur.stores import find_files
 
     for written in read:
         if written is not None:
-            refuse_to_replace([path for path, _ in locate([written])], out)
+            refuse_to_replace([path for path, _ in find_files([written])], out)
 
 
 def _warn(rule: Deferral, score: str, method: str) -> None:
@@ -187,9 +185,9 @@ def _warn(rule: Deferral, score: str, method: str) -> None:
 
 def _groups_of(source: Source, groups: str | None) -> np.ndarray | None:
     """Return the names of groups, if there are any."""
-    from demur.stores import column_of
+    from demur.stores import pick_column
 
-    return None if groups is None else column_of(source.columns, groups, source.path)
+    return None if groups is None else pick_column(source.columns, groups, source.path)
 
 
 def decided(source: Source, score: str, deferred: np.ndarray) -> dict[str, np.ndarray]:

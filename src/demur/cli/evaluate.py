@@ -168,13 +168,13 @@ def _add_command(task: str, text: str) -> None:
         markdown: Markdown = False,
     ) -> None:
         with bad_input_exits():
-            from demur.stores import correct_of, read_labels
+            from demur.stores import mark_correct, read_labels
 
             form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
             reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis)
             sources = reader.read_all(files)
             truth = None if labels is None else read_labels(labels)
-            correct = {s.name: correct_of(s.columns, truth, s.path, prediction=prediction) for s in sources}
+            correct = {s.name: mark_correct(s.columns, truth, s.path, prediction=prediction) for s in sources}
             names = reader.scores(sources)
             scores = {source.name: {name: source.score(name) for name in names} for source in sources}
             answer = _evaluated(

@@ -111,8 +111,7 @@ def score(
     demur score 'run/member_*.npy' --logits --out scores.csv
     """
     with bad_input_exits():
-        from demur.stores import correct_of, read_labels
-        from demur.stores.names import split_name
+        from demur.stores import mark_correct, read_labels, split_name
 
         kind = choose_kind(logits=logits, probs=probs, log_probs=log_probs)
         options: dict[str, Any] = {
@@ -128,7 +127,7 @@ def score(
             refuse_to_replace([Path(split_name(labels)[0])], out)
         scores = score_files(files, kind, axis=axis, weights=weights, out=out, force=force, options=options)
         if truth is not None:
-            correct_of(scores.columns, truth, files[0])  # as many, of the same kind and in the same order
+            mark_correct(scores.columns, truth, files[0])  # as many, of the same kind and in the same order
             columns = {"input": scores.columns["input"], "label": truth["label"], **scores.columns}
             scores = replace(scores, columns=columns)
         facts = _describe(scores, kind, files, options)

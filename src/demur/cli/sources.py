@@ -31,14 +31,14 @@ class Source:
 
     def score(self, name: str) -> np.ndarray:
         """Return a column of numbers."""
-        from demur.stores import StoreError, column_of, numbers_of
+        from demur.stores import StoreError, pick_column, pick_numbers
 
         try:
-            column_of(self.columns, name, self.path)
+            pick_column(self.columns, name, self.path)
         except StoreError as error:
             words = ", ".join(f"{known.short} for {column}" for column, known in NAMES.items())
             raise StoreError(f"{error}; short names are {words}") from error
-        return numbers_of(self.columns, name, self.path)
+        return pick_numbers(self.columns, name, self.path)
 
 
 class Reader:
@@ -139,7 +139,7 @@ def named(written: str) -> tuple[str | None, str]:
     >>> named("MC dropout=mcd/id.csv"), named("id.csv")
     (('MC dropout', 'mcd/id.csv'), (None, 'id.csv'))
     """
-    from demur.stores.names import split_name
+    from demur.stores import split_name
 
     name, equals, path = written.partition("=")
     whole, _ = split_name(written)  # lr=0.1/*.npy may have no name before it

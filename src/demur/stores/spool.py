@@ -12,7 +12,8 @@ from typing import IO, Self
 
 import numpy as np
 
-from demur.stores.arrays import FileArray, StoreError
+from demur.stores.errors import StoreError
+from demur.stores.mapped_arrays import FileArray
 
 
 class Spool:
@@ -33,7 +34,7 @@ class Spool:
         file, offset = self._begin()
         rows, columns, dtype = 0, 0, np.dtype(np.float64)
         for block in blocks:
-            with self._room():
+            with self._explain_full_disk():
                 file.write(np.ascontiguousarray(block).data)
                 file.flush()
             rows, columns, dtype = rows + len(block), block.shape[1], block.dtype
@@ -44,7 +45,7 @@ class Spool:
         """Copy all of `source`; returns the spool's file, standing at the first byte of it."""
         file, offset = self._begin()
         while piece := source.read(1 << 20):
-            with self._room():
+            with self._explain_full_disk():
                 file.write(piece)
                 file.flush()
         file.seek(offset)
@@ -60,13 +61,13 @@ class Spool:
     def _begin(self) -> tuple[IO[bytes], int]:
         """Stand behind all that was written, where a page and so a map can begin."""
         if self._file is None:
-            with self._room():
+            with self._explain_full_disk():
                 self._file = tempfile.TemporaryFile(dir=self._directory, prefix=".demur-")  # noqa: SIM115
         end = self._file.seek(0, 2)
         return self._file, self._file.seek(end + -end % mmap.ALLOCATIONGRANULARITY)
 
     @contextlib.contextmanager
-    def _room(self) -> Iterator[None]:
+    def _explain_full_disk(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The file formats. Reading one never runs code that is in the file."""
+"""Files of arrays: .npy, .npz, .safetensors, .pt, and tables of numbers. Code in a file is never run."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import IO, Any
 
 import numpy as np
 
-from demur.stores.arrays import FileArray, StoredArray, StoreError, TensorArray, open_binary
+from demur.stores.column_names import refuse_scores
+from demur.stores.csv_files import read_csv_blocks
+from demur.stores.errors import StoreError
+from demur.stores.mapped_arrays import FileArray, StoredArray, TensorArray
+from demur.stores.parquet_files import read_parquet_blocks
+from demur.stores.paths import NAMED_SUFFIXES, open_binary
 from demur.stores.spool import Spool
-from demur.stores.tables import csv_blocks, parquet_blocks, refuse_scores
 
-_SUFFIXES = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".csv", ".parquet")
-NAMED = (".npz", ".safetensors", ".pt", ".pth")
-"""Suffixes of files that hold arrays by name, as in `file.npz:name`."""
-
-_SAFETENSORS = {
+_ARRAY_SUFFIXES = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".csv", ".parquet")
+_SAFETENSORS_DTYPES = {
     "F64": "<f8",
     "F32": "<f4",
     "F16": "<f2",
@@ -56,12 +57,12 @@ def open_array(path: Path, name: str | None, spool: Spool) -> StoredArray:
     suffix = path.suffix.lower()
     if path.is_dir():
         raise StoreError(f"{path}: expected a file, got a directory: give its files, as '{path}/*.npy'")
-    if suffix not in _SUFFIXES:
+    if suffix not in _ARRAY_SUFFIXES:
         raise StoreError(
-            f"{path}: expected a file that ends in {', '.join(_SUFFIXES)}, got "
+            f"{path}: expected a file that ends in {', '.join(_ARRAY_SUFFIXES)}, got "
             f"{repr(suffix) if suffix else 'no suffix'}: convert or rename it"
         )
-    if name is not None and suffix not in NAMED:
+    if name is not None and suffix not in NAMED_SUFFIXES:
         raise StoreError(f"{path}: expected no name, got ':{name}': a {suffix} file holds one array")
     if suffix == ".npz":
         return _open_npz(path, name, spool)
@@ -73,9 +74,9 @@ def open_array(path: Path, name: str | None, spool: Spool) -> StoredArray:
         if suffix == ".npy":
             return _open_npy(path, file)
     if suffix == ".parquet":
-        return spool.add_rows(str(path), parquet_blocks(path))
+        return spool.add_rows(str(path), read_parquet_blocks(path))
     # Text rarely has more digits than float32, so its probabilities need not sum to 1 more exactly.
-    return spool.add_rows(str(path), csv_blocks(path), precision="float32")
+    return spool.add_rows(str(path), read_csv_blocks(path), precision="float32")
 
 
 def _open_npy(path: Path, file: IO[bytes]) -> FileArray:
@@ -165,7 +166,7 @@ def _open_safetensors(path: Path, name: str | None) -> FileArray:
     header.pop("__metadata__", None)
     entry = header[_choose(path, name, header)]
     label = str(path) if name is None else f"{path}:{name}"
-    if entry["dtype"] not in _SAFETENSORS:
+    if entry["dtype"] not in _SAFETENSORS_DTYPES:
         raise StoreError(
             f"{label}: expected float16, bfloat16, float32, float64 or integers, "
             f"got {entry['dtype']}: convert it"
@@ -174,7 +175,7 @@ def _open_safetensors(path: Path, name: str | None) -> FileArray:
         label,
         path,
         tuple(entry["shape"]),
-        np.dtype(_SAFETENSORS[entry["dtype"]]),
+        np.dtype(_SAFETENSORS_DTYPES[entry["dtype"]]),
         offset=8 + size + entry["data_offsets"][0],
         precision="bfloat16" if entry["dtype"] == "BF16" else "",
     )

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from demur.stores.arrays import EmptyError, FileArray, StoreError, decode, open_binary
-from demur.stores.formats import open_array
+from demur.stores.array_files import open_array
+from demur.stores.errors import EmptyError, StoreError
+from demur.stores.mapped_arrays import FileArray, decode
+from demur.stores.paths import open_binary
 from demur.stores.spool import Spool
 
-_SUFFIXES = (".npy", ".csv", ".txt", ".json")
+_WEIGHT_SUFFIXES = (".npy", ".csv", ".txt", ".json")
 
 
 def read_weights(path: Path, *, members: int, inputs: int) -> np.ndarray:
@@ -37,9 +39,9 @@ def read_weights(path: Path, *, members: int, inputs: int) -> np.ndarray:
         The file cannot be read, or has another number of weights.
     """
     suffix = path.suffix.lower()
-    if suffix not in _SUFFIXES:
+    if suffix not in _WEIGHT_SUFFIXES:
         raise StoreError(
-            f"{path}: expected weights in a file that ends in {', '.join(_SUFFIXES)}, got "
+            f"{path}: expected weights in a file that ends in {', '.join(_WEIGHT_SUFFIXES)}, got "
             f"{repr(suffix) if suffix else 'no suffix'}"
         )
     expected = f"{path}: expected a weight for each of the {members} members, or shape ({members}, {inputs})"
