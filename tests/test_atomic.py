@@ -158,6 +158,17 @@ def test_errors_name_the_file_that_was_asked_for(tmp_path: Path) -> None:
     assert found.value.filename == str(tmp_path)
 
 
+def test_a_full_disk_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space left") as caught:
+        atomic.write_text(tmp_path / "a", "new")
+    assert caught.value.filename == str(tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.fixture
 def as_user(tmp_path: Path) -> Iterator[None]:
     """Whoever runs the tests, not as root, who writes into read-only folders."""

@@ -45,7 +45,7 @@ def write_file(path: str | os.PathLike[str], *, replace: bool = True) -> Iterato
     -----
     A new file gets the permissions that the umask allows; one that is replaced keeps its own.
     """
-    target = _follow_link(Path(path))
+    target = follow_link(Path(path))
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     if target.exists() and not target.is_file():
@@ -110,7 +110,7 @@ def copy_file(source: str | os.PathLike[str], path: str | os.PathLike[str]) -> N
         shutil.copyfileobj(original, file)
 
 
-def _follow_link(path: Path) -> Path:
+def follow_link(path: Path) -> Path:
     """Return the file that a link points to: it is written, and the link stays."""
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
@@ -170,6 +170,7 @@ def _blame(path: str | os.PathLike[str], temporary: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None or os.fspath(error.filename) != os.fspath(temporary):
+        # Where the disk is full, errors of writing name no file.
+        if error.errno is None or error.filename not in (None, os.fspath(temporary)):
             raise
         raise OSError(error.errno, error.strerror, os.fspath(path)) from error

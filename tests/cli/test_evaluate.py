@@ -312,12 +312,11 @@ def test_what_is_read_is_never_replaced(files) -> None:
 
 
 def test_half_a_policy_is_not_written(files, monkeypatch) -> None:
-    def fail(policy, path):
-        Path(path).write_text("half of it")
+    def fail(descriptor):
         raise OSError(28, "No space left on device")
 
     Path("policy.json").write_text("precious")
-    monkeypatch.setattr(demur.Deferral, "save", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     fit = ["defer", "fit", "id.csv", "--labels", "labels.npy", "--coverage", 0.5, "--out", "policy.json"]
     fails(*fit, "--force", words="policy.json: cannot be written: No space left on device")
 
@@ -420,7 +419,7 @@ def test_an_equals_sign_in_a_path_is_no_name():
         ((*OOD, "--seed", "minus"), "Invalid value for '--seed': "),
         (
             (*OOD, "--logits"),
-            "id.csv: expected predictions, a column for each class, got scores, as pairwise_",
+            "id.csv: expected predictions, one column per class, got scores, as pairwise_",
         ),
         ((*OOD, "--figure", "auc"), "--figure: expected one of auroc, aupr, fpr95, got auc"),
         ((*OOD, "--json", "--csv"), "expected at most one form, got --json and --csv"),

@@ -289,7 +289,7 @@ def test_labels_of_any_type_can_be_evaluated(suffix, dtype):
 @pytest.mark.usefixtures("logits")
 def test_scores_are_no_predictions(suffix, kind):
     run("score", "z.npy", "--logits", "--out", f"scores{suffix}")
-    words = (f"scores{suffix}: expected predictions, a column for each class, got scores, as pairwise_total",)
+    words = (f"scores{suffix}: expected predictions, one column per class, got scores, as pairwise_total",)
     fails("score", f"scores{suffix}", kind, words=words)
 
 

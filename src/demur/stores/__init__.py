@@ -21,6 +21,7 @@ Files are mapped, never loaded whole, and no code in them is ever run.
 from demur.stores.column_files import (
     COLUMN_SUFFIXES,
     check_output,
+    explain_write_errors,
     pick_column,
     pick_numbers,
     read_columns,
@@ -39,6 +40,7 @@ __all__ = [
     "Predictions",
     "StoreError",
     "check_output",
+    "explain_write_errors",
     "find_files",
     "json_columns",
     "json_number",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -139,7 +140,7 @@ def check_output(path: Path, *, force: bool = False) -> None:
         raise StoreError(f"{path}: expected an output file, got a directory: add a file name")
     if path.exists() and not force:
         raise _exists_error(path)
-    parent = Path(os.path.realpath(path)).parent
+    parent = atomic.follow_link(path).parent
     if not parent.is_dir():
         raise StoreError(f"{path}: expected a directory to write to, found none: create {parent} first")
     if not os.access(parent, os.W_OK):
@@ -171,9 +172,15 @@ def write_columns(
         Replace an existing file.
     """
     check_output(path, force=force)
+    with explain_write_errors(path), atomic.open_file(path, replace=force) as file:
+        _write(file, path.suffix.lower(), columns, facts or {})
+
+
+@contextlib.contextmanager
+def explain_write_errors(path: Path) -> Iterator[None]:
+    """Raise a `StoreError` where the system raises an error about writing a file."""
     try:
-        with atomic.open_file(path, replace=force) as file:
-            _write(file, path.suffix.lower(), columns, facts or {})
+        yield
     except FileExistsError as error:  # somebody else was faster
         raise _exists_error(path) from error
     except OSError as error:
