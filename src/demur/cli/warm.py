@@ -7,7 +7,6 @@ from typing import Any
 from demur.cli.options import Json
 from demur.cli.printing import bad_input_exits, count_things, print_object
 
-
 _NAME_WIDTH = 40
 """Columns of a line for the name of a loop."""
 
