@@ -584,10 +584,29 @@ def test_progress_on_a_terminal_only(logits):
     pty = pytest.importorskip("pty")
     leader, follower = pty.openpty()
     whole = [sys.executable, "-m", "demur.cli", "score", "z.npy", "--logits", "--json"]
-    done = subprocess.run(whole, stdout=subprocess.PIPE, stderr=follower, text=True, timeout=300, check=True)
+    done = subprocess.run(
+        whole, stdout=subprocess.PIPE, stderr=follower, text=True, timeout=300, check=True,
+        env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
     os.close(follower)
     assert json.loads(done.stdout)["inputs"] == 40  # stdout is clean even so
     assert "40/40" in os.read(leader, 65536).decode()
+    os.close(leader)
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown"])
+def test_no_progress_on_a_terminal_that_cannot_show_it(logits, term):
+    pty = pytest.importorskip("pty")
+    leader, follower = pty.openpty()
+    os.set_blocking(leader, False)
+    whole = [sys.executable, "-m", "demur.cli", "score", "z.npy", "--logits", "--json"]
+    subprocess.run(
+        whole, stdout=subprocess.DEVNULL, stderr=follower, timeout=300, check=True,
+        env={**os.environ, "TERM": term},
+    )  # fmt: skip
+    with pytest.raises(BlockingIOError):
+        os.read(leader, 65536)
+    os.close(follower)
     os.close(leader)
 
 

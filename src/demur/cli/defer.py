@@ -97,7 +97,9 @@ def fit(
         from demur.stores import StoreError, check_output, explain_write_errors, mark_correct, read_labels
 
         if out.suffix.lower() != ".json":
-            raise StoreError(f"{out}: expected an output file that ends in .json")
+            raise StoreError(
+                f"{out}: expected an output file that ends in .json, got {out.suffix or 'no suffix'!r}"
+            )
         check_output(out, force=force)
         reader = Reader([score], logits=logits, probs=probs, log_probs=log_probs, axis=axis)
         source, score = reader.read(scores), reader.head
@@ -196,12 +198,13 @@ def _refuse_inputs(out: Path, *read: str | None) -> None:
 
 
 def _warn_of_other_scores(rule: Deferral, score: str, method: str) -> None:
-    """Say on stderr that a policy was fitted on other scores than these, as far as both are known."""
+    """Warn on stderr where a policy was fitted on other scores than these, as far as both are known."""
     if rule.score and rule.score != score:
-        complain(f"the policy was fitted on {rule.score}, these are {score}: no promise holds")
+        complain(f"the policy was fitted on {rule.score}, these are {score}: its guarantee does not hold")
     elif rule.method and method and rule.method != method:
         complain(
-            f"the policy was fitted on {rule.method}, these are of {method}: no promise holds between methods"
+            f"the policy was fitted on {rule.method}, these are of {method}: its guarantee does not hold for "
+            "another method"
         )
 
 

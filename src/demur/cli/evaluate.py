@@ -1,4 +1,4 @@
-"""`demur evaluate`: what scores in files are good for, with intervals."""
+"""`demur evaluate`: how well scores detect unknown inputs and errors, with intervals."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ _Figure = Annotated[
         "--figure",
         metavar="NAME",
         show_default=False,
-        help="A figure to show. Repeat it for several. Default: all for one score, the first for several.",
+        help="A figure to show: auroc, aupr or fpr95; with selective auc, aurc or excess. Repeat it for "
+        "several. Default: all for one score, the first for several.",
     ),
 ]
 _Interval = Annotated[
@@ -193,7 +194,8 @@ def _add_command(task: str, text: str) -> None:
 
 _add_command("misclassification", "Detect wrong predictions: AUROC, average precision, FPR95.")
 _add_command(
-    "selective", "Accuracy against coverage: areas under the accuracy and the risk curve, excess risk."
+    "selective",
+    "Measure accuracy against coverage: areas under the accuracy and the risk curve, excess risk.",
 )
 
 
@@ -221,7 +223,7 @@ def calibration(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Calibration of the average of the members: log loss (nats), Brier score, calibration error.
+    """Measure the calibration of the average of the members: log loss (nats), Brier score, ECE.
 
     demur evaluate calibration predictions.npy --logits --labels labels.npy
     """
@@ -239,7 +241,7 @@ def calibration(
             name, path = split_method_name(written)
             name = name or Path(path).stem
             if name in results:
-                raise ValueError(f"expected another name for each file, as NAME={path}, got {name} twice")
+                raise ValueError(f"expected a different name for each file, as NAME={path}, got {name} twice")
             with (
                 open_predictions([path], axis=axis) as predictions,
                 progress_bar(predictions.inputs, "inputs") as progress,
@@ -294,7 +296,7 @@ def _evaluate(
 
 
 def _write_title(task: str, table: Table, options: Mapping[str, Any]) -> str:
-    """Return what a table shows, in words."""
+    """Return the title of a table."""
     from demur.report.tables import FIGURES
 
     what = {row.section for row in table.rows}
@@ -316,7 +318,7 @@ def _json_figures(result: Any, figures: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _make_json(found: Contest, figures: tuple[str, ...], head: str) -> dict[str, Any]:
-    """Return one object: the figures of the first method and score, then those of all of them."""
+    """Return the figures of the first method and score, then those of all, as one JSON object."""
     first, named = next(iter(found.results.items()))
     whole: dict[str, Any] = _json_figures(named[head], figures) | {"score": head, "method": first}
     if len(named) * len(found.results) > 1:

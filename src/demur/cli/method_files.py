@@ -91,7 +91,7 @@ class Reader:
         for source in found:
             if names.count(source.name) > 1:
                 raise ValueError(
-                    f"expected another name for each file, as NAME={source.path}, got {source.name} twice"
+                    f"expected a different name for each file, as NAME={source.path}, got {source.name} twice"
                 )
         return found
 
@@ -104,7 +104,7 @@ class Reader:
                 known = [name for name, values in source.columns.items() if values.dtype.kind == "f"]
                 raise ValueError(
                     f"{source.path}: expected a column {DEFAULT_SCORE}, got "
-                    f"{', '.join(known) or 'no score'}: say which by --score"
+                    f"{', '.join(known) or 'no score'}: choose one with --score"
                 )
         return tuple(name for name in PAPER if all(name in source.columns for source in sources))
 
@@ -146,7 +146,7 @@ def split_method_name(written: str) -> tuple[str | None, str]:
     if not equals or os.path.exists(whole) or glob.glob(whole, recursive=True):
         return None, written
     if not name or not path:
-        raise ValueError(f"{written}: expected NAME=FILE, got a part of it")
+        raise ValueError(f"{written}: expected NAME=FILE, got only a part of it")
     return name, path
 
 

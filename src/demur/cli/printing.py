@@ -1,4 +1,4 @@
-"""What the commands print: complaints, tables."""
+"""What the commands print: errors, tables, JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def mend_streams() -> None:
-    """Make printing safe: a closed stream swallows, and a letter that the encoding lacks is escaped."""
+    """Make printing safe: a closed stream takes anything, and characters it cannot encode are escaped."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -32,7 +32,7 @@ def mend_streams() -> None:
 
 @contextlib.contextmanager
 def bad_output_exits() -> Iterator[None]:
-    """Make one line and exit code 2 of a standard output that takes no more; 1 where its reader went."""
+    """Exit with one line and code 2 where standard output cannot be written; code 1 if its reader left."""
     try:
         yield
         sys.stdout.flush()
@@ -56,7 +56,7 @@ def complain(message: object) -> None:
 
 
 def _as_options(message: str) -> str:
-    """Return a message with arguments of Python, as `logits=`, called as the command line does.
+    """Return a message with Python arguments such as `logits=` spelt as options of the command line.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def _as_options(message: str) -> str:
 
 @contextlib.contextmanager
 def bad_input_exits() -> Iterator[None]:
-    """Make one line and exit code 2 of what reading, scoring and writing raise for bad input."""
+    """Exit with one line and code 2 where reading, scoring or writing raises an error about the input."""
     try:
         yield
     except OSError as error:
@@ -107,7 +107,7 @@ def print_table(title: str, table: Table) -> None:
 
 
 def format_number(value: Any) -> str:
-    """Write a number for people: four digits, infinity as inf.
+    """Return a number with four significant digits, infinity as inf.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def count_things(number: int, thing: str) -> str:
 
 
 def print_summary(scores: ScoreTable, unit: str) -> None:
-    """Print mean, median and maximum over inputs by measure and part."""
+    """Print mean, median and maximum over inputs for each measure and part."""
     table = new_table("measure", "part", "mean", "median", "max", "infinite", texts=2)
     for measure, parts in scores.summary().items():
         for index, (part, values) in enumerate(parts.items()):

@@ -79,7 +79,7 @@ def _check_target(path: Path, folder: Path) -> Path:
     if path.exists() and page.MARK not in path.read_bytes():
         raise ValueError(
             f"{path}: expected a page that demur report wrote, got another file, which is not replaced: "
-            "remove it, or choose another by --out"
+            "remove it, or choose another name with --out"
         )
     if path.parent != folder and not path.parent.is_dir():
         raise ValueError(f"{path}: expected a directory to write to, found none: create {path.parent} first")

@@ -212,7 +212,7 @@ def refuse_to_replace(read: list[Path], out: Path | None) -> None:
 
     if out is not None and out.exists() and any(path.samefile(out) for path in read):
         raise StoreError(
-            f"{out}: expected a file that is not read from, got an input file: choose another name"
+            f"{out}: expected a file that is not read from, got one of the inputs: choose another name"
         )
 
 

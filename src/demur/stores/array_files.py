@@ -186,7 +186,7 @@ def _open_pt(path: Path, name: str | None) -> TensorArray:
         import torch
     except ImportError as error:
         raise StoreError(
-            f"{path}: expected PyTorch to read it with, found none: pip install 'demur[torch]'"
+            f"{path}: expected PyTorch to be installed, found none: pip install 'demur[torch]'"
         ) from error
     open_binary(path).close()
 
@@ -219,7 +219,7 @@ def _open_pt(path: Path, name: str | None) -> TensorArray:
 
 
 def _choose(path: Path, name: str | None, names: Iterable[object]) -> Any:
-    """Return the array to take out of a file that holds several by name."""
+    """Return the name of the array to take out of a file that holds several."""
     known = list(names)
     listed = ", ".join(str(each) for each in known[:8]) + (", ..." if len(known) > 8 else "")
     if name is not None:

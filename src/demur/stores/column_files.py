@@ -16,14 +16,14 @@ from demur.stores.column_names import list_names
 from demur.stores.csv_files import is_number, parse_cells, read_csv_columns, write_csv
 from demur.stores.errors import StoreError
 from demur.stores.json_values import json_columns
-from demur.stores.parquet_files import check_parquet, read_parquet_columns, write_parquet
+from demur.stores.parquet_files import check_pyarrow, read_parquet_columns, write_parquet
 from demur.stores.paths import open_binary
 
 COLUMN_SUFFIXES = (".csv", ".parquet", ".npz", ".json")
 
 
 def read_columns(path: Path, *, nameless: str | None = None) -> dict[str, np.ndarray]:
-    """Read columns of equal length by their names, numbers as numbers, other things and `id` as text.
+    """Read columns of equal length by their names: numbers as numbers, `id` and anything else as text.
 
     Parameters
     ----------
@@ -50,14 +50,14 @@ def read_columns(path: Path, *, nameless: str | None = None) -> dict[str, np.nda
 
 
 def pick_column(columns: Mapping[str, np.ndarray], name: str, path: object) -> np.ndarray:
-    """Return one column; where there is none of that name, a `StoreError` says which there are."""
+    """Return one column; raise a `StoreError` that lists the columns where there is none of that name."""
     if name not in columns:
         raise StoreError(f"{path}: expected a column {name}, got {list_names(columns)}")
     return columns[name]
 
 
 def pick_numbers(columns: Mapping[str, np.ndarray], name: str, path: object) -> np.ndarray:
-    """Return one column of numbers; a `StoreError` quotes the first cell that is none."""
+    """Return one column of numbers; raise a `StoreError` that quotes the first cell that is not one."""
     values = pick_column(columns, name, path)
     if values.dtype.kind not in "fiub":
         odd = next((row for row, cell in enumerate(values) if not is_number(cell)), 0)
@@ -116,7 +116,7 @@ def _read_json(path: Path) -> dict[str, np.ndarray]:
 
 
 def _parse_json_column(name: str, values: Any) -> np.ndarray:
-    """Return a list as a column; numbers that JSON has no way to write are texts as "inf"."""
+    """Return a list as a column; numbers that JSON cannot write are text, such as "inf"."""
     kinds = {type(each) for each in values}
     if not isinstance(values, list) or not kinds <= {bool, int, float, str}:
         raise TypeError
@@ -129,7 +129,7 @@ _READERS = {".parquet": read_parquet_columns, ".npz": _read_npz, ".json": _read_
 
 
 def check_output(path: Path, *, force: bool = False) -> None:
-    """Raise a `StoreError` if `write_columns` could not write to `path`: ask before the work."""
+    """Raise a `StoreError` if `write_columns` could not write to `path`; call it before long work."""
     suffix = path.suffix.lower()
     if suffix not in COLUMN_SUFFIXES:
         raise StoreError(
@@ -146,7 +146,7 @@ def check_output(path: Path, *, force: bool = False) -> None:
     if not os.access(parent, os.W_OK):
         raise StoreError(f"{path}: expected a directory to write to, got one that is read-only")
     if suffix == ".parquet":
-        check_parquet(path, "to write it")
+        check_pyarrow(path)
 
 
 def write_columns(

@@ -23,12 +23,12 @@ def refuse_scores(path: Path, names: Iterable[str]) -> None:
 
 
 def refuse_labels(path: Path, names: Iterable[str]) -> None:
-    """Raise a `StoreError` where a column names or labels inputs: as a class it would count in silence."""
+    """Raise a `StoreError` where a column names or labels inputs: it must not count as a class."""
     for name in names:
         if name.lower() in _NOT_CLASSES:
             raise StoreError(
-                f"{path}: expected one column per class, got the column {name!r}, which by its name is no "
-                "class: leave it out"
+                f"{path}: expected one column per class, got the column {name!r}, whose name is not "
+                "that of a class: leave it out"
             )
 
 

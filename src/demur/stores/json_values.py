@@ -10,12 +10,12 @@ import numpy as np
 
 
 def json_columns(columns: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
-    """Columns as lists of what JSON can hold."""
+    """Return columns as lists of values that JSON can hold."""
     return {name: [json_number(value) for value in values] for name, values in columns.items()}
 
 
 def json_number(value: Any) -> int | float | str:
-    """A number as JSON can hold it: infinity as "inf", not-a-number as "nan"; text as it is.
+    """Return a number as JSON can hold it: infinity as "inf", not-a-number as "nan"; text as it is.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Labels from files, and which predictions they show to be right."""
+"""Labels from files, and which predictions are right by them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read_labels(written: str) -> dict[str, np.ndarray]:
 
 
 def _number_classes(labels: np.ndarray) -> np.ndarray:
-    """Return labels as predictions are written: classes 0 and 1, not False and True."""
+    """Return labels as class numbers: 0 and 1 in place of False and True."""
     return labels.astype(np.int64) if labels.dtype.kind == "b" else labels
 
 
@@ -61,7 +61,7 @@ def mark_correct(
     *,
     prediction: str = "prediction",
 ) -> np.ndarray:
-    """Return where predictions are right.
+    """Return which predictions are right.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def mark_correct(
     if labels is None and "label" not in columns:
         if "correct" in columns:
             return columns["correct"]
-        raise StoreError(f"{path}: expected a column label, got none: give the labels by --labels")
+        raise StoreError(f"{path}: expected a column label, got none: give the labels with --labels")
     found = columns if labels is None else labels
     truth, guess = found["label"], pick_column(columns, prediction, path)
     if len(truth) != len(guess):

@@ -1,8 +1,8 @@
 """Arrays that lie in a file, mapped into memory for as long as a piece of them is read.
 
-A mapped page counts as memory of the process until the map goes, and every map holds a file open.
-So nothing here stays mapped: a reader maps, copies a piece and lets go. The process stays small
-however large the file is, and a thousand files need no thousand descriptors.
+Mapped pages count towards the memory of the process, and every map keeps its file open. So nothing
+stays mapped: a reader maps the file, copies a piece and drops the map. Memory stays small however
+large the file is, and a thousand files need one descriptor at a time.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _WINDOW_BYTES = 64 << 20
 
 
 class StoredArray(Protocol):
-    """An array in a file; `decode` makes numbers of a piece of it."""
+    """An array in a file; `decode` turns a piece of it into numbers."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As in NumPy."""
+        """The shape, as in NumPy."""
         ...
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of the raw values."""
+        """The type of the raw values."""
         ...
 
     @property
@@ -42,7 +42,7 @@ class StoredArray(Protocol):
         ...
 
     def map(self) -> np.ndarray:
-        """Map the raw values; let go of them soon."""
+        """Map the raw values; drop them soon."""
         ...
 
 
@@ -85,7 +85,7 @@ class FileArray:
 
     @property
     def end(self) -> int:
-        """The byte of the file behind the last one of the array."""
+        """The offset in the file just after the last byte of the array."""
         # Python integers: a damaged header may hold any number.
         return self.offset + self.dtype.itemsize * int(np.prod(self.shape, dtype=object))
 
@@ -164,7 +164,7 @@ def _check_numbers(label: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> 
 
 
 def decode(raw: np.ndarray, precision: str) -> np.ndarray:
-    """Numbers that measures can be computed of, without loss.
+    """Return raw values as floating-point numbers, without loss.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def decode(raw: np.ndarray, precision: str) -> np.ndarray:
 
 
 def _copy(raw: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Copy to another type, in C order. Of a map, no more is in memory at a time than a window."""
+    """Copy to another type, in C order, with at most a window of a mapped file in memory at a time."""
     base: Any = raw
     while isinstance(base, np.ndarray):
         base = base.base

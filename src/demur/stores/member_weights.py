@@ -18,12 +18,12 @@ _WEIGHT_SUFFIXES = (".npy", ".csv", ".txt", ".json")
 
 
 def read_weights(path: Path, *, members: int, inputs: int) -> np.ndarray:
-    """Read one weight a member, or one a member and input.
+    """Read one weight per member, or one per member and input.
 
     Parameters
     ----------
     path
-        .npy: (members,) or (members, inputs). .csv, .txt: one number a member, with commas, blanks
+        .npy: (members,) or (members, inputs). .csv, .txt: one number per member, with commas, blanks
         or line ends between them; a .csv may begin with a name. .json: a list of numbers.
     members, inputs
         How many there must be.
@@ -58,7 +58,7 @@ def read_weights(path: Path, *, members: int, inputs: int) -> np.ndarray:
             weights = np.array(_read_json(text) if suffix == ".json" else _read_text(text, suffix))
         except (ValueError, OverflowError, RecursionError) as error:
             raise StoreError(
-                f"{path}: expected {members} numbers, one a member, got something else: {error}"
+                f"{path}: expected {members} numbers, one per member, got something else: {error}"
             ) from error
     if weights.shape not in ((members,), (members, inputs)):
         raise StoreError(f"{expected}, got shape {weights.shape}")

@@ -25,19 +25,19 @@ _BLOCK_BYTES = 8 << 20
 """Bytes of numbers that are held at a time."""
 
 
-def check_parquet(path: Path, purpose: str) -> None:
-    """Raise a `StoreError` unless pyarrow is there "to read it with", or "to write it"."""
+def check_pyarrow(path: Path) -> None:
+    """Raise a `StoreError` unless pyarrow is installed."""
     try:
         import pyarrow.parquet  # noqa: F401
     except ImportError as error:
         raise StoreError(
-            f"{path}: expected pyarrow {purpose}, found none: pip install 'demur[tables]'"
+            f"{path}: expected pyarrow to be installed, found none: pip install 'demur[tables]'"
         ) from error
 
 
 @contextlib.contextmanager
 def _explain_damage(path: Path) -> Iterator[None]:
-    """Make one line of what pyarrow says about a damaged file."""
+    """Raise a `StoreError` of one line where pyarrow finds a damaged file."""
     import pyarrow as pa
 
     try:
@@ -51,7 +51,7 @@ def _explain_damage(path: Path) -> Iterator[None]:
 
 def read_parquet_blocks(path: Path) -> Iterator[np.ndarray]:
     """Yield the rows of a table of numbers, in the widest type of its columns."""
-    check_parquet(path, "to read it with")
+    check_pyarrow(path)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -82,7 +82,7 @@ def read_parquet_blocks(path: Path) -> Iterator[np.ndarray]:
 
 def read_parquet_columns(path: Path) -> dict[str, np.ndarray]:
     """Read all columns by name, as numbers or text."""
-    check_parquet(path, "to read it with")
+    check_pyarrow(path)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -93,7 +93,7 @@ def read_parquet_columns(path: Path) -> dict[str, np.ndarray]:
     for name, column in zip(table.column_names, table.columns, strict=True):
         if column.null_count:
             raise StoreError(
-                f"{path}: expected a value in each row, got {column.null_count} without in {name}"
+                f"{path}: expected a value in each row, got {column.null_count} rows without one in {name}"
             )
         if pa.types.is_nested(column.type):
             raise StoreError(f"{path}: expected numbers or text, got {name} of {column.type}: leave it out")
@@ -111,10 +111,10 @@ def write_parquet(file: IO[bytes], columns: Mapping[str, Any]) -> None:
 
 
 def _find_index_columns(path: Path, schema: Schema) -> list[object]:
-    """Return names of columns that pandas wrote row names to; those that are not text are ranges."""
+    """Return the columns that hold row names of pandas; entries that are not text are ranges."""
     try:
         return list((schema.pandas_metadata or {}).get("index_columns", []))
     except (AttributeError, TypeError, ValueError, RecursionError) as error:  # any JSON, or none
         raise StoreError(
-            f"{path}: expected what pandas says of its columns, got damaged metadata: write it again"
+            f"{path}: expected the metadata that pandas writes, got damaged metadata: write it again"
         ) from error

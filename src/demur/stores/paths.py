@@ -42,7 +42,7 @@ def find_files(names: Sequence[str | os.PathLike[str]]) -> list[tuple[Path, str 
         # Without a name a file holds one array, so any name in it is that array again.
         if name in taken or None in taken or (taken and name is None):
             raise StoreError(
-                f"{path}: expected each file once, got it twice: a member counts twice by its weight"
+                f"{path}: expected each file once, got it twice: a weight of 2 counts a member twice"
             )
         taken.add(name)
     return found

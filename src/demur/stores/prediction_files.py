@@ -45,7 +45,7 @@ class MemberFile:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Inputs, classes."""
+        """Numbers of inputs and of classes."""
         shape = self.stored.shape
         return shape[0 if self.axis == 1 else -2], shape[-1]
 
@@ -57,7 +57,7 @@ class MemberFile:
 
     @property
     def members_together(self) -> bool:
-        """Whether the members of an input lie nearer to each other than inputs do."""
+        """Whether the members of one input are closer together in the file than its inputs are."""
         members, inputs, _ = self._map().strides
         return self.axis is not None and members < inputs
 
@@ -137,7 +137,7 @@ class Predictions:
         return next(source for source in self.sources if member in source.members)
 
     def close(self) -> None:
-        """Give back the room that unpacked formats took."""
+        """Free the space that unpacked formats take."""
         self._spool.close()
 
     def __enter__(self) -> Self:
