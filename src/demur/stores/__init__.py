@@ -4,6 +4,7 @@
     read_weights       one number per member
     write_columns      .csv, .parquet, .npz, .json, whole or not at all
     read_columns       the same formats back; read_labels also from .npy
+    register_reader    predictions in a format of your own
 
 Which file holds what:
 
@@ -18,6 +19,7 @@ Which file holds what:
 Files are mapped, never loaded whole, and no code in them is ever run.
 """
 
+from demur.stores.array_files import register_reader
 from demur.stores.column_files import (
     COLUMN_SUFFIXES,
     check_output,
@@ -54,6 +56,7 @@ __all__ = [
     "read_columns",
     "read_labels",
     "read_weights",
+    "register_reader",
     "split_name",
     "write_columns",
 ]
