@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from demur import atomic
 from demur.tasks.estimate import Estimate, check_share, checked_correct, checked_scores, proportion
 
 FIRST = 0.3  # the smallest share kept that is tested: fewer inputs prove little and help few
@@ -197,13 +198,13 @@ class Deferral:
         return "\n".join(lines)
 
     def save(self, path: str | Path) -> None:
-        """Write the policy as JSON."""
+        """Write the policy as JSON: whole or not at all."""
         thresholds = {name: asdict(t) for name, t in self.thresholds.items()}
         for entry in thresholds.values():
             if entry["value"] is not None and math.isinf(entry["value"]):
                 entry["value"] = "inf" if entry["value"] > 0 else "-inf"
         content = {"format": "demur deferral 1", **asdict(self), "thresholds": thresholds}
-        Path(path).write_text(json.dumps(content, indent=2, allow_nan=False) + "\n", encoding="utf-8")
+        atomic.write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Deferral:

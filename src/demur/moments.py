@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from demur import kernels
+from demur import atomic, kernels
 from demur.core.given import (
     check_every_input,
     given_side,
@@ -239,20 +239,14 @@ class Moments:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write to an ``.npz`` file, at once or not at all; the next ``load`` gives the same figures."""
-        path = Path(path)
         header = {"format": FORMAT, "rule": self.rule.name, "groups": self.groups or 0}
         content: dict[str, Any] = {name: np.array(value) for name, value in header.items()}
         content["double"] = np.array(self._double)
         if self.state is not None:
             found = arrays_of(self.state).items()
             content |= {name: arrays.to_numpy(a) for name, a in found if a is not None}
-        scratch = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            with scratch.open("wb") as file:
-                np.savez(file, **content)
-            scratch.replace(path)
-        finally:
-            scratch.unlink(missing_ok=True)
+        with atomic.open_file(path) as file:
+            np.savez(file, **content)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Moments:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Callable, Iterator
 
@@ -10,8 +11,9 @@ from collections.abc import Callable, Iterator
 @contextlib.contextmanager
 def progress_bar(total: int | None, unit: str, *, hidden: bool = False) -> Iterator[Callable[[int], object]]:
     """Show on a terminal how many of `total` (None: nobody knows) are done; in a pipe show nothing."""
-    # A process whose standard error was closed has none at all.
-    if hidden or sys.stderr is None or not sys.stderr.isatty():
+    # A process whose standard error was closed has none at all; a dumb terminal cannot move its cursor.
+    dumb = os.environ.get("TERM", "") in ("dumb", "unknown")
+    if hidden or dumb or sys.stderr is None or not sys.stderr.isatty():
         yield lambda done: None
         return
     from rich.console import Console

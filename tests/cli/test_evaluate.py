@@ -312,12 +312,11 @@ def test_what_is_read_is_never_replaced(files) -> None:
 
 
 def test_half_a_policy_is_not_written(files, monkeypatch) -> None:
-    def fail(policy, path):
-        Path(path).write_text("half of it")
+    def fail(descriptor):
         raise OSError(28, "No space left on device")
 
     Path("policy.json").write_text("precious")
-    monkeypatch.setattr(demur.Deferral, "save", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     fit = ["defer", "fit", "id.csv", "--labels", "labels.npy", "--coverage", 0.5, "--out", "policy.json"]
     fails(*fit, "--force", words="policy.json: cannot be written: No space left on device")
 
@@ -420,7 +419,7 @@ def test_an_equals_sign_in_a_path_is_no_name():
         ((*OOD, "--seed", "minus"), "Invalid value for '--seed': "),
         (
             (*OOD, "--logits"),
-            "id.csv: expected predictions, a column for each class, got scores, as pairwise_",
+            "id.csv: expected predictions, one column per class, got scores, as pairwise_",
         ),
         ((*OOD, "--figure", "auc"), "--figure: expected one of auroc, aupr, fpr95, got auc"),
         ((*OOD, "--json", "--csv"), "expected at most one form, got --json and --csv"),
@@ -428,9 +427,9 @@ def test_an_equals_sign_in_a_path_is_no_name():
         ((*OOD, "--interval", "wald"), "interval must be 'auto'"),
         ((*OOD, "--splits", "1"), "splits must be at least 2"),
         ((*OOD, "--id", "other=ood.csv"), "expected an --ood of the same name for each --id"),
-        ((*OOD, "--ood", "ood.csv"), "expected another name for each file"),
+        ((*OOD, "--ood", "ood.csv"), "expected a different name for each file"),
         ((*OOD, "--logits", "--probs"), "expected exactly one of --logits"),
-        (("misclassification", "id.csv"), "expected a column label, got none: give the labels by --labels"),
+        (("misclassification", "id.csv"), "expected a column label, got none: give the labels with --labels"),
         (("misclassification", "id.csv", "--labels", "short.npy"), "expected 120, one for each input"),
         (("misclassification", "id.csv", "--labels", "names.npy"), "among the labels, at input 0"),
         (("misclassification", "id.csv", "--labels", "nan.npy"), "got NaN at input 3"),
@@ -442,7 +441,7 @@ def test_an_equals_sign_in_a_path_is_no_name():
         (("calibration", "id.npy", "--labels", "labels.npy"), "expected exactly one of --logits"),
         (
             ("calibration", "id.npy", "./id.npy", "--labels", "labels.npy", "--logits"),
-            "expected another name for each file, as NAME=./id.npy, got id twice",
+            "expected a different name for each file, as NAME=./id.npy, got id twice",
         ),
         (("calibration", "id.npy", "--labels", "short.npy", "--logits"), "labels must be integers of shape"),
         (("defer", "fit", "id.csv", "--labels", "labels.npy", "--out", "p.json"), "exactly one of accuracy"),

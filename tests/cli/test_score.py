@@ -289,7 +289,7 @@ def test_labels_of_any_type_can_be_evaluated(suffix, dtype):
 @pytest.mark.usefixtures("logits")
 def test_scores_are_no_predictions(suffix, kind):
     run("score", "z.npy", "--logits", "--out", f"scores{suffix}")
-    words = (f"scores{suffix}: expected predictions, a column for each class, got scores, as pairwise_total",)
+    words = (f"scores{suffix}: expected predictions, one column per class, got scores, as pairwise_total",)
     fails("score", f"scores{suffix}", kind, words=words)
 
 
@@ -452,9 +452,9 @@ def test_a_broken_pipe_is_no_bad_input(logits):
 
 
 ENDED = """
-import os, sys
+import os, signal, sys
 from demur.cli import main
-from demur.stores import output
+from demur.stores import column_files
 
 def end(file, *rest):
     file.write(b"half of it")
@@ -462,7 +462,8 @@ def end(file, *rest):
     os.kill(os.getpid(), int(number))
     raise AssertionError("it went on")
 
-number, output._write = sys.argv.pop(), end
+number, column_files._write = sys.argv.pop(), end
+signal.signal(int(number), signal.SIG_DFL)  # nohup ignores SIGHUP
 sys.argv = ["demur", "score", "z.npy", "--logits", "--out", "s.csv"]
 main()
 """
@@ -583,10 +584,29 @@ def test_progress_on_a_terminal_only(logits):
     pty = pytest.importorskip("pty")
     leader, follower = pty.openpty()
     whole = [sys.executable, "-m", "demur.cli", "score", "z.npy", "--logits", "--json"]
-    done = subprocess.run(whole, stdout=subprocess.PIPE, stderr=follower, text=True, timeout=300, check=True)
+    done = subprocess.run(
+        whole, stdout=subprocess.PIPE, stderr=follower, text=True, timeout=300, check=True,
+        env={**os.environ, "TERM": "xterm"},
+    )  # fmt: skip
     os.close(follower)
     assert json.loads(done.stdout)["inputs"] == 40  # stdout is clean even so
     assert "40/40" in os.read(leader, 65536).decode()
+    os.close(leader)
+
+
+@pytest.mark.parametrize("term", ["dumb", "unknown"])
+def test_no_progress_on_a_terminal_that_cannot_show_it(logits, term):
+    pty = pytest.importorskip("pty")
+    leader, follower = pty.openpty()
+    os.set_blocking(leader, False)
+    whole = [sys.executable, "-m", "demur.cli", "score", "z.npy", "--logits", "--json"]
+    subprocess.run(
+        whole, stdout=subprocess.DEVNULL, stderr=follower, timeout=300, check=True,
+        env={**os.environ, "TERM": term},
+    )  # fmt: skip
+    with pytest.raises(BlockingIOError):
+        os.read(leader, 65536)
+    os.close(follower)
     os.close(leader)
 
 

@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from demur.cli import demo, evaluate, report, reproduce, score
+from demur.cli import demo, evaluate, report, reproduce, score, warm
 from demur.cli.printing import bad_output_exits, complain, mend_streams
 
 # typer brings its own copy of click, or before 0.25 the real one: this is UsageError of either.
@@ -46,7 +46,7 @@ class _Commands(typer.core.TyperGroup):
 app = typer.Typer(
     name="demur",
     cls=_Commands,
-    help="Measure how far each prediction of a model can be trusted.",
+    help="Measure how uncertain each prediction of a model is, and decide which ones to defer.",
     add_completion=False,
     pretty_exceptions_enable=False,
 )
@@ -75,11 +75,12 @@ app.command()(report.report)
 app.command()(demo.demo)
 app.add_typer(evaluate.app, name="evaluate")
 app.add_typer(reproduce.app, name="reproduce")
+app.command()(warm.warm)
 
 
 @contextlib.contextmanager
 def _signals_end_it() -> Iterator[None]:
-    """Make `SystemExit` of signals that would end the process at once: half a file would stay behind."""
+    """Turn SIGTERM and SIGHUP into `SystemExit`, so that temporary files are removed."""
 
     def end(number: int, frame: object) -> None:
         raise SystemExit(128 + number)
@@ -102,10 +103,12 @@ def main() -> None:
     """Run the command line; ends in `SystemExit` with the exit code."""
     mend_streams()
     if not sys.warnoptions:
-        # Those of PyTorch and NumPy are about files and code; what a user can mend is told in one line.
+        # Warnings of PyTorch and NumPy are about code that users of the command line cannot change.
         warnings.simplefilter("ignore")
-        warnings.filterwarnings("default", module=r"demur\.posteriors")  # but for what is said of a network
-    # Threads of PyTorch that wait for work would hold the processors that demur's own threads need.
+        warnings.filterwarnings(
+            "default", module=r"demur\.posteriors"
+        )  # Those about the network are for users.
+    # Idle threads of PyTorch would otherwise keep the processors busy that demur's own threads need.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     with _signals_end_it():
         app(prog_name="demur")

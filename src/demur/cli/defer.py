@@ -1,4 +1,4 @@
-"""`demur evaluate defer`: fit a threshold that promises something, and apply it."""
+"""`demur evaluate defer`: fit a threshold with a guarantee, and apply it."""
 
 from __future__ import annotations
 
@@ -8,59 +8,74 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from demur.cli.method_files import DEFAULT_SCORE, MethodScores, Reader, find_method
 from demur.cli.options import Axis, Confidence, Force, Json, Labels, Logits, LogProbs, Prediction, Probs
 from demur.cli.printing import bad_input_exits, complain, print_object
 from demur.cli.score import refuse_to_replace
-from demur.cli.sources import FIRST, Reader, Source, method_of
 
 if TYPE_CHECKING:
     import numpy as np
 
     from demur.deferral import Deferral, Report
 
-app = typer.Typer(help="Decide which inputs go to a person: fit a threshold with a promise, and apply it.")
+app = typer.Typer(
+    help="Decide which inputs to defer to a person: fit a threshold with a guarantee, and apply it."
+)
 
-Scores = Annotated[
+_ScoreFile = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
         show_default=False,
-        help="Scores, as demur score writes them; or predictions, with --logits, --probs or --log-probs.",
+        help="Scores that demur score wrote, or predictions with --logits, --probs or --log-probs.",
     ),
 ]
 _Groups = Annotated[
     str | None,
     typer.Option(
-        metavar="COLUMN", show_default=False, help="Names of groups; each has a threshold of its own."
+        metavar="COLUMN", show_default=False, help="Column of group names; each group gets its own threshold."
     ),
 ]
 
 
 @app.command()
 def fit(
-    scores: Scores,
-    out: Annotated[Path, typer.Option(metavar="FILE", help="Write the policy: .json.", show_default=False)],
+    scores: _ScoreFile,
+    out: Annotated[
+        Path, typer.Option(metavar="FILE", help="Write the policy to a .json file.", show_default=False)
+    ],
     labels: Labels = None,
     prediction: Prediction = "prediction",
     score: Annotated[
-        str, typer.Option(metavar="COLUMN", help="The score that decides; also K, I, M or aleatoric.")
-    ] = FIRST,
+        str, typer.Option(metavar="COLUMN", help="The score to threshold: a column, or K, I, M or aleatoric.")
+    ] = DEFAULT_SCORE,
     accuracy: Annotated[
         float | None,
-        typer.Option(show_default=False, help="Keep the most with this accuracy on new inputs, promised."),
+        typer.Option(
+            show_default=False,
+            help="Keep as many inputs as possible with this accuracy, guaranteed on new inputs.",
+        ),
     ] = None,
     coverage: Annotated[
-        float | None, typer.Option(show_default=False, help="Keep this share; promises a bound of accuracy.")
+        float | None,
+        typer.Option(
+            show_default=False,
+            help="Keep this share of the inputs; guarantees a lower bound of their accuracy.",
+        ),
     ] = None,
     risk: Annotated[
         float | None,
         typer.Option(
-            show_default=False, help="At most this share of all inputs is kept and wrong, in expectation."
+            show_default=False,
+            help="Keep inputs so that at most this share of all is kept and wrong, in expectation.",
         ),
     ] = None,
     cost: Annotated[
         float | None,
-        typer.Option(show_default=False, help="Cost of a deferral over that of an error. No promise."),
+        typer.Option(
+            show_default=False,
+            help="Minimise cost: that of a deferral, where an error costs 1. No guarantee.",
+        ),
     ] = None,
     confidence: Confidence = 0.95,
     groups: _Groups = None,
@@ -71,33 +86,35 @@ def fit(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Find the threshold of a score, from inputs whose truth is known and that the model was not trained on.
+    """Fit a threshold on labelled inputs that the model was not trained on (a calibration set).
 
-    Say what for: --accuracy, --coverage, --risk or --cost.
+    Choose the goal: --accuracy, --coverage, --risk or --cost.
 
     demur evaluate defer fit scores.csv --labels labels.npy --accuracy 0.99 --out policy.json
     """
     with bad_input_exits():
         from demur.deferral import Deferral
-        from demur.stores import StoreError, check_output, correct_of, read_labels, whole_file
+        from demur.stores import StoreError, check_output, explain_write_errors, mark_correct, read_labels
 
         if out.suffix.lower() != ".json":
-            raise StoreError(f"{out}: expected an output file that ends in .json")
+            raise StoreError(
+                f"{out}: expected an output file that ends in .json, got {out.suffix or 'no suffix'!r}"
+            )
         check_output(out, force=force)
         reader = Reader([score], logits=logits, probs=probs, log_probs=log_probs, axis=axis)
         source, score = reader.read(scores), reader.head
-        _refuse_read(out, source.path, labels)
+        _refuse_inputs(out, source.path, labels)
         truth = None if labels is None else read_labels(labels)
-        correct = correct_of(source.columns, truth, source.path, prediction=prediction)
-        names = _groups_of(source, groups)
+        correct = mark_correct(source.columns, truth, source.path, prediction=prediction)
+        names = _pick_groups(source, groups)
         policy = Deferral.fit(
             source.score(score), correct, accuracy=accuracy, coverage=coverage, risk=risk, cost=cost,
             confidence=confidence, groups=names,
         )  # fmt: skip
-        policy = replace(policy, score=score, method=method_of(source.path) or None)
-        with whole_file(out, force=force) as temporary:
-            policy.save(temporary)
-    # What it does to these inputs is no estimate of what it does to others: shares only, no intervals.
+        policy = replace(policy, score=score, method=find_method(source.path) or None)
+        with explain_write_errors(out):
+            policy.save(out)
+    # The fit has seen these inputs, so their shares estimate nothing about new ones: no intervals.
     kept = ~policy.defer(source.score(score), names)
     if json:
         print_object({"promise": policy.promise(), "kept": float(kept.mean()), "out": str(out)})
@@ -109,13 +126,17 @@ def fit(
 
 @app.command()
 def apply(
-    policy: Annotated[Path, typer.Argument(metavar="POLICY", show_default=False, help="What fit wrote.")],
-    scores: Scores,
+    policy: Annotated[
+        Path, typer.Argument(metavar="POLICY", show_default=False, help="The policy that fit wrote.")
+    ],
+    scores: _ScoreFile,
     labels: Labels = None,
     prediction: Prediction = "prediction",
     score: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", show_default=False, help="Default: that of the policy."),
+        typer.Option(
+            metavar="COLUMN", show_default=False, help="The score to threshold. Default: that of the policy."
+        ),
     ] = None,
     groups: _Groups = None,
     logits: Logits = False,
@@ -125,39 +146,40 @@ def apply(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write the decisions: .csv, .parquet, .npz or .json.", show_default=False
+            metavar="FILE",
+            help="Write the decisions to a .csv, .parquet, .npz or .json file.",
+            show_default=False,
         ),
     ] = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Decide for each input: keep or defer. With labels, say how accurate what is kept is.
+    """Keep or defer each input; with labels, also report the accuracy of what is kept.
 
     demur evaluate defer apply policy.json new.csv --out decisions.csv
     """
     with bad_input_exits():
         from demur.deferral import Deferral
-        from demur.stores import check_output, correct_of, read_labels, write_columns
-        from demur.stores.arrays import open_binary
+        from demur.stores import check_output, mark_correct, open_binary, read_labels, write_columns
 
         if out is not None:
             check_output(out, force=force)
-        open_binary(policy).close()  # says what is wrong, and waits for no pipe
+        open_binary(policy).close()  # raises a StoreError, and never waits for a pipe
         rule = Deferral.load(policy)
-        column = score or str(rule.score or FIRST)
+        column = score or str(rule.score or DEFAULT_SCORE)
         reader = Reader([column], logits=logits, probs=probs, log_probs=log_probs, axis=axis)
         source, column = reader.read(scores), reader.head
         if out is not None:
-            _refuse_read(out, source.path, labels, str(policy))
+            _refuse_inputs(out, source.path, labels, str(policy))
         correct = None
         if labels is not None or "label" in source.columns:
             truth = None if labels is None else read_labels(labels)
-            correct = correct_of(source.columns, truth, source.path, prediction=prediction)
-        values, names = source.score(column), _groups_of(source, groups)
+            correct = mark_correct(source.columns, truth, source.path, prediction=prediction)
+        values, names = source.score(column), _pick_groups(source, groups)
         report = rule.report(values, correct, names)
         if out is not None:
-            write_columns(out, decided(source, column, rule.defer(values, names)), force=force)
-    _warn(rule, column, method_of(source.path))
+            write_columns(out, _list_decisions(source, column, rule.defer(values, names)), force=force)
+    _warn_of_other_scores(rule, column, find_method(source.path))
     if json:
         print_object(_json_report(report) | ({} if out is None else {"out": str(out)}))
         return
@@ -166,34 +188,35 @@ def apply(
         print(f"Wrote the decisions on {report.number} inputs to {out}")
 
 
-def _refuse_read(out: Path, *read: str | None) -> None:
+def _refuse_inputs(out: Path, *read: str | None) -> None:
     """Raise a `StoreError` where the output file is one of those that are read."""
-    from demur.stores.names import locate
+    from demur.stores import find_files
 
     for written in read:
         if written is not None:
-            refuse_to_replace([path for path, _ in locate([written])], out)
+            refuse_to_replace([path for path, _ in find_files([written])], out)
 
 
-def _warn(rule: Deferral, score: str, method: str) -> None:
-    """Say on stderr that a policy was fitted on other scores than these, as far as both are known."""
+def _warn_of_other_scores(rule: Deferral, score: str, method: str) -> None:
+    """Warn on stderr where a policy was fitted on other scores than these, as far as both are known."""
     if rule.score and rule.score != score:
-        complain(f"the policy was fitted on {rule.score}, these are {score}: no promise holds")
+        complain(f"the policy was fitted on {rule.score}, these are {score}: its guarantee does not hold")
     elif rule.method and method and rule.method != method:
         complain(
-            f"the policy was fitted on {rule.method}, these are of {method}: no promise holds between methods"
+            f"the policy was fitted on {rule.method}, these are of {method}: its guarantee does not hold for "
+            "another method"
         )
 
 
-def _groups_of(source: Source, groups: str | None) -> np.ndarray | None:
+def _pick_groups(source: MethodScores, groups: str | None) -> np.ndarray | None:
     """Return the names of groups, if there are any."""
-    from demur.stores import column_of
+    from demur.stores import pick_column
 
-    return None if groups is None else column_of(source.columns, groups, source.path)
+    return None if groups is None else pick_column(source.columns, groups, source.path)
 
 
-def decided(source: Source, score: str, deferred: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the table of decisions."""
+def _list_decisions(source: MethodScores, score: str, deferred: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the columns of the decisions."""
     import numpy as np
 
     found = {name: source.columns[name] for name in ("input", "id", "prediction") if name in source.columns}

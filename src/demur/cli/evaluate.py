@@ -1,4 +1,4 @@
-"""`demur evaluate`: what scores in files are good for, with intervals."""
+"""`demur evaluate`: how well scores detect unknown inputs and errors, with intervals."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from demur.cli import defer
+from demur.cli.method_files import Reader, pair_methods, split_method_name
 from demur.cli.options import (
     Axis,
     Confidence,
@@ -27,14 +28,15 @@ from demur.cli.options import (
 )
 from demur.cli.printing import bad_input_exits, print_figures, print_object
 from demur.cli.score import choose_kind
-from demur.cli.sources import Reader, named, paired
 from demur.progress import progress_bar
 
 if TYPE_CHECKING:
     from demur.report.tables import Table
     from demur.tasks import Contest
 
-app = typer.Typer(help="Measure what scores are good for: to find unknown inputs and errors, and to defer.")
+app = typer.Typer(
+    help="Evaluate scores: detect unknown inputs and wrong predictions, and decide what to defer."
+)
 app.add_typer(defer.app, name="defer")
 
 _TITLES = {
@@ -42,8 +44,8 @@ _TITLES = {
     "misclassification": "Wrong predictions against right ones",
     "selective": "Accuracy over the share of inputs kept",
 }
-_SHOWN = {"detection": ("auroc", "aupr", "fpr95"), "selective": ("auc", "aurc", "excess")}
-_SHOWN["misclassification"] = _SHOWN["detection"]
+_FIGURES_SHOWN = {"detection": ("auroc", "aupr", "fpr95"), "selective": ("auc", "aurc", "excess")}
+_FIGURES_SHOWN["misclassification"] = _FIGURES_SHOWN["detection"]
 
 _Score = Annotated[
     list[str] | None,
@@ -51,8 +53,9 @@ _Score = Annotated[
         "--score",
         metavar="COLUMN",
         show_default=False,
-        help="A score, or K, I or M for the epistemic ones; give it again for more. Default: total, "
-        "aleatoric and epistemic, measured as average and as pairwise, of those in the files.",
+        help="A column to evaluate; K, I and M are short for the epistemic ones. Repeat it for several. "
+        "Default: the total, aleatoric and epistemic parts of average and pairwise, where the files have "
+        "them.",
     ),
 ]
 _Figure = Annotated[
@@ -61,16 +64,19 @@ _Figure = Annotated[
         "--figure",
         metavar="NAME",
         show_default=False,
-        help="A figure to show; give it again for more. Default: the first one for several scores, else all.",
+        help="A figure to show: auroc, aupr or fpr95; with selective auc, aurc or excess. Repeat it for "
+        "several. Default: all for one score, the first for several.",
     ),
 ]
 _Interval = Annotated[
-    str, typer.Option(metavar="NAME", help="auto, bootstrap or asymptotic, where there is a choice.")
+    str, typer.Option(metavar="NAME", help="How intervals are computed: auto, bootstrap or asymptotic.")
 ]
 _Splits = Annotated[
     int | None,
     typer.Option(
-        metavar="N", show_default=False, help="Mean and spread over N disjoint splits, in place of intervals."
+        metavar="N",
+        show_default=False,
+        help="Show mean and standard deviation over N disjoint splits instead of intervals.",
     ),
 ]
 
@@ -83,9 +89,9 @@ def ood(
             "--id",
             metavar="[NAME=]FILE",
             show_default=False,
-            help="In-distribution inputs: scores, as demur score writes them; or predictions, with --logits, "
-            "--probs or --log-probs, a quoted glob where members have files of their own. Again, with names, "
-            "for more methods.",
+            help="In-distribution inputs: scores that demur score wrote, or predictions with --logits, "
+            "--probs or --log-probs (a quoted glob for one file per member). Repeat it, with names, for "
+            "several methods.",
         ),
     ],
     unknown: Annotated[
@@ -94,8 +100,8 @@ def ood(
             "--ood",
             metavar="[NAME=]FILE",
             show_default=False,
-            help="Out-of-distribution or attacked inputs. One --id goes with each --ood; several go with "
-            "those of the same name.",
+            help="Out-of-distribution or adversarial inputs. A single --id is compared with every --ood; "
+            "several are matched by name.",
         ),
     ],
     score: _Score = None,
@@ -114,7 +120,7 @@ def ood(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Tell out-of-distribution inputs from in-distribution ones: AUROC, average precision, FPR95.
+    """Detect out-of-distribution inputs: AUROC, average precision, FPR95.
 
     demur evaluate ood --id id.csv --ood textures.csv
 
@@ -123,13 +129,13 @@ def ood(
     with bad_input_exits():
         form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
         reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis)
-        pairs = paired(reader.read_all(known), reader.read_all(unknown))
+        pairs = pair_methods(reader.read_all(known), reader.read_all(unknown))
         names = reader.scores([source for pair in pairs.values() for source in pair])
         scores = {
             method: {name: (first.score(name), second.score(name)) for name in names}
             for method, (first, second) in pairs.items()
         }
-        answer = _evaluated(
+        answer = _evaluate(
             "detection", scores, None, figure, form, reader.head,
             confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
         )  # fmt: skip
@@ -137,7 +143,7 @@ def ood(
 
 
 def _add_command(task: str, text: str) -> None:
-    """Add a command for scores of inputs whose truth is known."""
+    """Add a command for scores of labelled inputs."""
 
     def command(
         files: Annotated[
@@ -145,8 +151,8 @@ def _add_command(task: str, text: str) -> None:
             typer.Argument(
                 metavar="[NAME=]FILE",
                 show_default=False,
-                help="Scores, as demur score writes them; or predictions, with --logits, --probs or "
-                "--log-probs, a quoted glob where members have files of their own. Several are methods.",
+                help="Scores that demur score wrote, or predictions with --logits, --probs or --log-probs (a "
+                "quoted glob for one file per member). Several files are several methods.",
             ),
         ],
         labels: Labels = None,
@@ -168,16 +174,16 @@ def _add_command(task: str, text: str) -> None:
         markdown: Markdown = False,
     ) -> None:
         with bad_input_exits():
-            from demur.stores import correct_of, read_labels
+            from demur.stores import mark_correct, read_labels
 
             form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
             reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis)
             sources = reader.read_all(files)
             truth = None if labels is None else read_labels(labels)
-            correct = {s.name: correct_of(s.columns, truth, s.path, prediction=prediction) for s in sources}
+            correct = {s.name: mark_correct(s.columns, truth, s.path, prediction=prediction) for s in sources}
             names = reader.scores(sources)
             scores = {source.name: {name: source.score(name) for name in names} for source in sources}
-            answer = _evaluated(
+            answer = _evaluate(
                 task, scores, correct, figure, form, reader.head,
                 confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
             )  # fmt: skip
@@ -186,9 +192,10 @@ def _add_command(task: str, text: str) -> None:
     app.command(name=task, help=f"{text}\n\ndemur evaluate {task} scores.csv --labels labels.npy")(command)
 
 
-_add_command("misclassification", "Tell wrong predictions from right ones: AUROC, average precision, FPR95.")
+_add_command("misclassification", "Detect wrong predictions: AUROC, average precision, FPR95.")
 _add_command(
-    "selective", "Measure accuracy over the share of inputs kept: its area, that under the risk, excess."
+    "selective",
+    "Measure accuracy against coverage: areas under the accuracy and the risk curve, excess risk.",
 )
 
 
@@ -196,12 +203,14 @@ _add_command(
 def calibration(
     files: Annotated[
         list[str],
-        typer.Argument(metavar="[NAME=]FILE", show_default=False, help="Predictions; several are methods."),
+        typer.Argument(
+            metavar="[NAME=]FILE", show_default=False, help="Predictions. Several files are several methods."
+        ),
     ],
     labels: Annotated[
-        str, typer.Option(metavar="FILE", help="True classes, as numbers from 0.", show_default=False)
+        str, typer.Option(metavar="FILE", help="True classes, as numbers from 0 on.", show_default=False)
     ],
-    bins: Annotated[int, typer.Option(help="Bins of equally many inputs.")] = 15,
+    bins: Annotated[int, typer.Option(help="Number of bins, each with equally many inputs.")] = 15,
     logits: Logits = False,
     probs: Probs = False,
     log_probs: LogProbs = False,
@@ -214,7 +223,7 @@ def calibration(
     csv: Csv = False,
     markdown: Markdown = False,
 ) -> None:
-    """Check probabilities of the average of the members: log loss (nats), Brier score, calibration error.
+    """Measure the calibration of the average of the members: log loss (nats), Brier score, ECE.
 
     demur evaluate calibration predictions.npy --logits --labels labels.npy
     """
@@ -229,10 +238,10 @@ def calibration(
         truth = read_labels(labels)["label"]
         results = {}
         for written in files:
-            name, path = named(written)
+            name, path = split_method_name(written)
             name = name or Path(path).stem
             if name in results:
-                raise ValueError(f"expected another name for each file, as NAME={path}, got {name} twice")
+                raise ValueError(f"expected a different name for each file, as NAME={path}, got {name} twice")
             with (
                 open_predictions([path], axis=axis) as predictions,
                 progress_bar(predictions.inputs, "inputs") as progress,
@@ -257,7 +266,7 @@ def _choose_form(**forms: bool) -> str:
     return asked[0] if asked else "text"
 
 
-def _evaluated(
+def _evaluate(
     task: str,
     scores: Mapping[str, Mapping[str, Any]],
     correct: Mapping[str, Any] | None,
@@ -266,28 +275,28 @@ def _evaluated(
     head: str,
     **options: Any,
 ) -> Callable[[], None]:
-    """Evaluate the scores of all methods; returns what prints what came out."""
+    """Evaluate the scores of all methods; return a function that prints the result."""
     from demur.report.tables import kinds_of, table_of_figures, table_of_scores
     from demur.tasks import contest
 
     names = list(next(iter(scores.values())))
     one = len(names) == 1
-    shown = figures or list(_SHOWN[task][: None if one else 1])
+    shown = figures or list(_FIGURES_SHOWN[task][: None if one else 1])
     for figure in shown:
-        if figure not in _SHOWN[task]:
-            raise ValueError(f"--figure: expected one of {', '.join(_SHOWN[task])}, got {figure}")
+        if figure not in _FIGURES_SHOWN[task]:
+            raise ValueError(f"--figure: expected one of {', '.join(_FIGURES_SHOWN[task])}, got {figure}")
     found = contest(scores, task, correct=correct, figures=shown, groups=kinds_of(names), **options)
     if form == "json":
-        return partial(print_object, _json_of(found, _SHOWN[task], head))
+        return partial(print_object, _make_json(found, _FIGURES_SHOWN[task], head))
     if one:
         table = table_of_figures({m: named[head] for m, named in found.results.items()}, shown, head)
     else:
         table = table_of_scores(found)
-    return partial(print_figures, table, form, _title_of(task, table, options))
+    return partial(print_figures, table, form, _write_title(task, table, options))
 
 
-def _title_of(task: str, table: Table, options: Mapping[str, Any]) -> str:
-    """Return what a table shows, in words."""
+def _write_title(task: str, table: Table, options: Mapping[str, Any]) -> str:
+    """Return the title of a table."""
     from demur.report.tables import FIGURES
 
     what = {row.section for row in table.rows}
@@ -308,8 +317,8 @@ def _json_figures(result: Any, figures: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
-def _json_of(found: Contest, figures: tuple[str, ...], head: str) -> dict[str, Any]:
-    """Return one object: the figures of the first method and score, then those of all of them."""
+def _make_json(found: Contest, figures: tuple[str, ...], head: str) -> dict[str, Any]:
+    """Return the figures of the first method and score, then those of all, as one JSON object."""
     first, named = next(iter(found.results.items()))
     whole: dict[str, Any] = _json_figures(named[head], figures) | {"score": head, "method": first}
     if len(named) * len(found.results) > 1:

@@ -6,10 +6,12 @@ from typing import Annotated
 
 import typer
 
-Logits = Annotated[bool, typer.Option("--logits", help="The numbers are logits.")]
-Probs = Annotated[bool, typer.Option("--probs", help="The numbers are probabilities.")]
-LogProbs = Annotated[bool, typer.Option("--log-probs", help="The numbers are log-probabilities.")]
-Axis = Annotated[int, typer.Option(help="Where files with three axes have their members. Classes are last.")]
+Logits = Annotated[bool, typer.Option("--logits", help="The files hold logits.")]
+Probs = Annotated[bool, typer.Option("--probs", help="The files hold probabilities.")]
+LogProbs = Annotated[bool, typer.Option("--log-probs", help="The files hold log-probabilities.")]
+Axis = Annotated[
+    int, typer.Option(help="Axis of the members in files with three axes: 0 or 1. Classes are the last axis.")
+]
 Labels = Annotated[
     str | None,
     typer.Option(
@@ -17,17 +19,20 @@ Labels = Annotated[
         metavar="FILE",
         show_default=False,
         help="True classes: .csv, .npy, .npz, .parquet or .json; FILE:NAME for one column of several. "
-        "Default: the column label of the scores.",
+        "Default: the column label of the score file.",
     ),
 ]
 Prediction = Annotated[
-    str, typer.Option(metavar="COLUMN", help="Predicted classes: right where they are the label.")
+    str,
+    typer.Option(
+        metavar="COLUMN", help="Column of the predicted classes, which are compared with the labels."
+    ),
 ]
-Confidence = Annotated[float, typer.Option(help="Of intervals and promises.")]
-Resamples = Annotated[int, typer.Option(help="Bootstrap resamples.")]
-Seed = Annotated[int, typer.Option(min=0, help="Of resamples and splits.")]
+Confidence = Annotated[float, typer.Option(help="Confidence level of intervals and guarantees.")]
+Resamples = Annotated[int, typer.Option(help="Number of bootstrap resamples.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the resamples and splits.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace an existing --out file.")]
 Json = Annotated[bool, typer.Option("--json", help='Print one JSON object. Infinity is "inf".')]
-Latex = Annotated[bool, typer.Option("--latex", help="Print the table in LaTeX, for booktabs.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print a line for each figure.")]
+Latex = Annotated[bool, typer.Option("--latex", help="Print the table in LaTeX (needs booktabs).")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print the table as CSV, one line per figure.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown.")]

@@ -1,4 +1,4 @@
-"""What the commands print: complaints, tables."""
+"""What the commands print: errors, tables, JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def mend_streams() -> None:
-    """Make printing safe: a closed stream swallows, and a letter that the encoding lacks is escaped."""
+    """Make printing safe: a closed stream takes anything, and characters it cannot encode are escaped."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -32,7 +32,7 @@ def mend_streams() -> None:
 
 @contextlib.contextmanager
 def bad_output_exits() -> Iterator[None]:
-    """Make one line and exit code 2 of a standard output that takes no more; 1 where its reader went."""
+    """Exit with one line and code 2 where standard output cannot be written; code 1 if its reader left."""
     try:
         yield
         sys.stdout.flush()
@@ -56,7 +56,7 @@ def complain(message: object) -> None:
 
 
 def _as_options(message: str) -> str:
-    """Return a message with arguments of Python, as `logits=`, called as the command line does.
+    """Return a message with Python arguments such as `logits=` spelt as options of the command line.
 
     Examples
     --------
@@ -69,7 +69,7 @@ def _as_options(message: str) -> str:
 
 @contextlib.contextmanager
 def bad_input_exits() -> Iterator[None]:
-    """Make one line and exit code 2 of what reading, scoring and writing raise for bad input."""
+    """Exit with one line and code 2 where reading, scoring or writing raises an error about the input."""
     try:
         yield
     except OSError as error:
@@ -106,23 +106,35 @@ def print_table(title: str, table: Table) -> None:
     console.print(table, crop=False)
 
 
-def number(value: Any) -> str:
-    """Write a number for people: four digits, infinity as inf.
+def format_number(value: Any) -> str:
+    """Return a number with four significant digits, infinity as inf.
 
     Examples
     --------
-    >>> number(0.123456), number("inf")
+    >>> format_number(0.123456), format_number("inf")
     ('0.1235', 'inf')
     """
     return f"{float(value):.4g}"
 
 
+def count_things(number: int, thing: str) -> str:
+    """Return a number with its noun.
+
+    Examples
+    --------
+    >>> count_things(1, "member"), count_things(3, "class")
+    ('1 member', '3 classes')
+    """
+    ending = "" if number == 1 else "es" if thing.endswith("s") else "s"
+    return f"{number} {thing}{ending}"
+
+
 def print_summary(scores: ScoreTable, unit: str) -> None:
-    """Print mean, median and maximum over inputs by measure and part."""
+    """Print mean, median and maximum over inputs for each measure and part."""
     table = new_table("measure", "part", "mean", "median", "max", "infinite", texts=2)
     for measure, parts in scores.summary().items():
         for index, (part, values) in enumerate(parts.items()):
-            cells = [number(values[key]) for key in ("mean", "median", "max")]
+            cells = [format_number(values[key]) for key in ("mean", "median", "max")]
             last = index == len(parts) - 1
             table.add_row(
                 measure if index == 0 else "",
@@ -131,7 +143,8 @@ def print_summary(scores: ScoreTable, unit: str) -> None:
                 str(values["infinite"]),
                 end_section=last,
             )
-    print(f"{scores.inputs} inputs, {scores.members} members, {scores.classes} classes")
+    sizes = {"input": scores.inputs, "member": scores.members, "class": scores.classes}
+    print(", ".join(count_things(number, thing) for thing, number in sizes.items()))
     print_table(f"Uncertainty in {unit}", table)
 
 
@@ -146,7 +159,7 @@ def print_top(scores: ScoreTable, count: int, unit: str, extra: Mapping[str, Any
     # Half of its number names another input, so other columns give way on a narrow terminal.
     table.columns[0].min_width = max(len(str(index)) for index in (*chosen, "input"))
     for index in chosen:
-        cells = [number(scores.columns[name][index]) for name in names]
+        cells = [format_number(scores.columns[name][index]) for name in names]
         shown = [scores.columns["prediction"][index], *(each[index] for each in extra.values())]
         table.add_row(str(index), *(str(each) for each in shown), *cells)
     what = "most uncertain input" if len(chosen) == 1 else f"{len(chosen)} most uncertain inputs"

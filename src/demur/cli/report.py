@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from demur.cli.options import Confidence
 from demur.cli.printing import bad_input_exits
 from demur.progress import progress_bar
 
@@ -17,10 +18,10 @@ def report(
         typer.Argument(
             metavar="DIR",
             show_default=False,
-            help="The folder of a run: id.csv, ood-NAME.csv, adversarial-NAME.csv (or .parquet, .npz, .json) "
-            "in it, or in a folder for each method. A column label in id.csv, as demur score --labels writes "
-            "it, brings accuracy, mistakes and thresholds. A column deployed is what the deployed model "
-            "predicts by itself; the page is about prediction, that of the average.",
+            help="The folder of a run, with score files id.csv, ood-NAME.csv, adversarial-NAME.csv (or "
+            ".parquet, .npz, .json), or with one such folder per method. A column label in id.csv, as demur "
+            "score --labels writes it, adds accuracy, mistakes and thresholds to the page. A column deployed "
+            "holds the predictions of the deployed model, where they differ from those of the average.",
         ),
     ],
     out: Annotated[
@@ -33,18 +34,19 @@ def report(
         list[float] | None,
         typer.Option(
             metavar="SHARE",
-            help="An accuracy to promise for what is kept, as 0.99; give it again for more. "
-            "Default: 0.9, 0.95, 0.98, 0.99, 0.995, 0.999.",
+            help="An accuracy to guarantee for the inputs that are kept, such as 0.99. Repeat it for "
+            "several. Default: 0.9, 0.95, 0.98, 0.99, 0.995, 0.999.",
             show_default=False,
         ),
     ] = None,
-    confidence: Annotated[float, typer.Option(help="Of intervals and promises.")] = 0.95,
-    top: Annotated[int, typer.Option(min=1, max=200, help="How many inputs are listed by each score.")] = 20,
+    confidence: Confidence = 0.95,
+    top: Annotated[
+        int, typer.Option(min=1, max=200, help="Number of most uncertain inputs to list for each score.")
+    ] = 20,
 ) -> None:
-    """Write a page on a run: a verdict, figures, thresholds, and the most uncertain inputs.
+    """Write an HTML page about a run: a verdict, figures, thresholds, and the most uncertain inputs.
 
-    The page is one file that works without a network. A page that demur report wrote is replaced, once the
-    new one is complete; any other file is left alone.
+    The page is one file that works offline. It replaces an earlier page of demur report, never another file.
 
     demur report runs/today
     """
@@ -67,7 +69,7 @@ def report(
 
 
 def _check_target(path: Path, folder: Path) -> Path:
-    """Return where the page goes, checked before the work."""
+    """Return where the page goes; raise a ValueError if it could not be written there."""
     from demur.report import page
 
     if path.suffix.lower() not in (".html", ".htm"):
@@ -76,8 +78,8 @@ def _check_target(path: Path, folder: Path) -> Path:
         raise ValueError(f"{path}: expected a file to write to, got a directory: add a file name")
     if path.exists() and page.MARK not in path.read_bytes():
         raise ValueError(
-            f"{path}: expected a page that demur report wrote, to replace it, got another file: "
-            "remove it, or choose another by --out"
+            f"{path}: expected a page that demur report wrote, got another file, which is not replaced: "
+            "remove it, or choose another name with --out"
         )
     if path.parent != folder and not path.parent.is_dir():
         raise ValueError(f"{path}: expected a directory to write to, found none: create {path.parent} first")

@@ -24,10 +24,10 @@ def score(
         typer.Argument(
             metavar="FILE",
             show_default=False,
-            help="Predictions: .npy, .npz, .safetensors, .pt, .csv or .parquet. A file with three "
-            "axes holds members, one with two (rows are inputs, columns classes) is one member. "
-            "Write file.npz:name for one array of several. A quoted glob, as 'run/*.npy', takes "
-            "its files in natural order (9 before 10).",
+            help="Predictions: .npy, .npz, .safetensors, .pt, .csv or .parquet. A file with three axes "
+            "(members, inputs, classes) holds several members; one with two (one row per input, one column "
+            "per class) is one member. Write file.npz:name to pick one array of several. A quoted glob such "
+            "as 'run/*.npy' takes its files in natural order (9 before 10).",
         ),
     ],
     logits: Logits = False,
@@ -38,8 +38,8 @@ def score(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="One number a member, in the order of the members: .npy, .csv, .txt or .json; "
-            "or .npy of (members, inputs).",
+            help="Weights of the members, one number per member in their order: .npy, .csv, .txt or .json; "
+            "or a .npy of shape (members, inputs).",
         ),
     ] = None,
     labels: Annotated[
@@ -47,38 +47,42 @@ def score(
         typer.Option(
             metavar="FILE",
             show_default=False,
-            help="True classes, written beside the scores as the column label: .csv, .npy, .npz, .parquet or "
-            ".json; FILE:NAME for one column of several.",
+            help="True classes, copied to the column label of the scores: .csv, .npy, .npz, .parquet or "
+            ".json; FILE:NAME picks one column of several.",
         ),
     ] = None,
     measure: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A measure; give it again for more. Default: pairwise, average, reverse.",
+            help="A measure: pairwise, average, reverse or bma. Repeat it for several. Default: the first "
+            "three.",
             show_default=False,
         ),
     ] = None,
     rule: Annotated[
-        str, typer.Option(metavar="NAME", help="The proper loss: log, brier, spherical, zero_one.")
+        str, typer.Option(metavar="NAME", help="The proper scoring rule: log, brier, spherical or zero_one.")
     ] = "log",
     base: Annotated[
         float | None,
-        typer.Option(help="Base of the logarithm, as 2 for bits. Default: e, for nats.", show_default=False),
+        typer.Option(
+            help="Base of the logarithm: 2 gives bits. Default: e, which gives nats.", show_default=False
+        ),
     ] = None,
     unbiased: Annotated[
         bool,
         typer.Option(
             "--unbiased",
-            help="Correct for the number of members, by a jackknife over members (over 64 groups "
-            "of them if there are more).",
+            help="Correct the bias of a finite number of members, with a jackknife over the members (over "
+            "64 groups of them if there are more).",
         ),
     ] = False,
     stderr: Annotated[
         bool,
         typer.Option(
             "--stderr",
-            help="Add the standard error over members (over 64 groups of them if there are more).",
+            help="Add standard errors, from a jackknife over the members (over 64 groups of them if there "
+            "are more).",
         ),
     ] = False,
     top: Annotated[
@@ -89,7 +93,7 @@ def score(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write the scores: .csv, .parquet, .npz or .json. Columns are {measure}_{part}.",
+            help="Write the scores to a .csv, .parquet, .npz or .json file. Columns are {measure}_{part}.",
         ),
     ] = None,
     force: Force = False,
@@ -97,22 +101,20 @@ def score(
         bool,
         typer.Option(
             "--json",
-            help='Print one JSON object: the summary and, without --out, the scores. Infinity is "inf".',
+            help='Print one JSON object with the summary and, without --out, the scores. Infinity is "inf".',
         ),
     ] = False,
 ) -> None:
     """Score each input: total, aleatoric and epistemic uncertainty.
 
-    Say what the numbers are: --logits, --probs or --log-probs.
-    Files are mapped, so they may be larger than memory.
+    Say what the files hold: --logits, --probs or --log-probs. They may be larger than memory.
 
     demur score predictions.npy --logits --top 10
 
     demur score 'run/member_*.npy' --logits --out scores.csv
     """
     with bad_input_exits():
-        from demur.stores import correct_of, read_labels
-        from demur.stores.names import split_name
+        from demur.stores import mark_correct, read_labels, split_name
 
         kind = choose_kind(logits=logits, probs=probs, log_probs=log_probs)
         options: dict[str, Any] = {
@@ -128,7 +130,7 @@ def score(
             refuse_to_replace([Path(split_name(labels)[0])], out)
         scores = score_files(files, kind, axis=axis, weights=weights, out=out, force=force, options=options)
         if truth is not None:
-            correct_of(scores.columns, truth, files[0])  # as many, of the same kind and in the same order
+            mark_correct(scores.columns, truth, files[0])  # as many, of the same kind and in the same order
             columns = {"input": scores.columns["input"], "label": truth["label"], **scores.columns}
             scores = replace(scores, columns=columns)
         facts = _describe(scores, kind, files, options)
@@ -140,8 +142,8 @@ def score(
             write_columns(out, scores.columns, facts=facts, force=force)
     if scores.members == 1:
         complain(
-            f"one member of {scores.inputs} inputs: with nobody to disagree, epistemic parts are 0; give a "
-            "file of shape (members, inputs, classes), or a file for each member"
+            f"one member of {scores.inputs} inputs: a single member cannot disagree, so the epistemic parts "
+            "are 0; give a file of shape (members, inputs, classes), or one file per member"
         )
     if json:
         _print_json(scores, facts, out)
@@ -155,7 +157,7 @@ def score(
 
 
 def choose_kind(*, logits: bool, probs: bool, log_probs: bool) -> Kind:
-    """Return what the numbers are; nobody guesses it from their range."""
+    """Return what the files hold; it is never guessed from the range of the numbers."""
     given: list[Kind] = []
     if logits:
         given.append("logits")
@@ -166,8 +168,7 @@ def choose_kind(*, logits: bool, probs: bool, log_probs: bool) -> Kind:
     if len(given) != 1:
         came = " and ".join("--" + each.replace("_", "-") for each in given) or "none"
         raise ValueError(
-            f"expected exactly one of --logits, --probs, --log-probs, got {came}: "
-            "say what the numbers in the files are"
+            f"expected exactly one of --logits, --probs, --log-probs, got {came}: say what the files hold"
         )
     return given[0]
 
@@ -211,12 +212,12 @@ def refuse_to_replace(read: list[Path], out: Path | None) -> None:
 
     if out is not None and out.exists() and any(path.samefile(out) for path in read):
         raise StoreError(
-            f"{out}: expected a file that is not read from, got one that is: choose another name"
+            f"{out}: expected a file that is not read from, got one of the inputs: choose another name"
         )
 
 
 def _describe(scores: ScoreTable, kind: Kind, files: list[str], options: dict[str, Any]) -> dict[str, Any]:
-    """What a JSON object says of a run besides the scores themselves."""
+    """Return what the JSON object says about a run besides the scores."""
     from demur.scoring.files import unit_of
 
     return {

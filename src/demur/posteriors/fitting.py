@@ -17,6 +17,7 @@ from multiprocessing import connection, get_context, parent_process
 from pathlib import Path
 from typing import Any
 
+from demur import atomic
 from demur.posteriors import networks
 from demur.posteriors.fingerprint import code_of, fingerprint
 from demur.posteriors.posterior import count_of
@@ -249,9 +250,7 @@ def _folder_for(given: str | os.PathLike[str] | None) -> Iterator[Path]:
 def _check_settings(path: Path, settings: dict[str, Any]) -> None:
     """Write the settings of a new folder; raise where those of an old one are others."""
     if not path.exists():
-        scratch = path.with_name(f".{path.name}.{os.getpid()}")
-        scratch.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
-        scratch.replace(path)
+        atomic.write_text(path, json.dumps(settings, indent=1) + "\n")
         return
     try:
         before = json.loads(path.read_text(encoding="utf-8"))

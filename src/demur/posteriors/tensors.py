@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from demur import atomic
 from demur.posteriors import networks
 
 _FORMAT = "demur posterior 1"
@@ -16,18 +17,11 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Any], facts: 
     """Write tensors, and facts about them; an existing file is replaced."""
     from safetensors.torch import save_file
 
-    path = Path(path)
-    scratch = path.with_name(f".{path.name}.{os.getpid()}")
     # Tensors that share memory are refused: each gets its own.
     own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    try:
+    with atomic.write_file(path) as temporary:
         # One entry: several are written in an order that changes from run to run.
-        save_file(own, scratch, {_FORMAT: json.dumps(facts, sort_keys=True)})
-        with scratch.open("rb") as file:
-            os.fsync(file.fileno())
-        scratch.replace(path)
-    finally:
-        scratch.unlink(missing_ok=True)
+        save_file(own, temporary, {_FORMAT: json.dumps(facts, sort_keys=True)})
 
 
 def read_tensors(path: str | os.PathLike[str], method: str) -> tuple[dict[str, Any], dict[str, str]]:

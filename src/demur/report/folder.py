@@ -19,9 +19,7 @@ from typing import Any
 import numpy as np
 
 from demur.report.words import NAMES, SAME
-from demur.stores import StoreError, numbers_of, read_columns
-from demur.stores.names import natural
-from demur.stores.output import SUFFIXES
+from demur.stores import COLUMN_SUFFIXES, StoreError, natural_key, pick_numbers, read_columns
 
 _BESIDE = ("input", "id", "label", "prediction", "deployed")
 _KINDS = ("id", "ood", "adversarial")
@@ -129,7 +127,7 @@ def shown_name(name: str) -> str:
 
 def _order_of(name: str) -> tuple[int, Any]:
     """Return a sort key: known inputs first, then by kind and name."""
-    return _KINDS.index(name.partition("-")[0]), natural(name)
+    return _KINDS.index(name.partition("-")[0]), natural_key(name)
 
 
 def read_run(path: Path) -> Run:
@@ -138,7 +136,9 @@ def read_run(path: Path) -> Run:
         came = "a file" if path.exists() else "nothing"
         raise StoreError(f"{path}: expected the folder of a run, got {came}: check the path")
     methods = [Method("", *_read_method(path))] if score_files(path) else []
-    for folder in sorted((each for each in path.iterdir() if each.is_dir()), key=lambda f: natural(f.name)):
+    for folder in sorted(
+        (each for each in path.iterdir() if each.is_dir()), key=lambda f: natural_key(f.name)
+    ):
         if folder.name != "images" and not folder.name.startswith(".") and score_files(folder):
             methods.append(Method(folder.name, *_read_method(folder)))
     if not methods:
@@ -162,7 +162,9 @@ def read_run(path: Path) -> Run:
 
 def score_files(folder: Path) -> list[Path]:
     """Return the files of a folder that hold scores."""
-    found = (f for f in folder.iterdir() if f.suffix.lower() in SUFFIXES and kind_of(f.stem) and f.is_file())
+    found = (
+        f for f in folder.iterdir() if f.suffix.lower() in COLUMN_SUFFIXES and kind_of(f.stem) and f.is_file()
+    )
     return sorted(found, key=lambda f: _order_of(f.stem))
 
 
@@ -189,7 +191,7 @@ def _read_scored(path: Path) -> Scored:
         if name in _BESIDE or name.endswith("_stderr") or name.startswith("prediction_"):
             continue
         if name in NAMES or name in SAME:
-            numbers_of(columns, name, path)  # one bad cell makes text of a column
+            pick_numbers(columns, name, path)  # one bad cell makes text of a column
         if values.dtype.kind == "f":
             missing = np.isnan(values)
             if missing.any():

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from demur import atomic
 from demur.moments import Moments
 
 _FORMAT = "demur checkpoint 1"
@@ -63,16 +64,9 @@ class Checkpoint:
         if self.path is None:
             return
         header = json.dumps({"format": _FORMAT, "settings": self.settings})
-        scratch = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         content: dict[str, Any] = {"header": np.array(header), **arrays}
-        try:
-            with scratch.open("wb") as file:
-                np.savez(file, **content)
-                file.flush()
-                os.fsync(file.fileno())
-            scratch.replace(self.path)
-        finally:
-            scratch.unlink(missing_ok=True)
+        with atomic.open_file(self.path) as file:
+            np.savez(file, **content)
         self._last = time.monotonic()
 
     def remove(self) -> None:

@@ -16,9 +16,7 @@ from demur.measures import Measure, needs_groups, resolve
 from demur.moments import Moments
 from demur.predictions import Categorical, arrays
 from demur.predictions.members import check_weight_values, of_moderate_size
-from demur.stores.arrays import StoreError
-from demur.stores.output import json_number
-from demur.stores.predictions import Chunk, Predictions
+from demur.stores import Chunk, Predictions, StoreError, json_number
 
 Kind = Literal["logits", "probs", "log_probs"]
 

@@ -1,40 +1,62 @@
 """Files: predictions of members in, columns of scores out.
 
     open_predictions   .npy, .npz, .safetensors, .pt, .csv, .parquet; one file or many
-    read_weights       one number a member
+    read_weights       one number per member
     write_columns      .csv, .parquet, .npz, .json, whole or not at all
     read_columns       the same formats back; read_labels also from .npy
+    register_reader    predictions in a format of your own
+
+Which file holds what:
+
+    prediction_files   the members of all files, read a tile at a time
+    array_files        one array in a file, by format; mapped_arrays maps it, spool unpacks the rest
+    member_weights     weights of members
+    column_files       columns by name, read and written; labels compares them with predictions
+    csv_files, parquet_files, json_values   one format each
+    paths              what users write for files
+    errors             StoreError
 
 Files are mapped, never loaded whole, and no code in them is ever run.
 """
 
-from demur.stores.arrays import StoreError
-from demur.stores.columns import column_of, correct_of, numbers_of, read_columns, read_labels
-from demur.stores.output import (
+from demur.stores.array_files import register_reader
+from demur.stores.column_files import (
+    COLUMN_SUFFIXES,
     check_output,
-    json_columns,
-    json_number,
-    make_directory,
-    whole_file,
+    explain_write_errors,
+    pick_column,
+    pick_numbers,
+    read_columns,
     write_columns,
 )
-from demur.stores.predictions import Predictions, open_predictions
-from demur.stores.weights import read_weights
+from demur.stores.errors import StoreError
+from demur.stores.json_values import json_columns, json_number
+from demur.stores.labels import mark_correct, read_labels
+from demur.stores.member_weights import read_weights
+from demur.stores.paths import find_files, make_directory, natural_key, open_binary, split_name
+from demur.stores.prediction_files import Chunk, Predictions, open_predictions
 
 __all__ = [
+    "COLUMN_SUFFIXES",
+    "Chunk",
     "Predictions",
     "StoreError",
     "check_output",
-    "column_of",
-    "correct_of",
+    "explain_write_errors",
+    "find_files",
     "json_columns",
     "json_number",
     "make_directory",
-    "numbers_of",
+    "mark_correct",
+    "natural_key",
+    "open_binary",
     "open_predictions",
+    "pick_column",
+    "pick_numbers",
     "read_columns",
     "read_labels",
     "read_weights",
-    "whole_file",
+    "register_reader",
+    "split_name",
     "write_columns",
 ]

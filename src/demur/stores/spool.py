@@ -12,16 +12,17 @@ from typing import IO, Self
 
 import numpy as np
 
-from demur.stores.arrays import FileArray, StoreError
+from demur.stores.errors import StoreError
+from demur.stores.mapped_arrays import FileArray
 
 
 class Spool:
-    """A file without a name, which ends with this object or this process, however that ends.
+    """A temporary file without a name, which is gone once this object is closed or the process ends.
 
     Parameters
     ----------
     directory
-        Where it takes its room; None for the system's directory of temporary files.
+        Where it takes its space; None for the system's directory of temporary files.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -33,7 +34,7 @@ class Spool:
         file, offset = self._begin()
         rows, columns, dtype = 0, 0, np.dtype(np.float64)
         for block in blocks:
-            with self._room():
+            with self._explain_full_disk():
                 file.write(np.ascontiguousarray(block).data)
                 file.flush()
             rows, columns, dtype = rows + len(block), block.shape[1], block.dtype
@@ -41,32 +42,32 @@ class Spool:
         return FileArray(label, file, shape, dtype, offset=offset, precision=precision)
 
     def add_bytes(self, source: IO[bytes]) -> IO[bytes]:
-        """Copy all of `source`; returns the spool's file, standing at the first byte of it."""
+        """Copy all of `source`; return the spool's file, positioned at the first byte of the copy."""
         file, offset = self._begin()
         while piece := source.read(1 << 20):
-            with self._room():
+            with self._explain_full_disk():
                 file.write(piece)
                 file.flush()
         file.seek(offset)
         return file
 
     def close(self) -> None:
-        """Give the room back."""
+        """Free the space."""
         if self._file is not None:
             with contextlib.suppress(OSError):  # of a full disk, once more
                 self._file.close()
             self._file = None
 
     def _begin(self) -> tuple[IO[bytes], int]:
-        """Stand behind all that was written, where a page and so a map can begin."""
+        """Move to the first page boundary after what was written, where a map can begin."""
         if self._file is None:
-            with self._room():
+            with self._explain_full_disk():
                 self._file = tempfile.TemporaryFile(dir=self._directory, prefix=".demur-")  # noqa: SIM115
         end = self._file.seek(0, 2)
         return self._file, self._file.seek(end + -end % mmap.ALLOCATIONGRANULARITY)
 
     @contextlib.contextmanager
-    def _room(self) -> Iterator[None]:
+    def _explain_full_disk(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:

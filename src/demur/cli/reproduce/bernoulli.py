@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from demur.cli.printing import bad_input_exits, new_table, number, print_table
+from demur.cli.printing import bad_input_exits, format_number, new_table, print_table
 
 if TYPE_CHECKING:
     from demur.report.posteriors import Panel
@@ -50,7 +50,7 @@ def _print_panels(title: str, panels: Sequence[Panel]) -> None:
 
 def _sign(value: float) -> str:
     """Write a number, infinity by its sign wherever the terminal has one."""
-    text = number(value)
+    text = format_number(value)
     if text != "inf":
         return text
     try:

@@ -18,14 +18,19 @@ _Data = Annotated[
     Path, typer.Option(metavar="DIR", help="The folder that the paths of the settings start from.")
 ]
 _Settings = Annotated[
-    str, typer.Option("--config", metavar="NAME", help="Settings that come with demur, or a .toml file.")
+    str,
+    typer.Option(
+        "--config",
+        metavar="NAME",
+        help="Settings that come with demur, or a .toml file. Code that it names as module:function is run.",
+    ),
 ]
 _Models = Annotated[
     list[str] | None,
     typer.Option(
         "--models", metavar="NAME",
-        help="A network of torchvision or timm, or module:function; give it again for more. The first one's "
-        "last layer is sampled.",
+        help="A network of torchvision or timm, or module:function, which is imported and run; give it again "
+        "for more. The first one's last layer is sampled.",
     ),
 ]  # fmt: skip
 

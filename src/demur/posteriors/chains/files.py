@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from demur import atomic
 from demur.posteriors.chains.chain import State
 from demur.posteriors.tensors import read_tensors, write_tensors
 
@@ -52,9 +53,7 @@ class ChainFiles:
                 "files."
             )
         else:
-            scratch = known.with_name(f".chain.{os.getpid()}")
-            scratch.write_text(json.dumps(facts), encoding="utf-8")
-            scratch.replace(known)
+            atomic.write_text(known, json.dumps(facts))
         self._last = time.monotonic()
 
     def due(self) -> bool:

@@ -8,20 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from demur.stores.arrays import EmptyError, FileArray, StoreError, decode, open_binary
-from demur.stores.formats import open_array
+from demur.stores.array_files import open_array
+from demur.stores.errors import EmptyError, StoreError
+from demur.stores.mapped_arrays import FileArray, decode
+from demur.stores.paths import open_binary
 from demur.stores.spool import Spool
 
-_SUFFIXES = (".npy", ".csv", ".txt", ".json")
+_WEIGHT_SUFFIXES = (".npy", ".csv", ".txt", ".json")
 
 
 def read_weights(path: Path, *, members: int, inputs: int) -> np.ndarray:
-    """Read one weight a member, or one a member and input.
+    """Read one weight per member, or one per member and input.
 
     Parameters
     ----------
     path
-        .npy: (members,) or (members, inputs). .csv, .txt: one number a member, with commas, blanks
+        .npy: (members,) or (members, inputs). .csv, .txt: one number per member, with commas, blanks
         or line ends between them; a .csv may begin with a name. .json: a list of numbers.
     members, inputs
         How many there must be.
@@ -37,9 +39,9 @@ def read_weights(path: Path, *, members: int, inputs: int) -> np.ndarray:
         The file cannot be read, or has another number of weights.
     """
     suffix = path.suffix.lower()
-    if suffix not in _SUFFIXES:
+    if suffix not in _WEIGHT_SUFFIXES:
         raise StoreError(
-            f"{path}: expected weights in a file that ends in {', '.join(_SUFFIXES)}, got "
+            f"{path}: expected weights in a file that ends in {', '.join(_WEIGHT_SUFFIXES)}, got "
             f"{repr(suffix) if suffix else 'no suffix'}"
         )
     expected = f"{path}: expected a weight for each of the {members} members, or shape ({members}, {inputs})"
@@ -56,7 +58,7 @@ def read_weights(path: Path, *, members: int, inputs: int) -> np.ndarray:
             weights = np.array(_read_json(text) if suffix == ".json" else _read_text(text, suffix))
         except (ValueError, OverflowError, RecursionError) as error:
             raise StoreError(
-                f"{path}: expected {members} numbers, one a member, got something else: {error}"
+                f"{path}: expected {members} numbers, one per member, got something else: {error}"
             ) from error
     if weights.shape not in ((members,), (members, inputs)):
         raise StoreError(f"{expected}, got shape {weights.shape}")

@@ -1,25 +1,27 @@
-"""The file formats. Reading one never runs code that is in the file."""
+"""Files of arrays: .npy, .npz, .safetensors, .pt, and tables of numbers. Code in a file is never run."""
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
-from demur.stores.arrays import FileArray, StoredArray, StoreError, TensorArray, open_binary
+from demur.stores.column_names import refuse_scores
+from demur.stores.csv_files import read_csv_blocks
+from demur.stores.errors import StoreError
+from demur.stores.mapped_arrays import FileArray, StoredArray, TensorArray
+from demur.stores.parquet_files import read_parquet_blocks
+from demur.stores.paths import NAMED_SUFFIXES, open_binary
 from demur.stores.spool import Spool
-from demur.stores.tables import csv_blocks, parquet_blocks, refuse_scores
 
-_SUFFIXES = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".csv", ".parquet")
-NAMED = (".npz", ".safetensors", ".pt", ".pth")
-"""Suffixes of files that hold arrays by name, as in `file.npz:name`."""
-
-_SAFETENSORS = {
+_ARRAY_SUFFIXES = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".csv", ".parquet")
+_SAFETENSORS_DTYPES = {
     "F64": "<f8",
     "F32": "<f4",
     "F16": "<f2",
@@ -56,12 +58,14 @@ def open_array(path: Path, name: str | None, spool: Spool) -> StoredArray:
     suffix = path.suffix.lower()
     if path.is_dir():
         raise StoreError(f"{path}: expected a file, got a directory: give its files, as '{path}/*.npy'")
-    if suffix not in _SUFFIXES:
+    if suffix in _READERS and name is None:
+        return _open_registered(path, spool)
+    if suffix not in _ARRAY_SUFFIXES:
         raise StoreError(
-            f"{path}: expected a file that ends in {', '.join(_SUFFIXES)}, got "
+            f"{path}: expected a file that ends in {', '.join(_ARRAY_SUFFIXES)}, got "
             f"{repr(suffix) if suffix else 'no suffix'}: convert or rename it"
         )
-    if name is not None and suffix not in NAMED:
+    if name is not None and suffix not in NAMED_SUFFIXES:
         raise StoreError(f"{path}: expected no name, got ':{name}': a {suffix} file holds one array")
     if suffix == ".npz":
         return _open_npz(path, name, spool)
@@ -73,9 +77,51 @@ def open_array(path: Path, name: str | None, spool: Spool) -> StoredArray:
         if suffix == ".npy":
             return _open_npy(path, file)
     if suffix == ".parquet":
-        return spool.add_rows(str(path), parquet_blocks(path))
+        return spool.add_rows(str(path), read_parquet_blocks(path))
     # Text rarely has more digits than float32, so its probabilities need not sum to 1 more exactly.
-    return spool.add_rows(str(path), csv_blocks(path), precision="float32")
+    return spool.add_rows(str(path), read_csv_blocks(path), precision="float32")
+
+
+_READERS: dict[str, Callable[[Path], Any]] = {}
+"""Functions of users that read formats of their own, by suffix."""
+
+
+def register_reader(suffix: str, read: Callable[[Path], Any]) -> None:
+    """Read files that end in a suffix with a function of your own.
+
+    Parameters
+    ----------
+    suffix
+        With its dot, as ".dat"; not one of the formats that demur reads itself.
+    read
+        From a path to an array: (inputs, classes) of one member, or (members, inputs, classes). What it
+        returns is copied to a temporary file, so that memory does not grow with the number of files.
+
+    Examples
+    --------
+    >>> from demur.stores import register_reader
+    >>> register_reader(".dat", lambda path: np.loadtxt(path))
+    """
+    if not isinstance(suffix, str) or not suffix.startswith(".") or len(suffix) < 2:
+        raise ValueError(f"suffix must be a text that begins with a dot, as '.dat'. Got {suffix!r}.")
+    if suffix.lower() in _ARRAY_SUFFIXES:
+        raise ValueError(f"suffix must be one that demur does not read itself. Got {suffix!r}. Use another.")
+    if not callable(read):
+        raise TypeError(f"read must be a function from a path to an array. Got {type(read).__name__}.")
+    _READERS[suffix.lower()] = read
+
+
+def _open_registered(path: Path, spool: Spool) -> FileArray:
+    """Return the array that a user's reader makes of a file, unpacked as a compressed one is."""
+    open_binary(path).close()
+    try:
+        array, buffer = np.asarray(_READERS[path.suffix.lower()](path)), io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+    except Exception as error:  # whatever the reader says of a file that it does not understand
+        raise StoreError(f"{path}: the reader registered for {path.suffix} failed: {error}") from error
+    buffer.seek(0)
+    unpacked = spool.add_bytes(buffer)
+    return _find_npy(str(path), unpacked, unpacked)
 
 
 def _open_npy(path: Path, file: IO[bytes]) -> FileArray:
@@ -165,7 +211,7 @@ def _open_safetensors(path: Path, name: str | None) -> FileArray:
     header.pop("__metadata__", None)
     entry = header[_choose(path, name, header)]
     label = str(path) if name is None else f"{path}:{name}"
-    if entry["dtype"] not in _SAFETENSORS:
+    if entry["dtype"] not in _SAFETENSORS_DTYPES:
         raise StoreError(
             f"{label}: expected float16, bfloat16, float32, float64 or integers, "
             f"got {entry['dtype']}: convert it"
@@ -174,7 +220,7 @@ def _open_safetensors(path: Path, name: str | None) -> FileArray:
         label,
         path,
         tuple(entry["shape"]),
-        np.dtype(_SAFETENSORS[entry["dtype"]]),
+        np.dtype(_SAFETENSORS_DTYPES[entry["dtype"]]),
         offset=8 + size + entry["data_offsets"][0],
         precision="bfloat16" if entry["dtype"] == "BF16" else "",
     )
@@ -185,7 +231,7 @@ def _open_pt(path: Path, name: str | None) -> TensorArray:
         import torch
     except ImportError as error:
         raise StoreError(
-            f"{path}: expected PyTorch to read it with, found none: pip install 'demur[torch]'"
+            f"{path}: expected PyTorch to be installed, found none: pip install 'demur[torch]'"
         ) from error
     open_binary(path).close()
 
@@ -218,7 +264,7 @@ def _open_pt(path: Path, name: str | None) -> TensorArray:
 
 
 def _choose(path: Path, name: str | None, names: Iterable[object]) -> Any:
-    """Return the array to take out of a file that holds several by name."""
+    """Return the name of the array to take out of a file that holds several."""
     known = list(names)
     listed = ", ".join(str(each) for each in known[:8]) + (", ..." if len(known) > 8 else "")
     if name is not None:

@@ -1,15 +1,14 @@
 """Arrays that lie in a file, mapped into memory for as long as a piece of them is read.
 
-A mapped page counts as memory of the process until the map goes, and every map holds a file open.
-So nothing here stays mapped: a reader maps, copies a piece and lets go. The process stays small
-however large the file is, and a thousand files need no thousand descriptors.
+Mapped pages count towards the memory of the process, and every map keeps its file open. So nothing
+stays mapped: a reader maps the file, copies a piece and drops the map. Memory stays small however
+large the file is, and a thousand files need one descriptor at a time.
 """
 
 from __future__ import annotations
 
 import mmap
 import os
-import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,29 +16,24 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
-_WINDOW = 64 << 20
-"""Bytes of a file that may lie between the first and the last number of a copy."""
+from demur.stores.errors import EmptyError, StoreError
+from demur.stores.paths import open_binary
 
-
-class StoreError(ValueError):
-    """A file that cannot be read or written; the message is one line and names the file."""
-
-
-class EmptyError(StoreError):
-    """An array without axes, or with one of no length."""
+_WINDOW_BYTES = 64 << 20
+"""Most bytes of a file between the first and the last number that are copied at a time."""
 
 
 class StoredArray(Protocol):
-    """An array in a file; `decode` makes numbers of a piece of it."""
+    """An array in a file; `decode` turns a piece of it into numbers."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """As in NumPy."""
+        """The shape, as in NumPy."""
         ...
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """That of the raw values."""
+        """The type of the raw values."""
         ...
 
     @property
@@ -48,7 +42,7 @@ class StoredArray(Protocol):
         ...
 
     def map(self) -> np.ndarray:
-        """Map the raw values; let go of them soon."""
+        """Map the raw values; drop them soon."""
         ...
 
 
@@ -80,7 +74,7 @@ class FileArray:
 
     def __post_init__(self) -> None:
         _check_numbers(self.label, self.dtype, self.shape)
-        size, _ = stamp = self._look()
+        size, _ = stamp = self._read_stamp()
         if size < self.end:
             raise StoreError(
                 f"{self.label}: expected {self.end} bytes, as its header says, got {size}: "
@@ -91,14 +85,14 @@ class FileArray:
 
     @property
     def end(self) -> int:
-        """The byte of the file behind the last one of the array."""
+        """The offset in the file just after the last byte of the array."""
         # Python integers: a damaged header may hold any number.
         return self.offset + self.dtype.itemsize * int(np.prod(self.shape, dtype=object))
 
     def map(self) -> np.ndarray:
         """Map the raw values, read-only. The map goes when the last view of it goes."""
         if isinstance(self.path, Path):
-            if self._look() != self._stamp:
+            if self._read_stamp() != self._stamp:
                 raise StoreError(f"{self.label}: the file was changed while it was read, try again")
             with open_binary(self.path) as file:
                 return self._map(file)
@@ -110,7 +104,7 @@ class FileArray:
         order = "F" if self.fortran else "C"
         return np.ndarray(self.shape, self.dtype, mapped, self.offset - begin, order=order)
 
-    def _look(self) -> tuple[int, int]:
+    def _read_stamp(self) -> tuple[int, int]:
         seen = os.stat(self.path) if isinstance(self.path, Path) else os.fstat(self.path.fileno())
         return seen.st_size, seen.st_mtime_ns
 
@@ -170,7 +164,7 @@ def _check_numbers(label: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> 
 
 
 def decode(raw: np.ndarray, precision: str) -> np.ndarray:
-    """Numbers that measures can be computed of, without loss.
+    """Return raw values as floating-point numbers, without loss.
 
     Parameters
     ----------
@@ -192,7 +186,7 @@ def decode(raw: np.ndarray, precision: str) -> np.ndarray:
 
 
 def _copy(raw: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """Copy to another type, in C order. Of a map, no more is in memory at a time than a window."""
+    """Copy to another type, in C order, with at most a window of a mapped file in memory at a time."""
     base: Any = raw
     while isinstance(base, np.ndarray):
         base = base.base
@@ -204,10 +198,10 @@ def _copy(raw: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
 def _copy_windows(source: np.ndarray, target: np.ndarray, base: object) -> None:
     extents = [stride * (length - 1) for stride, length in zip(source.strides, source.shape, strict=True)]
     axis = int(np.argmax(extents))
-    if extents[axis] <= _WINDOW:
+    if extents[axis] <= _WINDOW_BYTES:
         target[...] = source
         return
-    step = _WINDOW // source.strides[axis]
+    step = _WINDOW_BYTES // source.strides[axis]
     step = step if step > 8 else 1  # a copy goes over the last axis first: few classes take longest
     for start in range(0, source.shape[axis], step):
         part = (slice(None),) * axis + (slice(start, start + step),)
@@ -216,14 +210,3 @@ def _copy_windows(source: np.ndarray, target: np.ndarray, base: object) -> None:
         # of an input lie far apart, nearly the whole file.
         if isinstance(base, mmap.mmap):
             base.madvise(mmap.MADV_DONTNEED)
-
-
-def open_binary(path: Path) -> IO[bytes]:
-    """Open a file for reading; what goes wrong becomes one line."""
-    try:
-        mode = path.stat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # opening a pipe would wait for a writer
-            raise StoreError(f"{path}: expected a file, got a pipe or a device: write it to a file first")
-        return path.open("rb")
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from error

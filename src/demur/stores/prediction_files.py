@@ -12,14 +12,15 @@ from typing import Self
 
 import numpy as np
 
-from demur.stores.arrays import StoredArray, StoreError, decode
-from demur.stores.formats import open_array
-from demur.stores.names import locate
+from demur.stores.array_files import open_array
+from demur.stores.errors import StoreError
+from demur.stores.mapped_arrays import StoredArray, decode
+from demur.stores.paths import find_files
 from demur.stores.spool import Spool
 
 
 @dataclass(frozen=True)
-class Source:
+class MemberFile:
     """The members that one file holds.
 
     Attributes
@@ -44,7 +45,7 @@ class Source:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Inputs, classes."""
+        """Numbers of inputs and of classes."""
         shape = self.stored.shape
         return shape[0 if self.axis == 1 else -2], shape[-1]
 
@@ -56,12 +57,12 @@ class Source:
 
     @property
     def members_together(self) -> bool:
-        """Whether the members of an input lie nearer to each other than inputs do."""
+        """Whether the members of one input are closer together in the file than its inputs are."""
         members, inputs, _ = self._map().strides
         return self.axis is not None and members < inputs
 
     def read(self, members: range, inputs: slice) -> np.ndarray:
-        """Numbers of those of `members` that are here, (members, inputs, classes), a copy."""
+        """Return the predictions of those of `members` that are here: (members, inputs, classes), a copy."""
         here = slice(
             max(members.start, self.first) - self.first,
             max(members.stop, self.first) - self.first,
@@ -104,7 +105,7 @@ class Predictions:
         How many there are of each.
     """
 
-    def __init__(self, sources: Sequence[Source], spool: Spool) -> None:
+    def __init__(self, sources: Sequence[MemberFile], spool: Spool) -> None:
         self.sources = tuple(sources)
         self.inputs, self.classes = sources[0].sizes
         self.members = sources[-1].members.stop
@@ -114,7 +115,7 @@ class Predictions:
         self._spool = spool
 
     def chunks(self, inputs: slice, members: int) -> Iterator[Chunk]:
-        """Predictions for some inputs, at most `members` members at a time, each of one type."""
+        """Yield predictions for some inputs, at most `members` members at a time, each of one type."""
         for start in range(0, self.members, members):
             wanted = range(start, min(start + members, self.members))
             pieces: list[np.ndarray] = []
@@ -131,12 +132,12 @@ class Predictions:
             if kind is not None:
                 yield _join(pieces, begin, kind[1])
 
-    def source_of(self, member: int) -> Source:
+    def source_of(self, member: int) -> MemberFile:
         """Return the file that holds a member."""
         return next(source for source in self.sources if member in source.members)
 
     def close(self) -> None:
-        """Give back the room that unpacked formats took."""
+        """Free the space that unpacked formats take."""
         self._spool.close()
 
     def __enter__(self) -> Self:
@@ -188,10 +189,10 @@ def open_predictions(
             f"axis: expected 0 or 1, where the members of (members, inputs, classes) or (inputs, "
             f"members, classes) are, got {axis}: classes are last"
         )
-    sources: list[Source] = []
+    sources: list[MemberFile] = []
     with contextlib.ExitStack() as on_error:
         spool = on_error.enter_context(Spool(None if directory is None else Path(directory)))
-        for path, name in locate(names):
+        for path, name in find_files(names):
             label = str(path) if name is None else f"{path}:{name}"
             stored = open_array(path, name, spool)
             if len(stored.shape) not in (2, 3):
@@ -200,15 +201,16 @@ def open_predictions(
                     f"got shape {stored.shape}: reshape it"
                 )
             first = sources[-1].members.stop if sources else 0
-            source = Source(path, label, stored, axis % 3 if len(stored.shape) == 3 else None, first)
+            source = MemberFile(path, label, stored, axis % 3 if len(stored.shape) == 3 else None, first)
             if sources and source.sizes != sources[0].sizes:
                 raise StoreError(
-                    f"{label}: expected {_sizes(sources[0])}, as in {sources[0].label}, got {_sizes(source)}"
+                    f"{label}: expected {_describe_sizes(sources[0])}, as in {sources[0].label}, got "
+                    f"{_describe_sizes(source)}"
                 )
             sources.append(source)
         on_error.pop_all()
     return Predictions(sources, spool)
 
 
-def _sizes(source: Source) -> str:
+def _describe_sizes(source: MemberFile) -> str:
     return "{} inputs and {} classes".format(*source.sizes)

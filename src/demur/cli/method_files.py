@@ -1,4 +1,4 @@
-"""Files that `demur evaluate` reads: scores, or predictions that are scored first; one method each."""
+"""Files that `demur evaluate` reads, one per method: scores, or predictions that are scored first."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from demur.report.words import NAMES, SHORT
 if TYPE_CHECKING:
     import numpy as np
 
-FIRST = "pairwise_epistemic"
-"""The score that heads the JSON object where nobody names one."""
+DEFAULT_SCORE = "pairwise_epistemic"
+"""The score that stands first where the user names none."""
 
 
 @dataclass(frozen=True)
-class Source:
-    """One method's columns for some inputs, its name, and the file that messages speak of."""
+class MethodScores:
+    """The scores of one method: its name, the file that messages name, and the columns."""
 
     name: str
     path: str
@@ -31,18 +31,18 @@ class Source:
 
     def score(self, name: str) -> np.ndarray:
         """Return a column of numbers."""
-        from demur.stores import StoreError, column_of, numbers_of
+        from demur.stores import StoreError, pick_column, pick_numbers
 
         try:
-            column_of(self.columns, name, self.path)
+            pick_column(self.columns, name, self.path)
         except StoreError as error:
             words = ", ".join(f"{known.short} for {column}" for column, known in NAMES.items())
             raise StoreError(f"{error}; short names are {words}") from error
-        return numbers_of(self.columns, name, self.path)
+        return pick_numbers(self.columns, name, self.path)
 
 
 class Reader:
-    """Reads files as what the options say they are.
+    """Reads files of scores, or of predictions where the options say so.
 
     Parameters
     ----------
@@ -66,91 +66,93 @@ class Reader:
     @property
     def head(self) -> str:
         """The score that stands first in a JSON object."""
-        return self.wanted[0] if self.wanted else FIRST
+        return self.wanted[0] if self.wanted else DEFAULT_SCORE
 
-    def read(self, written: str) -> Source:
+    def read(self, written: str) -> MethodScores:
         """Read `path` or `name=path`; else the name is that of the method (METHOD/id.csv) or of the file."""
         from demur.stores import read_columns
 
-        name, path = named(written)
+        name, path = split_method_name(written)
         if self.kind is None:
             columns = read_columns(Path(path))
         else:
-            names = [_spelt_out(each, ()) for each in self.wanted or PAPER]
+            names = [_spell_out(each, ()) for each in self.wanted or PAPER]
             measures = list(dict.fromkeys(each.rpartition("_")[0] or each for each in names))
             options = {"rule": "log", "base": None, "unbiased": False, "stderr": False, "measures": measures}
             columns = score_files([path], self.kind, axis=self.axis, options=options).columns
-        self.wanted = tuple(dict.fromkeys(_spelt_out(each, columns) for each in self.wanted))
+        self.wanted = tuple(dict.fromkeys(_spell_out(each, columns) for each in self.wanted))
         stem = Path(path).stem  # several sets of one method are told apart by their own names
-        return Source(name or (stem == "id" and method_of(path)) or stem, path, columns)
+        return MethodScores(name or (stem == "id" and find_method(path)) or stem, path, columns)
 
-    def read_all(self, written: Sequence[str]) -> list[Source]:
-        """Read several, each of its own name."""
+    def read_all(self, written: Sequence[str]) -> list[MethodScores]:
+        """Read several files, each under its own name."""
         found = [self.read(each) for each in written]
         names = [source.name for source in found]
         for source in found:
             if names.count(source.name) > 1:
                 raise ValueError(
-                    f"expected another name for each file, as NAME={source.path}, got {source.name} twice"
+                    f"expected a different name for each file, as NAME={source.path}, got {source.name} twice"
                 )
         return found
 
-    def scores(self, sources: Sequence[Source]) -> tuple[str, ...]:
+    def scores(self, sources: Sequence[MethodScores]) -> tuple[str, ...]:
         """Return the names of the scores: as wanted, or the paper's, of those that all files have."""
         if self.wanted:
             return self.wanted
         for source in sources:
-            if FIRST not in source.columns:
+            if DEFAULT_SCORE not in source.columns:
                 known = [name for name, values in source.columns.items() if values.dtype.kind == "f"]
                 raise ValueError(
-                    f"{source.path}: expected a column {FIRST}, got {', '.join(known) or 'no score'}: "
-                    "say which by --score"
+                    f"{source.path}: expected a column {DEFAULT_SCORE}, got "
+                    f"{', '.join(known) or 'no score'}: choose one with --score"
                 )
         return tuple(name for name in PAPER if all(name in source.columns for source in sources))
 
 
-def method_of(path: str) -> str:
+def find_method(path: str) -> str:
     """Return the method of a file that is called METHOD/id.csv, as in the folder of a run; else nothing.
 
     Examples
     --------
-    >>> method_of("run/mc-dropout/ood-far.csv"), method_of("id.csv"), method_of("mc-dropout/mine.csv")
+    >>> find_method("run/mc-dropout/ood-far.csv"), find_method("id.csv"), find_method("mc-dropout/mine.csv")
     ('mc-dropout', '', '')
     """
     return Path(path).parent.name if kind_of(Path(path).stem) else ""
 
 
-def _spelt_out(name: str, columns: Container[str]) -> str:
+def _spell_out(name: str, columns: Container[str]) -> str:
     """Return the column that a word of the report stands for, as K, unless there is one of that very name.
 
     Examples
     --------
-    >>> _spelt_out("k", ()), _spelt_out("aleatoric", ()), _spelt_out("K", ["K"]), _spelt_out("mine", ())
+    >>> _spell_out("k", ()), _spell_out("aleatoric", ()), _spell_out("K", ["K"]), _spell_out("mine", ())
     ('pairwise_epistemic', 'pairwise_aleatoric', 'K', 'mine')
     """
     return name if name in columns else SHORT.get(name.lower().replace("_", " "), name)
 
 
-def named(written: str) -> tuple[str | None, str]:
-    """Return name and path of what is written as `name=path` or as `path`.
+def split_method_name(written: str) -> tuple[str | None, str]:
+    """Split `name=path` into both; a `path` alone has no name.
 
     Examples
     --------
-    >>> named("MC dropout=mcd/id.csv"), named("id.csv")
+    >>> split_method_name("MC dropout=mcd/id.csv"), split_method_name("id.csv")
     (('MC dropout', 'mcd/id.csv'), (None, 'id.csv'))
     """
-    from demur.stores.names import split_name
+    from demur.stores import split_name
 
     name, equals, path = written.partition("=")
     whole, _ = split_name(written)  # lr=0.1/*.npy may have no name before it
     if not equals or os.path.exists(whole) or glob.glob(whole, recursive=True):
         return None, written
     if not name or not path:
-        raise ValueError(f"{written}: expected NAME=FILE, got a part of it")
+        raise ValueError(f"{written}: expected NAME=FILE, got only a part of it")
     return name, path
 
 
-def paired(known: Sequence[Source], unknown: Sequence[Source]) -> dict[str, tuple[Source, Source]]:
+def pair_methods(
+    known: Sequence[MethodScores], unknown: Sequence[MethodScores]
+) -> dict[str, tuple[MethodScores, MethodScores]]:
     """Return in- and out-of-distribution inputs that belong together, by name.
 
     One --id goes with every --ood. Several go with the --ood of the same name.

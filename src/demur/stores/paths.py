@@ -1,23 +1,27 @@
-"""What the user writes for files: a path, `file.npz:name`, or a glob."""
+"""Paths that users write (a file, `file.npz:name`, or a glob), and opening the files that they name."""
 
 from __future__ import annotations
 
 import glob
 import os
 import re
+import stat
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
-from demur.stores.arrays import StoreError
-from demur.stores.formats import NAMED
+from demur.stores.errors import StoreError
+
+NAMED_SUFFIXES = (".npz", ".safetensors", ".pt", ".pth")
+"""Suffixes of files that hold arrays by name, as in `file.npz:name`."""
 
 
-def locate(names: Sequence[str | os.PathLike[str]]) -> list[tuple[Path, str | None]]:
-    """Find the files that names and globs mean, with the array in each where one is named.
+def find_files(names: Sequence[str | os.PathLike[str]]) -> list[tuple[Path, str | None]]:
+    """Find the files of paths and globs, with the array in each where one is named.
 
     Examples
     --------
-    >>> locate(["run.npz:logits", "member.npy"])
+    >>> find_files(["run.npz:logits", "member.npy"])
     [(PosixPath('run.npz'), 'logits'), (PosixPath('member.npy'), None)]
     """
     found: list[tuple[Path, str | None]] = []
@@ -26,7 +30,7 @@ def locate(names: Sequence[str | os.PathLike[str]]) -> list[tuple[Path, str | No
         if os.path.exists(path) or not glob.has_magic(path):
             found.append((Path(path), name))
             continue
-        matches = sorted(glob.glob(path, recursive=True), key=natural)
+        matches = sorted(glob.glob(path, recursive=True), key=natural_key)
         if not matches:
             raise StoreError(f"{written}: expected files that match, found none: check the path")
         found.extend((Path(match), name) for match in matches)
@@ -38,7 +42,7 @@ def locate(names: Sequence[str | os.PathLike[str]]) -> list[tuple[Path, str | No
         # Without a name a file holds one array, so any name in it is that array again.
         if name in taken or None in taken or (taken and name is None):
             raise StoreError(
-                f"{path}: expected each file once, got it twice: a member counts twice by its weight"
+                f"{path}: expected each file once, got it twice: a weight of 2 counts a member twice"
             )
         taken.add(name)
     return found
@@ -60,17 +64,17 @@ def split_name(written: str) -> tuple[str, str | None]:
         if os.path.isfile(path):
             return path, name
     for path, name in splits:
-        if Path(path).suffix.lower() in NAMED:
+        if Path(path).suffix.lower() in NAMED_SUFFIXES:
             return path, name
     return written, None
 
 
-def natural(name: str) -> list[tuple[int, int, str]]:
+def natural_key(name: str) -> list[tuple[int, int, str]]:
     """Return a sort key that counts: member_9 before member_10.
 
     Examples
     --------
-    >>> sorted(["m10.npy", "m9.npy"], key=natural)
+    >>> sorted(["m10.npy", "m9.npy"], key=natural_key)
     ['m9.npy', 'm10.npy']
     """
     return [
@@ -78,3 +82,26 @@ def natural(name: str) -> list[tuple[int, int, str]]:
         for part in re.split(r"(\d+)", name)
         if part
     ]
+
+
+def open_binary(path: Path) -> IO[bytes]:
+    """Open a file for reading; raise a `StoreError` where that fails."""
+    try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # opening a pipe would wait for a writer
+            raise StoreError(f"{path}: expected a file, got a pipe or a device: write it to a file first")
+        return path.open("rb")
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from error
+
+
+def make_directory(path: Path, *, force: bool = False) -> None:
+    """Make a directory for results; raise a `StoreError` if it has files in it, unless `force`."""
+    if path.exists() and not path.is_dir():
+        raise StoreError(f"{path}: expected a directory, got a file: choose another name")
+    if path.is_dir() and any(path.iterdir()) and not force:
+        raise StoreError(
+            f"{path}: expected an empty or new directory, got one with files in it: "
+            "choose another name or add --force"
+        )
+    path.mkdir(parents=True, exist_ok=True)
