@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from demur.cli.options import Json
 from demur.cli.printing import bad_input_exits, count_things, print_object
 
@@ -22,13 +20,12 @@ def warm(json: Json = False) -> None:
     with bad_input_exits():
         from demur import kernels
 
-        engine: Any = kernels
         seconds: dict[str, float] = {}
-        for name, taken in engine.warm():
+        for name, taken in kernels.warm():
             seconds[name] = taken
             if not json:
                 print(f"{name:<{_NAME_WIDTH}} {_describe_time(taken)}", flush=True)
-        folder = engine.cache_folder()
+        folder = kernels.cache_folder()
     if json:
         total = round(sum(seconds.values()), 3)
         rounded = {name: round(taken, 3) for name, taken in seconds.items()}

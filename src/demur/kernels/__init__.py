@@ -11,9 +11,9 @@ next one in the row takes; what is left goes to plain array functions, which als
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,11 @@ from demur.core.state import SUMS, State, joined, pairs_of
 from demur.kernels import compiling, plain_figures, plain_sums
 from demur.kernels.compiling import cache_folder, has_numba
 from demur.kernels.threads import WORTH_A_THREAD, in_parallel, map_parts, run_together, threads
-from demur.predictions import Members, arrays
+from demur.predictions import Categorical, Members, arrays
 
 __all__ = [
-    "add_to", "cache_folder", "figures", "has_numba", "in_parallel", "in_threads", "state_of", "summarise", "summarises",
-    "threads", "usable", "warm",
+    "add_to", "cache_folder", "figures", "has_numba", "in_parallel", "in_threads", "state_of", "summarise",
+    "summarises", "threads", "usable", "warm",
 ]  # fmt: skip
 
 SMALLEST = 1 << 15  # numbers from which calling a compiled loop pays
@@ -104,9 +104,9 @@ def _summarise_by_loops(members: Members) -> tuple[np.ndarray, np.ndarray]:
         rest = np.arange(part.inputs)
         own = out if places is None else np.zeros((3, part.inputs))
         for name in _choose_loops(members, "figures"):
-            rest = _run(name, part, rest, own)
-            if not rest.size:
-                break
+            share = rest.size / part.inputs
+            if share and compiling.find_loop(name, members.size * share * _PLAIN_FIGURES) is not None:
+                rest = _run(name, part, rest, own)
         if places is not None:
             out[:, places] = own
         left.append(rest if places is None else rest + places.start)
@@ -128,7 +128,7 @@ def _run(name: str, members: Members, chosen: np.ndarray, out: np.ndarray, *stat
     Threads claim inputs from a counter as they get done, and ask Python for nothing in between: waiting for
     its lock takes longer than a small share.
     """
-    loop = compiling.find_loop(name, np.inf)
+    loop = compiling.load_loop(name)
     values = members.kernel_values()
     flat, origin, steps = _flatten(values)
     weights, weight_origin, weight_steps = _EQUAL if members.weights is None else _flatten(members.weights)
@@ -229,7 +229,7 @@ def _are_tame(members: Members) -> bool:
 
 
 def _accumulate(state: State, members: Members, *, fresh: bool) -> tuple[State, np.ndarray]:
-    """Add members to a state's sums, in place; ``fresh`` sets its reference first. Also return what is left."""
+    """Add members to a state's sums, in place; ``fresh`` sets the reference first. Also return what is left."""
     state = replace(state, **{n: np.ascontiguousarray(getattr(state, n)) for n in (*SUMS, "reference")})
     further = (state.excluded, state.allowed, state.p)
     sums = *(getattr(state, n) for n in SUMS), *(_NO_SUMS if each is None else each for each in further)
@@ -271,11 +271,12 @@ def figures(state: State, *, whole: bool) -> np.ndarray | None:
     given = [
         np.ascontiguousarray(each) for each in (state.reference, *(getattr(state, n) for n in SUMS), *sides)
     ]
-    weight = state.total("weight")[None] if whole else state.weight_of_others()
+    weight = np.ascontiguousarray(state.total("weight")[None] if whole else state.weight_of_others())
+    entropy = np.ascontiguousarray(state.entropy)
     out = np.empty((len(left), 3, state.reference.shape[0]))
 
     def share(bounds: tuple[int, int]) -> None:
-        loop(*given, np.ascontiguousarray(state.entropy), np.ascontiguousarray(weight), left, *bounds, out)
+        loop(*given, entropy, weight, left, *bounds, out)
 
     in_parallel(share, out.shape[2], state.a.size, 8)
     return out
@@ -303,5 +304,16 @@ def _flatten(values: np.ndarray) -> tuple[np.ndarray, int, tuple[int, ...]]:
 
 
 def warm() -> Iterator[tuple[str, float]]:
-    """Compile every loop that is not on disk; return the name of each and the seconds that it took."""
-    raise NotImplementedError
+    """Compile every loop that is not on disk yet; yield the name of each and the seconds that it took."""
+    for name in (_TWO, _F32_INPUTS, _F32_CLASSES, _F64_INPUTS, _F64_CLASSES, _OF_SUMS):
+        begin, is_kept = time.perf_counter(), compiling.is_on_disk(name)
+        classes = 2 if name == _TWO else 16
+        values = np.zeros((2, 3, classes), np.float32)
+        members = Members(Categorical(logits=values), None, (3,))
+        if name == _OF_SUMS:
+            sums = np.zeros((1, 3, classes)), np.zeros((1, 3)), np.zeros((3, classes))
+            given = sums[2], *[sums[0]] * 4, _NO_SUMS, _NO_SUMS, sums[1], sums[1] + 1.0, np.array([-1]), 0, 3
+            compiling.load_loop(name)(*given, np.empty((1, 3, 3)))
+        else:
+            _run(name, members, np.arange(3), np.empty((3, 3)))
+        yield name.removeprefix("demur.kernels."), 0.0 if is_kept else time.perf_counter() - begin

@@ -4,7 +4,7 @@ A loop that is loaded already is used from some thousands of numbers on. One tha
 soon as plain array functions have cost as much time as loading it would. One that has to be compiled is
 compiled only for an array on which plain functions would take two seconds, or by ``demur warm``.
 
-``DEMUR_COMPILE`` says otherwise: ``always`` compiles at the first use, ``never`` leaves it at plain functions.
+``DEMUR_COMPILE`` overrides this: ``always`` compiles at the first use, ``never`` keeps to plain functions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import importlib.util
 import os
 import platform
 import sys
-import time
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -56,8 +55,14 @@ def find_loop(name: str, seconds: float) -> Any:
             return None
         if not on_disk:
             _announce()
-    module, _, function = name.rpartition(".")
-    _loaded[name] = getattr(importlib.import_module(module), function)
+    return load_loop(name)
+
+
+def load_loop(name: str) -> Any:
+    """Return a compiled loop by its module and name; it is compiled, or loaded from disk, when it is called."""
+    if name not in _loaded:
+        module, _, function = name.rpartition(".")
+        _loaded[name] = getattr(importlib.import_module(module), function)
     return _loaded[name]
 
 
@@ -104,7 +109,7 @@ def cache_folder() -> Path | None:
 
 @functools.cache
 def stamp() -> str:
-    """Return a text that changes with the sources of compiled loops, with what compiles them, and for what."""
+    """Return a text that changes with the sources of loops, with what compiles them, and for what."""
     package = Path(__file__).parents[1]
     # Loops outside of this folder are made of functions in it and in files beside their own.
     sources = [
@@ -130,7 +135,7 @@ def _processor() -> str:
 
 
 def cached(function: Callable[..., Any]) -> Any:
-    """Compile a function that Python calls, and keep it on disk, or in memory where nothing can be written."""
+    """Compile a function that Python calls, and keep it on disk where something can be written."""
     from numba import njit
 
     compiled: Any = njit(**COMPILED)(function)
@@ -207,11 +212,3 @@ def _lock(path: Path) -> Iterator[None]:
 
             fcntl.flock(stack.enter_context(path.open("a")), fcntl.LOCK_EX)
         yield
-
-
-def time_loops(calls: dict[str, Callable[[], Any]]) -> Iterator[tuple[str, float]]:
-    """Call functions that need compiled loops; return their names and how long each waited for a compiler."""
-    for name, call in calls.items():
-        begin = time.perf_counter()
-        call()
-        yield name, time.perf_counter() - begin

@@ -107,7 +107,7 @@ def _split_exponent(builder, exponent):
 
 
 def _grow(builder, exponent):
-    """Return ``2**n`` and ``exp(r) - 1``, relative to themselves, whose product is most of the exponential."""
+    """Return ``2**n`` and ``exp(r) - 1``, whose product and the first make the exponential."""
     kind = exponent.type
     power, rest = _split_exponent(builder, exponent)
     one = builder.bitcast(constant(kind, 1.0), _words(kind))
@@ -121,7 +121,7 @@ def _grow(builder, exponent):
 
 @intrinsic
 def exp(typing_context, numbers):
-    """Return exponentials, exact relative to themselves; beyond +-87 in float32, +-708 in float64, of that."""
+    """Return exponentials, exact relative to themselves; beyond +-87 (float64: +-708), those of that."""
 
     def generate(context, builder, signature, arguments):
         factor, growth = _grow(builder, arguments[0])

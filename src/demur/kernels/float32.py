@@ -22,7 +22,7 @@ from numba import njit
 
 from demur.kernels import exp_log, layouts, vectors
 from demur.kernels.compiling import COMPILED, INLINED, cached, named
-from demur.kernels.layouts import TILE, add_four, count_slots, dot_four, first_class, four, store_four
+from demur.kernels.layouts import TILE, add_four, claim, count_slots, dot_four, first_class, four, store_four
 from demur.kernels.vectors import LANES
 
 _REFERENCE, _Q, _R, _D, _LOGIT = 0, LANES, 2 * LANES, 3 * LANES, 4 * LANES
@@ -297,73 +297,63 @@ def _build(over_classes: bool) -> Any:
                     moved[lane] = _INFINITE
 
     @named(name)
+    def bring(source, starts, evenly, classes, members, first, box, places, ahead, copied):
+        """Bring four members' numbers to the box, or write where their rows are; and where the next ones are.
+
+        The last member stands for those that are not there. After the last come those of the next inputs.
+        """
+        flat, _, steps = source
+        count, together = members.shape[0], 1 if over_classes else LANES
+        for k in range(TILE):
+            shift, later = members[min(first + k, count - 1)] * steps[0], first + TILE + k
+            next_one = members[later] * steps[0] if later < count else together * steps[1] + k * steps[0]
+            ahead[k] = starts[0] + next_one
+            if over_classes:
+                places[k] = starts[0] + shift
+            else:
+                plane = _LOGIT + k * LANES
+                layouts.load_single(flat, starts, shift, steps, evenly, classes, _STEP, box, plane)
+        if over_classes and steps[2] != 1:
+            _copy_rows(flat, places, steps[2], copied)
+
+    @named(name)
+    def set_shares(weighing, inputs, members, first, weight, shares, total):
+        """Write the shares that four members have of the weight, 0 for a member that is not there."""
+        weights, weight_steps, alike, _ = weighing
+        for k in range(TILE):
+            for lane in range(LANES):
+                share = 0.0
+                if first + k < members.shape[0]:
+                    b = inputs[min(lane, inputs.shape[0] - 1)]
+                    own = layouts.weight_of(weights, weight_steps, members[first + k], b)
+                    share = 1.0 if alike else own / weight[lane]
+                shares[k * LANES + lane] = np.float32(share)
+                total[lane] += np.float64(shares[k * LANES + lane])
+
+    @named(name)
     def add_members(source, starts, evenly, classes, members, weighing, inputs, tolerance, work):
         """Write sums over members; False if float32 is for none of the inputs."""
         flat, is_probs, steps = source
         weights, weight_steps, alike, all_members = weighing
         box, shares, moved, log_totals, means, sums, total, normaliser, copied, places, ahead = work
-        count, lanes = members.shape[0], 1 if over_classes else LANES
-        rows = flat if steps[2] == 1 else copied
-        sums[:] = means[:] = 0.0
+        rows, count = copied if over_classes and steps[2] != 1 else flat, members.shape[0]
+        sums[:] = means[:] = total[:] = 0.0
         _clear(box)
-        total[:] = count if alike else 0.0
-        shares[:] = _ONE
-        heaviest, weight = np.zeros(LANES, np.int64), np.ones(LANES)
+        weight = np.ones(LANES)
         if not alike:
-            for lane in range(lanes):
+            heaviest = np.zeros(LANES, np.int64)
+            for lane in range(LANES):
                 b = inputs[min(lane, inputs.shape[0] - 1)]
-                found = layouts.find_heaviest(weights, weight_steps, all_members, b)
-                heaviest[lane], weight[lane] = found
-        for first in range(-TILE if not alike else 0, count, TILE):
-            # The last member stands for those that are not there; before the first, the heaviest of all.
-            for k in range(TILE):
-                member = members[min(max(first, 0) + k, count - 1)]
-                if over_classes:
-                    member = heaviest[0] if first < 0 else member
-                    places[k] = starts[0] + member * steps[0]
-                    later = first + TILE + k
-                    ahead[k] = starts[0] + (
-                        members[later] * steps[0] if later < count else steps[1] + k * steps[0]
-                    )
-                else:
-                    ahead[k] = (
-                        starts[0]
-                        + (members[first + TILE] * steps[0] if first + TILE < count else LANES * steps[1])
-                        + k * steps[0]
-                    )
-                    own = starts + heaviest * steps[0] if first < 0 else starts
-                    shift = 0 if first < 0 else member * steps[0]
-                    layouts.load_single(
-                        flat,
-                        own,
-                        shift,
-                        steps,
-                        evenly and first >= 0,
-                        classes,
-                        _STEP,
-                        box,
-                        _LOGIT + k * LANES,
-                    )
-            if over_classes and steps[2] != 1:
-                _copy_rows(flat, places, steps[2], copied)
-            if first < 0:
-                set_reference(rows, places, classes, 1, box, is_probs, normaliser, moved)
-                continue
+                heaviest[lane], weight[lane] = layouts.find_heaviest(weights, weight_steps, all_members, b)
+            own, the_first = starts + heaviest * steps[0], np.zeros(1, np.int64)
+            bring(source, own, False, classes, the_first, 0, box, places, ahead, copied)
+            set_reference(rows, places, classes, 1, box, is_probs, normaliser, moved)
+        for first in range(0, count, TILE):
+            bring(source, starts, evenly, classes, members, first, box, places, ahead, copied)
             if alike and first == 0:
                 few = min(TILE, count)
                 set_reference(rows, places, classes, few, box, is_probs, normaliser, moved)
-            if alike and first + TILE > count:
-                shares[(count - first) * LANES :] = _NOTHING
-            elif not alike:
-                for k in range(TILE):
-                    for lane in range(LANES):
-                        share = 0.0
-                        if first + k < count:
-                            b = inputs[min(lane, inputs.shape[0] - 1)]
-                            own = layouts.weight_of(weights, weight_steps, members[first + k], b)
-                            share = own / weight[0 if over_classes else lane]
-                        shares[k * LANES + lane] = np.float32(share)
-                        total[lane] += np.float64(shares[k * LANES + lane])
+            set_shares(weighing, inputs, members, first, weight, shares, total)
             add_tile(rows, places, classes, box, is_probs, shares, flat, ahead, moved, log_totals, means)
             if tolerance < np.inf:
                 check_sums(log_totals, normaliser, tolerance, moved)
@@ -427,7 +417,6 @@ def _build(over_classes: bool) -> Any:
     return take
 
 
-claim = layouts.claim
 _take_over_classes, _take_over_inputs = _build(over_classes=True), _build(over_classes=False)
 
 

@@ -123,7 +123,6 @@ def _build(over_classes: bool) -> Any:
             copy_member(double, starts, shift, steps[2], classes, _STEP, box, plane)
         if not is_probs:
             return
-        none = vectors.spread(1e-300)
         for at in range(plane, box.shape[0], _STEP):
             p = vectors.load(box, at)
             if vectors.lowest(p) > 1e-300:
@@ -218,9 +217,8 @@ def _build(over_classes: bool) -> Any:
             for at in range(_D + k * LANES, box.shape[0], _STEP):
                 z = vectors.load(box, at)
                 high, low, odd = vectors.larger(z, high), vectors.smaller(z, low), odd + (z - z)
-            odd = odd + vectors.where_less(
-                vectors.larger(high, none - low), vectors.spread(_HUGE), none, vectors.spread(np.nan)
-            )
+            size, nan = vectors.larger(high, none - low), vectors.spread(np.nan)
+            odd = odd + vectors.where_less(size, vectors.spread(_HUGE), none, nan)
             if not vectors.add_up(odd) == 0.0:
                 inspect(box, _D + k * LANES, classes, lanes, shares[k * LANES :], unfit)
                 excluding = True
@@ -231,7 +229,7 @@ def _build(over_classes: bool) -> Any:
                 shift, tops = shift + grown[0], tops + grown[1]
                 others, weighed = others + grown[2], weighed + grown[3]
             shift, w, one = sum_up(shift), vectors.load(shares, k * LANES), vectors.spread(1.0)
-            log_z, z = vectors.load(normaliser, 0), vectors.load(normaliser, LANES)
+            z = vectors.load(normaliser, LANES)
             scale = w / (one + shift)
             at = 4 * k * LANES
             vectors.store(terms, at, exp_log.log1p(shift))
@@ -282,9 +280,9 @@ def _build(over_classes: bool) -> Any:
             vectors.store(entropy, LANES, vectors.load(entropy, LANES) + everywhere)
 
     @named(name)
-    def add_members(source, starts, classes, members, weights, tolerance, normaliser, work):
+    def add_members(source, starts, classes, members, weights, tolerance, normaliser, work, lanes):
         """Add members from 0; ``weights`` has sixteen of each."""
-        box, shares, terms, more, entropy, unfit, lanes = work
+        box, shares, terms, more, entropy, unfit = work
         steps, count = source[4], members.shape[0]
         for at in range(0, box.shape[0], _STEP):
             for plane in (_A, _U, _AU):
@@ -325,7 +323,8 @@ def _build(over_classes: bool) -> Any:
         for slot in range(count_slots(classes, over_classes)):
             at, place = slot * _STEP, slot * LANES
             for lane in range(LANES):
-                scale, q = 1.0 / total[lane], box[at + _Q + lane]
+                scale = 1.0 / total[lane] if total[lane] > 0.0 else 1.0
+                q = box[at + _Q + lane]
                 a, u = box[at + _A + lane] * scale, box[at + _U + lane] * scale
                 au, excluded = box[at + _AU + lane] * scale, more[_EXCLUDED, place + lane] > 0.0
                 close = au < CLOSE and not excluded
@@ -367,23 +366,84 @@ def _build(over_classes: bool) -> Any:
                 to_p[group, b, y] += q * more[_P, place]
 
     @named(name)
+    def set_first_reference(source, starts, classes, weighing, inputs, heaviest, box):
+        """Write the heaviest member's logits; classes it excludes come from the first that allows them."""
+        weights, weight_steps, count = weighing
+        load(source, starts + heaviest * source[4][0], 0, classes, box, _REFERENCE)
+        least = vectors.spread(np.inf)
+        for at in range(0, box.shape[0], _STEP):
+            least = vectors.smaller(vectors.load(box, at + _REFERENCE), least)
+        if vectors.lowest(least) > -np.inf:
+            return
+        members = layouts.list_members(weights, weight_steps, count, inputs, np.empty(count, np.int64))
+        weights_of = np.zeros(count * LANES)
+        for index in range(members.shape[0]):
+            for lane in range(inputs.shape[0]):
+                own = weight_of(weights, weight_steps, members[index], inputs[lane])
+                weights_of[index * LANES + lane] = own
+        fill_reference(source, starts, source[4], classes, members, weights_of, box, inputs.shape[0])
+
+    @named(name)
+    def read_reference(references, inputs, classes, box):
+        """Write the references of a state."""
+        for slot in range(count_slots(classes, over_classes)):
+            for lane in range(LANES):
+                y = first_class(slot, classes) + lane if over_classes else slot
+                b = inputs[0 if over_classes else min(lane, inputs.shape[0] - 1)]
+                box[slot * _STEP + _REFERENCE + lane] = references[b, y]
+
+    @named(name)
+    def write_reference(references, inputs, classes, box):
+        """Keep the references of a state."""
+        for slot in range(count_slots(classes, over_classes)):
+            for lane in range(LANES if over_classes else inputs.shape[0]):
+                y = first_class(slot, classes) + lane if over_classes else slot
+                b = inputs[0 if over_classes else lane]
+                references[b, y] = box[slot * _STEP + _REFERENCE + lane]
+
+    @named(name)
+    def deal(weighing, inputs, group, group_of, room, weights_of, total):
+        """List the members of a group that any of the inputs has weight for, with their weights."""
+        weights, weight_steps, count = weighing
+        listed = 0
+        total[:] = 0.0
+        for member in range(count):
+            used = False
+            for lane in range(LANES):
+                own = weight_of(weights, weight_steps, member, inputs[min(lane, inputs.shape[0] - 1)])
+                own = own if group_of[member, lane] == group else 0.0
+                weights_of[listed * LANES + lane] = own
+                total[lane] += own
+                used = used or own > 0.0
+            if used:
+                room[listed] = member
+                listed += 1
+        return room[:listed]
+
+    @named(name)
     def take(
         single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen,
         claimed, out, groups, fresh, ranks, references, sums, entropies,
     ):  # fmt: skip
-        """Write figures to ``out`` or, where that is empty, add to a state; return inputs not for this loop."""
+        """Write figures to ``out`` or, if that is empty, add to a state; return inputs not for this loop."""
         count, classes = shape
-        source = (single, double, is_single, is_probs, steps)
+        source, weighing = (single, double, is_single, is_probs, steps), (weights, weight_steps, count)
         slots, together = count_slots(classes, over_classes), 1 if over_classes else LANES
         like = np.empty(0, np.float64)
         box, terms = vectors.aligned_zeros(slots * _STEP, like), vectors.aligned_zeros(17 * LANES, like)
         shares, normaliser = vectors.aligned_zeros(TILE * LANES, like), vectors.aligned_zeros(2 * LANES, like)
         more, entropy = np.zeros((3 if groups > 1 else 2, slots * LANES)), np.zeros(2 * LANES)
         unfit, found, total = np.zeros(LANES, np.bool_), np.zeros((2, LANES)), np.ones(LANES)
-        starts, room = np.empty(LANES, np.int64), np.empty(count, np.int64)
-        own_weights, group_of = np.empty(count * LANES), np.zeros((count, LANES), np.int64)
-        heaviest = np.zeros(LANES, np.int64)
+        starts, room, heaviest = (
+            np.empty(LANES, np.int64),
+            np.empty(count, np.int64),
+            np.zeros(LANES, np.int64),
+        )
+        weights_of, group_of = np.empty((count + 1) * LANES), np.zeros((count, LANES), np.int64)
         rejected, left = np.empty(chosen.shape[0], np.int64), 0
+        keeps, alike = out.shape[0] == 0, weight_steps[1] == 0 and groups == 1
+        work = (box, shares, terms, more, entropy, unfit)
+        members = deal(weighing, chosen[:1], 0, group_of, room, weights_of, total)
         own = claim(chosen, claimed, _ROWS if over_classes else _INPUTS)
         while own.shape[0] > 0:
             for begin in range(0, own.shape[0], together):
@@ -391,67 +451,30 @@ def _build(over_classes: bool) -> Any:
                 lanes = inputs.shape[0]
                 layouts.locate_inputs(origin, steps[1], inputs, starts)
                 unfit[:] = False
-                for lane in range(LANES):
+                for lane in range(LANES if weight_steps[0] != 0 or groups > 1 else 0):
                     b, rank = inputs[min(lane, lanes - 1)], 0
                     heaviest[lane], _ = layouts.find_heaviest(weights, weight_steps, count, b)
-                    if groups > 1:
-                        for member in range(count):
-                            group_of[member, lane] = (ranks[b] + rank) % groups
-                            rank += weight_of(weights, weight_steps, member, b) > 0.0
+                    for member in range(count if groups > 1 else 0):
+                        group_of[member, lane] = (ranks[b] + rank) % groups
+                        rank += weight_of(weights, weight_steps, member, b) > 0.0
                 if fresh:
-                    load(source, starts + heaviest * steps[0], 0, classes, box, _REFERENCE)
-                    missing = vectors.spread(np.inf)
-                    for at in range(0, box.shape[0], _STEP):
-                        missing = vectors.smaller(vectors.load(box, at + _REFERENCE), missing)
-                    if vectors.lowest(missing) == -np.inf:
-                        members = layouts.list_members(weights, weight_steps, count, inputs, room)
-                        for index in range(members.shape[0]):
-                            for lane in range(LANES):
-                                b = inputs[min(lane, lanes - 1)]
-                                own_weights[index * LANES + lane] = weight_of(
-                                    weights, weight_steps, members[index], b
-                                )
-                        fill_reference(source, starts, steps, classes, members, own_weights, box, lanes)
+                    set_first_reference(source, starts, classes, weighing, inputs, heaviest, box)
                 else:
-                    for slot in range(slots):
-                        for lane in range(LANES):
-                            y = first_class(slot, classes) + lane if over_classes else slot
-                            b = inputs[0 if over_classes else min(lane, lanes - 1)]
-                            box[slot * _STEP + _REFERENCE + lane] = references[b, y]
+                    read_reference(references, inputs, classes, box)
                 set_reference(box, classes, normaliser)
-                if fresh and out.shape[0] == 0:
-                    for lane in range(lanes):
-                        for y in range(classes):
-                            slot = min(y // LANES, slots - 1) if over_classes else y
-                            each = y - first_class(slot, classes) if over_classes else lane
-                            references[inputs[lane], y] = box[slot * _STEP + _REFERENCE + each]
+                if fresh and keeps:
+                    write_reference(references, inputs, classes, box)
                 for group in range(groups):
-                    listed = 0
-                    total[:] = 0.0
-                    for member in range(count):
-                        used = False
-                        for lane in range(LANES):
-                            w = weight_of(weights, weight_steps, member, inputs[min(lane, lanes - 1)])
-                            w = w if group_of[member, lane] == group else 0.0
-                            own_weights[listed * LANES + lane] = w
-                            used = used or w > 0.0
-                        if used:
-                            for lane in range(LANES):
-                                total[lane] += own_weights[listed * LANES + lane]
-                            room[listed] = member
-                            listed += 1
-                    members = room[:listed]
+                    if not alike:
+                        members = deal(weighing, inputs, group, group_of, room, weights_of, total)
                     add_members(
-                        source, starts, classes, members, own_weights, tolerance, normaliser,
-                        (box, shares, terms, more, entropy, unfit, lanes),
-                    )  # fmt: skip
-                    if out.shape[0] > 0:
-                        for lane in range(LANES):
-                            total[lane] = total[lane] if total[lane] > 0.0 else 1.0
+                        source, starts, classes, members, weights_of, tolerance, normaliser, work, lanes
+                    )
+                    if not keeps:
                         finish(box, classes, more, total, normaliser, found)
                     for lane in range(lanes):
                         b = inputs[lane]
-                        if out.shape[0] > 0:
+                        if not keeps:
                             out[0, b] = entropy[lane] / total[lane]
                             out[1, b], out[2, b] = found[0, lane], found[1, lane]
                         elif not unfit[lane]:
@@ -472,8 +495,8 @@ _take_over_classes, _take_over_inputs = _build(over_classes=True), _build(over_c
 
 @cached
 def over_classes(
-    single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed,
-    out, groups, fresh, ranks, references, sums, entropies,
+    single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen,
+    claimed, out, groups, fresh, ranks, references, sums, entropies,
 ):  # fmt: skip
     """Take chosen inputs of many classes; return those that are not for this loop."""
     return _take_over_classes(
@@ -484,8 +507,8 @@ def over_classes(
 
 @cached
 def over_inputs(
-    single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed,
-    out, groups, fresh, ranks, references, sums, entropies,
+    single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen,
+    claimed, out, groups, fresh, ranks, references, sums, entropies,
 ):  # fmt: skip
     """Take chosen inputs of few classes; return those that are not for this loop."""
     return _take_over_inputs(

@@ -84,9 +84,7 @@ def _load(flat, starts, shift, class_step, in_a_line, z):
 
 @njit(**COMPILED)
 def _add_members(source, starts, weighing, inputs, in_a_line, z, reference, sums):
-    """Write sums over members of ``d``, ``a``, ``a d`` and ``log(1 + q e)``, the largest ``d``, and how far
-    probabilities are off 1.
-    """
+    """Write sums of ``d``, ``a``, ``a d`` and ``log(1 + q e)``, the largest ``d``, and how far p is off 1."""
     single, double, is_single, is_probs, steps = source
     weights, weight_steps, count = weighing
     rows = reference.reshape(-1)
@@ -153,8 +151,8 @@ def _finish(reference, sums, total, lane, tolerance):
 
 @cached
 def over_inputs(
-    single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed,
-    out,
+    single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen,
+    claimed, out,
 ):  # fmt: skip
     """Write entropy, K and I of chosen inputs to ``out``; return those that are not for this loop."""
     starts, z, total = np.empty(LANES, np.int64), np.empty(2 * LANES), np.empty(LANES)
