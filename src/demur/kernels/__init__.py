@@ -229,7 +229,7 @@ def _are_tame(members: Members) -> bool:
 
 
 def _accumulate(state: State, members: Members, *, fresh: bool) -> tuple[State, np.ndarray]:
-    """Add members to a state's sums, in place; ``fresh`` sets the reference first. Also return what is left."""
+    """Add members to a state's sums, in place; ``fresh`` sets the reference. Also return what is left."""
     state = replace(state, **{n: np.ascontiguousarray(getattr(state, n)) for n in (*SUMS, "reference")})
     further = (state.excluded, state.allowed, state.p)
     sums = *(getattr(state, n) for n in SUMS), *(_NO_SUMS if each is None else each for each in further)

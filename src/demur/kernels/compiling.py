@@ -59,7 +59,7 @@ def find_loop(name: str, seconds: float) -> Any:
 
 
 def load_loop(name: str) -> Any:
-    """Return a compiled loop by its module and name; it is compiled, or loaded from disk, when it is called."""
+    """Return a loop by its module and name; it is compiled, or loaded from disk, when it is called."""
     if name not in _loaded:
         module, _, function = name.rpartition(".")
         _loaded[name] = getattr(importlib.import_module(module), function)
@@ -170,13 +170,13 @@ def _cache_of(function: Callable[..., Any], folder: Path) -> Any:
     name = f"{function.__module__}.{function.__name__}"
 
     class Locator(caching._CacheLocator):
-        def get_cache_path(self) -> str:
+        def get_cache_path(self) -> Any:
             return str(folder / name)
 
-        def get_source_stamp(self) -> str:
+        def get_source_stamp(self) -> Any:
             return stamp()
 
-        def get_disambiguator(self) -> str:
+        def get_disambiguator(self) -> Any:
             return name
 
         @classmethod
@@ -191,14 +191,14 @@ def _cache_of(function: Callable[..., Any], folder: Path) -> Any:
 
         # numba writes an index, then a file that the index names. Two processes that save at the same moment
         # can leave the code of one under the types of the other, and whoever loads that crashes.
-        def save_overload(self, *arguments: Any) -> None:
+        def save_overload(self, sig: Any, data: Any) -> None:
             with _lock(folder / "demur.lock"):
-                super().save_overload(*arguments)
+                super().save_overload(sig, data)
                 (folder / f"{name}.done").touch()
 
-        def load_overload(self, *arguments: Any) -> Any:
+        def load_overload(self, sig: Any, target_context: Any) -> Any:
             with _lock(folder / "demur.lock"):
-                return super().load_overload(*arguments)
+                return super().load_overload(sig, target_context)
 
     return Cache(function)
 

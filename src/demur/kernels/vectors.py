@@ -9,6 +9,7 @@ from __future__ import annotations
 
 # numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
+# pyright: reportOptionalCall=false
 import operator
 from collections.abc import Callable
 from typing import Any
