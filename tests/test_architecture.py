@@ -11,12 +11,12 @@ import demur
 
 SOURCE = Path(demur.__file__).parent
 ORDER = [
-    "progress", "core.rules", "families", "predictions", "core.state", "measures", "kernels",
+    "progress", "core.arrays", "core.rules", "families", "predictions", "core.state", "measures", "kernels",
     "core.jackknife",
-    "core.second_order_state", "core.given", "moments", "core.gaussian_mixture", "core.gaussian_average",
-    "core.bounds", "core.second_order", "decompose", "divergences", "regression", "credal", "adhoc", "tasks",
-    "deferral", "stores", "scoring.batches", "scoring.checkpoint", "scoring.spread", "posteriors", "scoring",
-    "report", "reproduce", "cli",
+    "core.second_order_state", "core.given", "moments", "core.gaussian_integral", "core.gaussian_estimates",
+    "core.bounds", "core.second_order_measures", "decompose", "divergences", "regression", "credal", "adhoc",
+    "tasks", "deferral", "stores", "scoring.batches", "scoring.checkpoint", "scoring.spread", "posteriors",
+    "scoring", "report", "reproduce", "cli",
 ]  # fmt: skip
 
 

@@ -122,4 +122,4 @@ if not TYPE_CHECKING:  # a checker would take every misspelt name for one of the
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from demur.core import arrays
 from demur.decompose import decompose
 from demur.measures import Measure
-from demur.predictions import Categorical, arrays, predicted
+from demur.predictions import Categorical, as_prediction
 
 
 def divergences(
@@ -120,7 +121,7 @@ def convergence(
 
 def _classes_of(probs: Any, logits: Any, log_probs: Any, axis: int) -> Categorical:
     """Return predictions of classes as NumPy arrays, members first."""
-    given = predicted(probs, logits, log_probs)
+    given = as_prediction(probs, logits, log_probs)
     if not isinstance(given, Categorical):
         raise ValueError(f"Expected predictions of classes, (members, ..., classes). Got {given!r}.")
     values = arrays.to_numpy(given.values)

@@ -175,9 +175,9 @@ def test_a_mixture_of_dirichlets_is_what_its_draws_tend_to():
 
 
 def test_many_inputs_are_worked_on_in_blocks():
-    from demur.predictions.dirichlet import BLOCK
+    from demur.predictions.dirichlet import CONCENTRATIONS_AT_ONCE
 
-    alpha = np.random.default_rng(2).gamma(1.0, 3.0, size=(BLOCK // 20, 3, 10))
+    alpha = np.random.default_rng(2).gamma(1.0, 3.0, size=(CONCENTRATIONS_AT_ONCE // 20, 3, 10))
     for rule in ("log", "brier"):
         whole = demur.decompose(demur.Dirichlet(alpha), measure="average", rule=rule)
         assert whole.total.shape == alpha.shape[:-1]

@@ -28,7 +28,7 @@ def bounds_of(xp: Any, parameters: Array, shares: Array, family: Family) -> tupl
             sums[place] = sums[place] + shares[j] * xp.exp(-distance)
             sums[place + 1] = sums[place + 1] + shares[j] * xp.expm1(-distance)
     lower, upper = (0 - xp.sum(shares * _log_of(xp, *sums[k : k + 2]), axis=0) for k in (0, 2))
-    return lower, family.tightened(xp, upper, parameters, shares)
+    return lower, family.tighten_upper_bound(xp, upper, parameters, shares)
 
 
 def _log_of(xp: Any, number: Array, less_one: Array) -> Array:

@@ -58,7 +58,7 @@ class Rule:
         """
         raise AssertionError("each rule has its own")
 
-    def between(self, xp: Any, source: Array, reference: Array) -> Terms:
+    def terms_between(self, xp: Any, source: Array, reference: Array) -> Terms:
         """Return the terms of one reference relative to another."""
         raise AssertionError("each rule has its own")
 
@@ -74,7 +74,7 @@ class Rule:
         """Return the average prediction, from the mean of ``a``."""
         return self.probabilities(xp, reference) + a
 
-    def carried(
+    def change_coordinates(
         self, xp: Any, a: Array, u: Array, source: Array, reference: Array
     ) -> tuple[Array, Array]:  # fmt: skip
         """Return ``a`` and ``u`` relative to one reference in the coordinates of another."""
@@ -88,12 +88,12 @@ class Rule:
         """Return terms of the classes, (inputs, ...), as terms of what is predicted."""
         return terms
 
-    def shown(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def shape_as_given(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of an array of logits as the user knows it."""
         return shape
 
 
-class Log(Rule):
+class LogRule(Rule):
     """``loss(p)[y] = -log p[y]``, in nats. A reference is kept as logits aligned at its top class, 0 there.
 
     Not as ``q``, which would underflow, nor as ``log q``: identical members have identical aligned logits,
@@ -157,7 +157,7 @@ class Log(Rule):
         shift = xp.sum(q * growth, axis=-1, keepdims=True)
         return q, (growth - shift) / (1 + shift), d, shift
 
-    def between(self, xp: Any, source: Array, reference: Array) -> Terms:
+    def terms_between(self, xp: Any, source: Array, reference: Array) -> Terms:
         log_q = self.log(xp, reference)
         q, u = xp.exp(log_q), self.log(xp, source) - log_q
         ratio = xp.expm1(u)
@@ -183,10 +183,10 @@ class Log(Rule):
         return Terms(a, u, phi)
 
 
-LOG = Log("log", separable=True)
+LOG = LogRule("log", separable=True)
 
 
-class _Bounded(Rule):
+class BoundedRule(Rule):
     """A rule that charges no more than a constant; differences of predictions are taken as the log rule does.
 
     So they have all their digits where members agree, or are nearly certain.
@@ -209,8 +209,8 @@ class _Bounded(Rule):
         q, ratio, *_ = LOG.growth(xp, logits, chosen, lost)
         return self.relative(xp, q * ratio, softmax(xp, logits), self.reference(xp, chosen))
 
-    def between(self, xp: Any, source: Array, reference: Array) -> Terms:
-        a = LOG.between(xp, source, reference).a
+    def terms_between(self, xp: Any, source: Array, reference: Array) -> Terms:
+        a = LOG.terms_between(xp, source, reference).a
         return self.relative(xp, a, self.probabilities(xp, source), reference)
 
     def relative(self, xp: Any, a: Array, p: Array, reference: Array) -> Terms:
@@ -224,7 +224,7 @@ class _Bounded(Rule):
         return self.apart(xp, a, q + a, q)
 
 
-class Brier(_Bounded):
+class BrierRule(BoundedRule):
     """``loss(p)[y] = sum_k (p[k] - 1[k = y])**2``."""
 
     def entropy(self, xp: Any, logits: Array) -> Array:
@@ -234,7 +234,7 @@ class Brier(_Bounded):
         return Terms(a, 2 * a, a * a)
 
 
-class _Spherical(_Bounded):
+class _SphericalRule(BoundedRule):
     """``loss(p)[y] = 1 - p[y] / |p|``."""
 
     def entropy(self, xp: Any, logits: Array) -> Array:
@@ -252,7 +252,7 @@ class _Spherical(_Bounded):
         return Terms(a, (a - direction * longer) / length, phi)
 
 
-class _ZeroOne(_Bounded):
+class _ZeroOneRule(BoundedRule):
     """``loss(p)[y] = 1 - 1[y is a most probable class] / (how many are)``."""
 
     def entropy(self, xp: Any, logits: Array) -> Array:
@@ -350,9 +350,9 @@ _RULES: dict[str, Rule] = {
     rule.name: rule
     for rule in (
         LOG,
-        Brier("brier", separable=True),
-        _Spherical("spherical", separable=False),
-        _ZeroOne("zero_one", separable=False),
+        BrierRule("brier", separable=True),
+        _SphericalRule("spherical", separable=False),
+        _ZeroOneRule("zero_one", separable=False),
     )
 }
 
@@ -363,10 +363,10 @@ def resolve_rule(rule: str | Rule) -> Rule:
         return rule
     if isinstance(rule, str) and rule in _RULES:
         return _RULES[rule]
-    raise ValueError(unknown("rule", rule, list(_RULES)))
+    raise ValueError(describe_unknown("rule", rule, list(_RULES)))
 
 
-def unknown(what: str, name: object, names: list[str]) -> str:
+def describe_unknown(what: str, name: object, names: list[str]) -> str:
     """Say that a name is unknown, which one is nearest, and which there are."""
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
     hint = f" Did you mean {near[0]!r}?" if near else ""

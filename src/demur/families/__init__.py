@@ -4,22 +4,22 @@ A contract test walks ``FAMILIES``: whatever is put there must keep every promis
 """
 
 from demur.core.rules import Rule, resolve_rule
-from demur.families.covariance import FullGaussian
-from demur.families.exponential import Exponential, Gamma, Poisson
 from demur.families.family import Family
-from demur.families.gaussian import DiagonalGaussian, Gaussian
-from demur.families.labels import Labels
+from demur.families.full_gaussian import FullGaussianRule
+from demur.families.gaussian import DiagonalGaussianRule, GaussianRule
+from demur.families.labels import MultiLabelRule
+from demur.families.positive import ExponentialRule, GammaRule, PoissonRule
 
-FAMILIES: dict[str, Family | Labels] = {
+FAMILIES: dict[str, Family | MultiLabelRule] = {
     family.name: family
     for family in (
-        Gaussian("Gaussian", separable=False),
-        DiagonalGaussian("diagonal Gaussian", separable=False),
-        FullGaussian("full Gaussian", separable=False),
-        Labels("multi-label", separable=True),
-        Poisson("Poisson", separable=False),
-        Exponential("exponential", separable=False),
-        Gamma("gamma", separable=False),
+        GaussianRule("Gaussian", separable=False),
+        DiagonalGaussianRule("diagonal Gaussian", separable=False),
+        FullGaussianRule("full Gaussian", separable=False),
+        MultiLabelRule("multi-label", separable=True),
+        PoissonRule("Poisson", separable=False),
+        ExponentialRule("exponential", separable=False),
+        GammaRule("gamma", separable=False),
     )
 }
 

@@ -32,7 +32,7 @@ class Family(Rule):
         """Return the shape of an outcome, from the number of parameters."""
         return ()
 
-    def shown(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def shape_as_given(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (*shape[:-1], *self.event(shape[-1]))
 
     def outcome(self, xp: Any, parameters: Array) -> tuple[Array, Array]:
@@ -43,7 +43,7 @@ class Family(Rule):
         """Return the member of the family halfway between two, in natural parameters."""
         raise AssertionError("each family has its own")
 
-    def tightened(self, xp: Any, upper: Array, parameters: Array, shares: Array) -> Array:
+    def tighten_upper_bound(self, xp: Any, upper: Array, parameters: Array, shares: Array) -> Array:
         """Return the lower of an upper bound of mutual information and one that the family knows of."""
         return upper
 
@@ -64,7 +64,7 @@ class Family(Rule):
     def reference(self, xp: Any, logits: Array) -> Array:
         return logits
 
-    def between(self, xp: Any, source: Array, reference: Array) -> Terms:
+    def terms_between(self, xp: Any, source: Array, reference: Array) -> Terms:
         return self.terms(xp, source, reference)
 
     def average(self, xp: Any, a: Array, reference: Array) -> Array:

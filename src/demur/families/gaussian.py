@@ -9,7 +9,7 @@ from demur.core.rules import Array, Terms
 from demur.families.family import Family, excess, variance_over
 
 
-class DiagonalGaussian(Family):
+class DiagonalGaussianRule(Family):
     """Parameters are the means, then the variances, of each coordinate.
 
     The statistics are ``z`` and ``z**2`` with ``z`` the outcome less the reference's mean in units of its
@@ -37,7 +37,7 @@ class DiagonalGaussian(Family):
         phi = xp.sum(excess(xp, variance, unit) + t * t, axis=-1, keepdims=True) / 2
         return Terms(a, u, phi)
 
-    def carried(
+    def change_coordinates(
         self, xp: Any, a: Array, u: Array, source: Array, reference: Array
     ) -> tuple[Array, Array]:  # fmt: skip
         """Change coordinates from ``z`` to ``s z + d``."""
@@ -58,7 +58,7 @@ class DiagonalGaussian(Family):
         middle = variance - (variance - unlike) * share
         return xp.concat([mean + (other - mean) * share, middle], axis=-1)
 
-    def tightened(self, xp: Any, upper: Array, parameters: Array, shares: Array) -> Array:
+    def tighten_upper_bound(self, xp: Any, upper: Array, parameters: Array, shares: Array) -> Array:
         """No distribution of a coordinate's variance has more entropy than a Gaussian.
 
         ``log Var - E log v`` is the sum of ``log(1 + Var[mean] / v)`` at the mean variance ``v`` and of what
@@ -72,7 +72,7 @@ class DiagonalGaussian(Family):
         return xp.minimum(upper, xp.sum(of_means + of_spreads, axis=-1) / 2)
 
 
-class Gaussian(DiagonalGaussian):
+class GaussianRule(DiagonalGaussianRule):
     """One coordinate, which is a number and no vector."""
 
     joint: ClassVar[bool] = False

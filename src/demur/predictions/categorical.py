@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from demur.predictions import arrays
-from demur.predictions.arrays import Array
+from demur.core import arrays
+from demur.core.arrays import Array
 
 # How far probabilities of one prediction may sum from 1: what rounding every one of a thousand classes to
 # this type can do, with room; normalised again in float64 afterwards.
-_TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 2e-2, "bfloat16": 2e-2}
+_SUM_TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 2e-2, "bfloat16": 2e-2}
 
 
 class Categorical:
@@ -72,7 +72,7 @@ class Categorical:
         values = arrays.to_numpy(self.values)
         return self if values is self.values else self.with_values(values)
 
-    def logits(self, ignored: Array | None = None, places: np.ndarray | None = None) -> Array:
+    def _to_logits(self, ignored: Array | None = None, places: np.ndarray | None = None) -> Array:
         """Return checked logits in float64, or in the widest type that the library or device has.
 
         Parameters
@@ -88,14 +88,14 @@ class Categorical:
             nothing = xp.ones_like(values) if self.kind == "probs" else xp.zeros_like(values)
             values = xp.where(ignored[..., None], nothing, values)
         if not arrays.is_traced(values):
-            self.check(xp, values, ignored, places)
+            self._check(xp, values, ignored, places)
         if self.kind == "probs":
             zero = values == 0
             log = xp.log(xp.where(zero, xp.ones_like(values), values))
             values = xp.where(zero, xp.full_like(values, -float("inf")), log)
         return values
 
-    def kernel_logits(
+    def _to_kernel_logits(
         self, ignored: np.ndarray | None = None, places: np.ndarray | None = None
     ) -> np.ndarray:
         """Return logits as NumPy float32 or float64; probabilities are checked, the rest by the kernel."""
@@ -103,16 +103,16 @@ class Categorical:
         if self.kind != "probs":
             return values if values.dtype.kind == "f" else values.astype(np.float64)
         values = values.astype(np.float64)
-        self.check(np, values, ignored, places)
+        self._check(np, values, ignored, places)
         with np.errstate(divide="ignore", invalid="ignore"):  # of 0, and of what has no weight
             return np.log(values, out=values)
 
     @property
     def tolerance(self) -> float:
         """How far the probabilities may sum from 1."""
-        return _TOLERANCE.get(self.precision, _TOLERANCE["float64"])
+        return _SUM_TOLERANCE.get(self.precision, _SUM_TOLERANCE["float64"])
 
-    def check(
+    def _check(
         self, xp: Any, values: Array, ignored: Array | None = None, places: np.ndarray | None = None
     ) -> None:
         """Raise the error that says what is wrong with the numbers, if anything is."""
@@ -120,8 +120,7 @@ class Categorical:
             return
 
         def refuse(bad: Array, found: Array, expected: str, advice: str) -> None:
-            bad = bad if ignored is None else bad & ~ignored[..., None]
-            complain(xp, bad, found, expected, advice, places)
+            raise_if_bad(xp, bad, found, expected, advice, places, ignored)
 
         name = self.kind
         refuse(xp.isnan(values), values, f"{name} must be numbers", "Find out where it arose.")
@@ -157,10 +156,17 @@ def _the_given_one(probs: Any, logits: Any, log_probs: Any) -> tuple[str, Any]:
     return next(iter(given.items()))
 
 
-def complain(
-    xp: Any, bad: Array, values: Array, expected: str, advice: str, places: np.ndarray | None = None
+def raise_if_bad(
+    xp: Any,
+    bad: Array,
+    values: Array,
+    expected: str,
+    advice: str,
+    places: np.ndarray | None = None,
+    ignored: Array | None = None,
 ) -> None:
-    """Raise ValueError if any number is bad, with the first place and value."""
+    """Raise ValueError, with the first place and value, if any number is bad that is not ignored."""
+    bad = bad if ignored is None else bad & ~ignored[..., None]
     if not bool(xp.any(bad)):
         return
     place = tuple(int(i) for i in np.argwhere(arrays.to_numpy(bad))[0])

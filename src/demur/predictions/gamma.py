@@ -11,8 +11,8 @@ import math
 import sys
 from typing import Any, NamedTuple
 
-from demur.predictions import arrays
-from demur.predictions.arrays import Array
+from demur.core import arrays
+from demur.core.arrays import Array
 
 # g(x) = sum of coefficient * x**-power, asymptotically: minus B_k / k for even k (DLMF 5.11.2). From x = 10
 # on the first term left out is below 1e-15 of the sum.

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from demur.predictions import arrays
-from demur.predictions.arrays import Array
+from demur.core import arrays
+from demur.core.arrays import Array
 from demur.predictions.categorical import Categorical
 from demur.predictions.parametric import Parametric
 
@@ -89,11 +89,11 @@ class Members:
     def logits(self) -> Array:
         """Return checked logits in float64, in the array's own library if they stay there, else NumPy."""
         here = self.prediction if self.stays else self.prediction.on_host()
-        return here.logits(self.ignored, self.places)
+        return here._to_logits(self.ignored, self.places)
 
     def kernel_logits(self) -> np.ndarray:
         """Return logits as NumPy float32 or float64 for the kernel, which checks them."""
-        return self.prediction.kernel_logits(self.ignored, self.places)
+        return self.prediction._to_kernel_logits(self.ignored, self.places)
 
 
 def gather(
@@ -149,7 +149,7 @@ def _check_weights(weights: Any, values: Array, batch: tuple[int, ...], may_be_z
         alike = arrays.library(weights) == arrays.library(values)
         if not arrays.stays(values) and not (alike and arrays.stays(weights)):
             if not may_be_zero:
-                numbers = of_moderate_size(numbers)
+                numbers = scale_moderately(numbers)
             numbers = numbers.reshape((count, -1))
             return np.broadcast_to(numbers, (count, inputs))
     xp = arrays.namespace(values)
@@ -158,7 +158,7 @@ def _check_weights(weights: Any, values: Array, batch: tuple[int, ...], may_be_z
     return xp.broadcast_to(xp.reshape(moved, (count, -1)), (count, inputs))
 
 
-def of_moderate_size(weights: np.ndarray) -> np.ndarray:
+def scale_moderately(weights: np.ndarray) -> np.ndarray:
     """Return weights, of which only ratios count, so that their squares and sums are finite and not 0."""
     largest = weights.max(axis=0)
     if largest.min() >= _LIGHT and largest.max() <= _HEAVY:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from demur.core.arrays import to_numpy
 from demur.divergences import Convergence
 from demur.measures import Decomposition
-from demur.predictions.arrays import to_numpy
 from demur.report.figures import COLOURS, INFINITY, LINES, MARKERS, drawing, number
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.predictions import arrays
+from demur.core import arrays
 
 LABELS = ("labels", "label", "targets", "target", "y")
 IDS = ("ids", "id", "idx", "index")

@@ -15,7 +15,7 @@ from demur.families import Family
 from demur.measures import Measure, needs_groups, resolve
 from demur.moments import Moments
 from demur.predictions import Categorical, arrays
-from demur.predictions.members import check_weight_values, of_moderate_size
+from demur.predictions.members import check_weight_values, scale_moderately
 from demur.stores.arrays import StoreError
 from demur.stores.output import json_number
 from demur.stores.predictions import Chunk, Predictions
@@ -139,7 +139,7 @@ def score_predictions(
             check_weight_values(weights, may_be_zero=False)
         except ValueError as error:
             raise StoreError(f"{weights_label}: {error}") from error
-        weights = of_moderate_size(weights)
+        weights = scale_moderately(weights)
     groups = groups_for(measures, predictions.members, unbiased=unbiased, stderr=stderr)
     columns: dict[str, np.ndarray] = {"input": np.arange(predictions.inputs)}
     options = {"rule": rule, "weights": weights, "groups": groups, "budget": budget, "progress": progress}
@@ -297,7 +297,7 @@ def _locate(
 
 def _complaint(rows: Categorical, ignored: np.ndarray | None = None) -> str | None:
     try:
-        rows.check(np, np.asarray(rows.values, np.float64), ignored)
+        rows._check(np, np.asarray(rows.values, np.float64), ignored)
     except ValueError as error:
         return str(error)
     return None

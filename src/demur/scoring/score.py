@@ -14,7 +14,7 @@ import numpy as np
 from demur.core.rules import resolve_rule
 from demur.decompose import decompose
 from demur.measures import GIVEN, Decomposition, Measure, cell, check_base, needs_groups, resolve
-from demur.moments import Moments
+from demur.moments import Moments, scale_divergences, sums_of_given
 from demur.posteriors.networks import random_state_kept
 from demur.posteriors.posterior import Posterior, as_posterior, prediction_of
 from demur.predictions import arrays, rule_for
@@ -172,7 +172,7 @@ class Job:
         options = {"unbiased": self.unbiased, "stderr": self.stderr, "base": self.base}
         given = None if logits is None else prediction_of(logits)[0]
         if given is not None and isinstance(summed, Moments) and not set(GIVEN).isdisjoint(self.measures):
-            given = summed.beside(given)
+            given = sums_of_given(given, summed)
         for name, values in score_columns(summed, self.named(given), **options):
             yield name, values if name != "prediction" else self.labelled(values)
 
@@ -291,7 +291,7 @@ def _stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
                 spread.update(prediction.values, done, active)
             done += prediction.shape[0]
         used[active] = done
-        steady = moments if spread is None else moments.scaled(spread.factors(active))
+        steady = moments if spread is None else scale_divergences(moments, spread.factors(active))
         found = steady.decompose(job.measures[0], unbiased=True, stderr=True)
         assert found.stderr is not None
         scores[active], errors[active] = found.epistemic, found.stderr.epistemic

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.predictions import arrays
+from demur.core import arrays
 
 
 class Spread:

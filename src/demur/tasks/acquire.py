@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.predictions.arrays import as_array, to_numpy
+from demur.core.arrays import as_array, to_numpy
 from demur.tasks.estimate import checked_scores, generator
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from demur.predictions.arrays import as_array, to_numpy
+from demur.core.arrays import as_array, to_numpy
 from demur.tasks.estimate import Estimate, Options, generator, quantile
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.predictions.arrays import as_array, to_numpy
+from demur.core.arrays import as_array, to_numpy
 from demur.progress import progress_bar
 
 Figures = Callable[[np.ndarray, np.ndarray], np.ndarray]  # counts (resamples, levels) twice -> (resamples,)

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from demur.core import arrays
 from demur.posteriors import networks
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.last_layer import LastLayer
 from demur.posteriors.networks import random_state_kept
-from demur.predictions import arrays
 from demur.progress import progress_bar
 from demur.scoring.batches import Batch, as_bytes, batches_of, generators_kept
 from demur.scoring.checkpoint import Checkpoint

@@ -9,10 +9,11 @@ from demur.families import FAMILIES
 from demur.predictions.categorical import Categorical
 from demur.predictions.gaussian import Gaussian, MultivariateGaussian
 from demur.predictions.labels import Bernoulli, MultiLabel
-from demur.predictions.parametric import Exponential, Gamma, Parametric, Poisson
+from demur.predictions.parametric import Parametric
+from demur.predictions.positive import Exponential, Gamma, Poisson
 
 
-def predicted(probs: Any = None, logits: Any = None, log_probs: Any = None) -> Categorical | Parametric:
+def as_prediction(probs: Any = None, logits: Any = None, log_probs: Any = None) -> Categorical | Parametric:
     """Return checked predictions: of classes, or of one of the families."""
     if logits is None and log_probs is None:
         if isinstance(probs, (Parametric, Bernoulli)):

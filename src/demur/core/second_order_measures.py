@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from demur.core import second_order_state as described
-from demur.core.given import given_sides, referred
+from demur.core.given import given_sides, refer_sides
 from demur.core.rules import Array, resolve_rule
+from demur.core.second_order_state import state_of_distribution
 from demur.core.state import Means
 from demur.measures import (
     Decomposition,
@@ -22,42 +22,44 @@ from demur.measures import (
 from demur.predictions import SecondOrder
 
 
-def decompose(
+def decompose_distribution(
     distribution: SecondOrder, measure: str | Measure, rule: str, base: float | None
 ) -> Decomposition:
     """Return the decomposition; see ``demur.decompose``."""
-    chosen, means, given, scale = prepare(distribution, measure, rule, base)
+    chosen, means, given, scale = _prepare(distribution, measure, rule, base)
     parts = evaluate(chosen, means, given)
     whole = Decomposition(parts.aleatoric + parts.epistemic, *parts)
-    return whole.mapped(lambda part: shaped(part, distribution, scale))
+    return whole.map(lambda part: _shape_like_batch(part, distribution, scale))
 
 
-def attribute(distribution: SecondOrder, measure: str | Measure, rule: str, base: float | None) -> Array:
+def attribute_distribution(
+    distribution: SecondOrder, measure: str | Measure, rule: str, base: float | None
+) -> Array:
     """Return the epistemic part class by class; see ``demur.attribute``."""
     check_separable(resolve_rule(rule))
-    chosen, means, given, scale = prepare(distribution, measure, rule, base)
+    chosen, means, given, scale = _prepare(distribution, measure, rule, base)
     apart, together = divergence_terms(*sides_of(chosen, means, given))
-    return shaped(apart + together, distribution, scale)
+    return _shape_like_batch(apart + together, distribution, scale)
 
 
-def prepare(
+def _prepare(
     distribution: SecondOrder, measure: str | Measure, rule: str, base: float | None
 ) -> tuple[Measure, Means, Given, float]:
     """Return the measure, the averages of the distribution and of given sides, and the unit."""
     chosen, loss = resolve(measure), resolve_rule(rule)
     scale = check_base(base, loss)
     *batch, classes = distribution.shape
-    state = described.state_of(distribution, loss)
-    given = referred(given_sides(chosen, loss, tuple(batch), classes), loss, state.reference)
+    state = state_of_distribution(distribution, loss)
+    given = refer_sides(given_sides(chosen, loss, tuple(batch), classes), loss, state.reference)
     return chosen, state.means(), given, scale
 
 
-def shaped(part: Array, distribution: SecondOrder, scale: float) -> Array:
+def _shape_like_batch(part: Array, distribution: SecondOrder, scale: float) -> Array:
     """Return one array, (inputs,) or (inputs, classes), with the batch's shape, like the parameters."""
-    return distribution.returned((part * scale).reshape((*distribution.shape[:-1], *part.shape[1:])))
+    return distribution._to_result((part * scale).reshape((*distribution.shape[:-1], *part.shape[1:])))
 
 
-def refuse(distribution: SecondOrder, *arguments: Any) -> None:
+def refuse_member_arguments(distribution: SecondOrder, *arguments: Any) -> None:
     """Raise if an argument is given that is about members, of which a distribution has no list."""
     names = ("logits", "log_probs", "weights", "unbiased", "stderr", "groups", "axis")
     for name, value in zip(names, arguments, strict=True):

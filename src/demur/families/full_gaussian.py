@@ -9,7 +9,7 @@ from demur.core.rules import Array, Terms
 from demur.families.family import Family
 
 
-class FullGaussian(Family):
+class FullGaussianRule(Family):
     """Parameters are the mean, then the rows of the covariance matrix.
 
     The statistics are ``z`` and ``z z'`` with ``z`` the outcome less the reference's mean, each coordinate in
@@ -28,33 +28,33 @@ class FullGaussian(Family):
 
     def entropy(self, xp: Any, logits: Array) -> Array:
         _, covariance = split(logits)
-        scale, lower = _factored(xp, covariance)
+        scale, lower = _factorise(xp, covariance)
         logs = xp.log(diagonal(lower)) + xp.log(scale)
         return xp.sum(logs + math.log(2 * math.pi * math.e) / 2, axis=-1)
 
     def relative(self, xp: Any, p: Array, q: Array) -> Terms:
         (mean, covariance), (centre, unit) = split(p), split(q)
-        scale, lower = _factored(xp, unit)
-        own_scale, own_lower = _factored(xp, covariance)
+        scale, lower = _factorise(xp, unit)
+        own_scale, own_lower = _factorise(xp, covariance)
         inverse, own_inverse = xp.linalg.inv(lower), xp.linalg.inv(own_lower)
         t = ((mean - centre) / scale)[..., None]
         wider = (covariance - unit) / outer(scale)
-        standard = transposed(inverse) @ inverse  # the precisions of both
-        precision = transposed(own_inverse) @ own_inverse * outer(scale / own_scale)
-        white = inverse @ wider @ transposed(inverse)
+        standard = transpose(inverse) @ inverse  # the precisions of both
+        precision = transpose(own_inverse) @ own_inverse * outer(scale / own_scale)
+        white = inverse @ wider @ transpose(inverse)
         near = xp.max(xp.abs(white), axis=(-2, -1)) < 0.5 / white.shape[-1]
         # Their difference, by what the covariances differ where that is little.
         change = xp.where(near[..., None, None], precision @ wider @ standard, standard - precision)
-        a = joined(xp, t[..., 0], wider + t @ transposed(t))
-        u = joined(xp, (precision @ t)[..., 0], symmetric(change) / 2)
+        a = join(xp, t[..., 0], wider + t @ transpose(t))
+        u = join(xp, (precision @ t)[..., 0], symmetrise(change) / 2)
         logs = xp.log(diagonal(own_lower) / diagonal(lower)) + xp.log(own_scale / scale)
-        values = xp.linalg.eigvalsh(xp.where(near[..., None, None], symmetric(white), 0 * white))
+        values = xp.linalg.eigvalsh(xp.where(near[..., None, None], symmetrise(white), 0 * white))
         close = xp.sum(values - xp.log1p(values), axis=-1)
         volume = xp.where(near, close, xp.sum(diagonal(white) - 2 * logs, axis=-1))
         away = xp.sum((inverse @ t) ** 2, axis=(-2, -1))
         return Terms(a, u, (volume + away)[..., None] / 2)
 
-    def carried(
+    def change_coordinates(
         self, xp: Any, a: Array, u: Array, source: Array, reference: Array
     ) -> tuple[Array, Array]:  # fmt: skip
         """Change coordinates from ``z`` to ``s z + d``, each by itself."""
@@ -64,9 +64,9 @@ class FullGaussian(Family):
         (a_first, a_second), (u_first, u_second) = split(a), split(u)
         a_first, u_second = s * a_first, u_second / outer(s)
         cross = a_first[..., :, None] * d[..., None, :]
-        a = joined(xp, a_first, a_second * outer(s) + cross + transposed(cross))
+        a = join(xp, a_first, a_second * outer(s) + cross + transpose(cross))
         turned = 2 * (u_second @ d[..., None])[..., 0]
-        return a, joined(xp, u_first / s - turned, u_second)
+        return a, join(xp, u_first / s - turned, u_second)
 
     def average(self, xp: Any, a: Array, reference: Array) -> Array:
         mean, covariance = split(reference)
@@ -75,12 +75,12 @@ class FullGaussian(Family):
     def halfway(self, xp: Any, p: Array, q: Array) -> Array:
         (mean, covariance), (other, unlike) = split(p), split(q)
         share = covariance @ xp.linalg.inv(covariance + unlike)
-        middle = covariance - symmetric(share @ (covariance - unlike))
+        middle = covariance - symmetrise(share @ (covariance - unlike))
         moved = (share @ (other - mean)[..., None])[..., 0]
-        return joined(xp, mean + moved, middle)
+        return join(xp, mean + moved, middle)
 
 
-def _factored(xp: Any, covariance: Array) -> tuple[Array, Array]:
+def _factorise(xp: Any, covariance: Array) -> tuple[Array, Array]:
     """Return the scale of each coordinate, and the lower factor of the correlation matrix."""
     scale = xp.sqrt(diagonal(covariance))
     return scale, xp.linalg.cholesky(covariance / outer(scale))
@@ -97,7 +97,7 @@ def split(array: Array) -> tuple[Array, Array]:
     return array[..., :d], array[..., d:].reshape((*array.shape[:-1], d, d))
 
 
-def joined(xp: Any, vector: Array, matrix: Array) -> Array:
+def join(xp: Any, vector: Array, matrix: Array) -> Array:
     """Return a vector and a matrix as one axis."""
     flat = matrix.reshape((*matrix.shape[:-2], matrix.shape[-1] * matrix.shape[-2]))
     return xp.concat([vector, flat], axis=-1)
@@ -120,11 +120,11 @@ def outer(vector: Array) -> Array:
     return vector[..., :, None] * vector[..., None, :]
 
 
-def transposed(matrix: Array) -> Array:
+def transpose(matrix: Array) -> Array:
     """Return the transposed matrices."""
     return matrix.swapaxes(-1, -2)
 
 
-def symmetric(matrix: Array) -> Array:
+def symmetrise(matrix: Array) -> Array:
     """Return the symmetric part."""
-    return (matrix + transposed(matrix)) / 2
+    return (matrix + transpose(matrix)) / 2

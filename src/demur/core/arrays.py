@@ -12,7 +12,7 @@ import numpy as np
 
 Array = Any
 
-_READY = np.dtype(np.float32), np.dtype(np.float64)  # as this processor reads them
+_NATIVE_FLOATS = np.dtype(np.float32), np.dtype(np.float64)  # as this processor reads them
 
 
 def library(array: object) -> str:
@@ -94,7 +94,7 @@ def type_name(array: Array) -> str:
     return array.dtype.type.__name__
 
 
-def described(array: Array) -> str:
+def describe(array: Array) -> str:
     """Return a single number as text, and the shape of more."""
     if array.shape or is_traced(array):
         return f"shape={tuple(array.shape)}"
@@ -103,7 +103,7 @@ def described(array: Array) -> str:
 
 def to_numpy(array: Array) -> np.ndarray:
     """Return the numbers as a NumPy array, without a copy where the type allows; halves become float32."""
-    if array.__class__ is np.ndarray and array.dtype in _READY:
+    if array.__class__ is np.ndarray and array.dtype in _NATIVE_FLOATS:
         return array
     if library(array) == "torch":
         array = array.detach().cpu()

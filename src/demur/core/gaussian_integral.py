@@ -21,11 +21,11 @@ import numpy as np
 from demur.families.family import near_one
 
 REACH = 9.0  # standard deviations; what lies beyond is 2e-19 of a member, and 1e-14 of its z**4
-WIDEST = 3.0  # standard deviations of the finest member that a panel may be wide
+WIDEST_PANEL = 3.0  # standard deviations of the finest member that a panel may be wide
 TOLERANCE = 1e-9  # of the result, for the sum of all estimated errors; the true ones are a thousandth
-_ROUNDS = 200  # halvings of a panel; a ratio of scales of 1e12 takes 45
-_FARTHEST = 500.0  # of log r, beyond which r times p is better taken as q
-_AT_ONCE = 1 << 19  # densities evaluated at a time
+_MOST_HALVINGS = 200  # halvings of a panel; a ratio of scales of 1e12 takes 45
+_LARGEST_LOG_RATIO = 500.0  # of log r, beyond which r times p is better taken as q
+_DENSITIES_AT_ONCE = 1 << 19  # densities evaluated at a time
 
 # Nodes of Kronrod, and weights of Kronrod and of the 7 points of Gauss among them (QUADPACK's qk15).
 _NODES = np.array([
@@ -129,9 +129,9 @@ def _divergence_density(log_q: np.ndarray, log_p: np.ndarray) -> np.ndarray:
     d = log_q - log_p
     np.maximum(d, -745.0, out=d)  # below that r is 0, and r log r with it
     p = np.exp(log_p)
-    growth = np.expm1(np.minimum(d, _FARTHEST))
+    growth = np.expm1(np.minimum(d, _LARGEST_LOG_RATIO))
     density = p * ((1 + growth) * d - growth)
-    near, far = np.abs(growth) < 0.01, d > _FARTHEST
+    near, far = np.abs(growth) < 0.01, d > _LARGEST_LOG_RATIO
     if near.any():
         g = growth[near]
         density[near] = np.broadcast_to(p, d.shape)[near] * (g * g - (1 + g) * near_one(np, g)[1])
@@ -158,11 +158,11 @@ def _integrate(
     inputs = mean.shape[1]
     panels = _hulls(mean, scale, used)
     value, error = np.zeros(inputs), np.zeros(inputs)
-    for last in [False] * _ROUNDS + [True]:
-        panels, wide = _arranged(panels, mean, scale, used)
+    for last in [False] * _MOST_HALVINGS + [True]:
+        panels, wide = _arrange(panels, mean, scale, used)
         later = panels.where(wide).halves()
         panels = panels.where(~wide)
-        found, doubt = _applied(panels, mean, scale, integrand)
+        found, doubt = _apply_rule(panels, mean, scale, integrand)
         whole = value + np.bincount(panels.owner, found, inputs)
         # Beyond the rounding of the integrand no halving helps.
         enough = TOLERANCE / 16 * whole + _rounding(whole) / 16
@@ -195,7 +195,7 @@ def _hulls(mean: np.ndarray, scale: np.ndarray, used: np.ndarray) -> Panels:
     return Panels(owner, anchor, low, high)
 
 
-def _arranged(
+def _arrange(
     panels: Panels, mean: np.ndarray, scale: np.ndarray, used: np.ndarray
 ) -> tuple[Panels, np.ndarray]:
     """Return panels that somebody reaches, from the finest who does; and which are too wide for it."""
@@ -208,11 +208,11 @@ def _arranged(
     shift = np.take_along_axis(offset, finest[None], 0)[0]
     moved = Panels(panels.owner, finest, panels.low - shift, panels.high - shift)
     unit = np.take_along_axis(own_scale, finest[None], 0)[0]
-    wide = (moved.high - moved.low) > WIDEST * unit
+    wide = (moved.high - moved.low) > WIDEST_PANEL * unit
     return moved.where(some), wide[some]
 
 
-def _applied(
+def _apply_rule(
     panels: Panels,
     mean: np.ndarray,
     scale: np.ndarray,
@@ -220,7 +220,7 @@ def _applied(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the integral over each panel, and an estimate of its error."""
     found, doubt = np.empty(len(panels.owner)), np.empty(len(panels.owner))
-    step = max(1, _AT_ONCE // (len(_POINTS) * len(mean)))
+    step = max(1, _DENSITIES_AT_ONCE // (len(_POINTS) * len(mean)))
     for begin in range(0, len(found), step):
         part = slice(begin, begin + step)
         some = panels.where(part)

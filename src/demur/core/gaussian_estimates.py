@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from demur.core.gaussian_mixture import Integral, divergence_from_average
+from demur.core.gaussian_integral import Integral, divergence_from_average
 from demur.core.given import Side
 from demur.core.jackknife import Estimates
 from demur.core.rules import Array
@@ -15,7 +15,7 @@ from demur.measures import Given, Measure, Parts, evaluate, from_summary, resolv
 from demur.predictions import Members
 
 
-class AveragedEstimates(Estimates):
+class GaussianEstimates(Estimates):
     """Figures of Gaussian members and their mixture, all of them and without each group in turn."""
 
     def __init__(self, state: State, members: Members, sides: list[Side]) -> None:
@@ -36,10 +36,12 @@ class AveragedEstimates(Estimates):
     def figures(self, measure: Measure, given: Given, means: Means, without: int | None) -> Parts:
         """Return the parts of a measure over all members, or over those outside a group."""
         if given.predictor is not None:
-            away = divergence_from_average(self.mean, self.variance, self.left(without), self.predictor())
+            away = divergence_from_average(
+                self.mean, self.variance, self._weights_without(without), self.predictor()
+            )
             return Parts(given.predictor.entropy, away.value)
         if without not in self._information:
-            whole = divergence_from_average(self.mean, self.variance, self.left(without))
+            whole = divergence_from_average(self.mean, self.variance, self._weights_without(without))
             self._information[without] = whole.value
         information = self._information[without]
         if given.truth is not None:
@@ -48,7 +50,7 @@ class AveragedEstimates(Estimates):
         k = evaluate(resolve("pairwise"), means, given).epistemic
         return from_summary(measure, means.entropy, k, information)
 
-    def left(self, without: int | None) -> np.ndarray:
+    def _weights_without(self, without: int | None) -> np.ndarray:
         """Return weights, 0 for the members of a group, which are dealt as those of the state."""
         if without is None:
             return self.weights
@@ -82,7 +84,7 @@ def _weights_of(members: Members) -> np.ndarray:
     return np.ones((members.count, members.inputs)) if members.weights is None else members.weights
 
 
-def integrated(parts: Iterator[Members]) -> Integral:
+def integrate_information(parts: Iterator[Members]) -> Integral:
     """Return the mutual information of members and outcome, for parts of the inputs one by one."""
     found = [divergence_from_average(*_on_host(part), _weights_of(part)) for part in parts]
     return Integral(*(np.concatenate(values) for values in zip(*found, strict=True)))

@@ -10,7 +10,7 @@ from demur.families import stirling
 from demur.families.family import Family, excess, log_ratio, surplus
 
 
-class Poisson(Family):
+class PoissonRule(Family):
     """The parameter is the rate; the statistic is the count, and ``b(y) = log y!`` is common to all."""
 
     def outcome(self, xp: Any, parameters: Array) -> tuple[Array, Array]:
@@ -19,13 +19,13 @@ class Poisson(Family):
     def entropy(self, xp: Any, logits: Array) -> Array:
         """Sum the terms ``-p log p``, none negative, or their expansion where the rate is large."""
         rate = logits[..., 0]
-        large = rate >= _EXPANDED
+        large = rate >= _LARGE_RATE
         few = xp.where(large, xp.ones_like(rate), rate)
         log_rate, terms = xp.log(few), xp.zeros_like(rate)
-        for count in range(_COUNTED):
+        for count in range(_MOST_COUNTS):
             log_p = count * log_rate - few - math.lgamma(count + 1)
             terms = terms - xp.exp(log_p) * log_p
-        inverse = 1 / xp.where(large, rate, xp.full_like(rate, _EXPANDED))
+        inverse = 1 / xp.where(large, rate, xp.full_like(rate, _LARGE_RATE))
         tail = xp.zeros_like(rate)
         for numerator, denominator in reversed(_EXPANSION):
             tail = (tail + numerator / denominator) * inverse
@@ -48,11 +48,11 @@ _EXPANSION = (
     (1, 12), (1, 24), (19, 360), (9, 80), (863, 2520), (1375, 1008), (33953, 5040), (57281, 1440),
     (3250433, 11880), (1891755, 880),
 )  # fmt: skip
-_EXPANDED = 40.0
-_COUNTED = 140  # what a rate of 40 puts on more counts is 1e-32
+_LARGE_RATE = 40.0
+_MOST_COUNTS = 140  # what a rate of 40 puts on more counts is 1e-32
 
 
-class Exponential(Family):
+class ExponentialRule(Family):
     """The parameter is the rate; the statistic is the outcome."""
 
     def outcome(self, xp: Any, parameters: Array) -> tuple[Array, Array]:
@@ -73,7 +73,7 @@ class Exponential(Family):
         return p + (q - p) / 2
 
 
-class Gamma(Family):
+class GammaRule(Family):
     """Parameters are shape and rate; the statistics are the outcome's logarithm and the outcome.
 
     ``b(y) = log y`` is common to all members.
@@ -88,7 +88,7 @@ class Gamma(Family):
         return stirling.gamma_entropy(xp, shape) - xp.log(rate)
 
     def relative(self, xp: Any, p: Array, q: Array) -> Terms:
-        (shape, rate), (shape_q, rate_q) = both(p), both(q)
+        (shape, rate), (shape_q, rate_q) = split_shape_and_rate(p), split_shape_and_rate(q)
         faster = log_ratio(xp, rate, rate_q)
         a_first = stirling.digamma_difference(xp, shape, shape_q) - faster
         # shape / rate - shape_q / rate_q, each difference taken where it arises.
@@ -107,6 +107,6 @@ class Gamma(Family):
         return p + (q - p) / 2
 
 
-def both(parameters: Array) -> tuple[Array, Array]:
+def split_shape_and_rate(parameters: Array) -> tuple[Array, Array]:
     """Return shape and rate."""
     return parameters[..., 0], parameters[..., 1]

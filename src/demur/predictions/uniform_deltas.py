@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from demur.predictions import arrays
-from demur.predictions.arrays import Array
+from demur.core import arrays
+from demur.core.arrays import Array
 from demur.predictions.categorical import Categorical
 from demur.predictions.members import Members, gather
-from demur.predictions.second_order import Parameters, SecondOrder, Spread, closed_forms, insist, parameters
+from demur.predictions.second_order import (
+    Expectations,
+    Parameters,
+    SecondOrder,
+    check_closed_form,
+    check_parameters,
+    require,
+)
 
 _NARROW = (
     0.3  # half width over mean, below which a series of this many terms is exact, and closed forms are not
 )
-_TERMS = 16
+_SERIES_TERMS = 16
 
 
 class Uniform(SecondOrder):
@@ -38,48 +45,48 @@ class Uniform(SecondOrder):
     (array(1.), array(0.5), array(0.5))
     """
 
-    __slots__ = ("given", "hi", "lo")
+    __slots__ = ("_given", "hi", "lo")
 
-    given: Parameters
+    _given: Parameters
 
     def __init__(self, lo: Any, hi: Any) -> None:
-        self.given = parameters(lo=lo, hi=hi)
-        self.lo, self.hi = self.given.values
-        insist(self.lo >= 0, self.lo, "lo must not be below 0", "It is a probability.")
-        insist(self.hi <= 1, self.hi, "hi must not be above 1", "It is a probability.")
+        self._given = check_parameters(lo=lo, hi=hi)
+        self.lo, self.hi = self._given.values
+        require(self.lo >= 0, self.lo, "lo must not be below 0", "It is a probability.")
+        require(self.hi <= 1, self.hi, "hi must not be above 1", "It is a probability.")
         advice = "hi is not above it. For a single point use demur.Deltas."
-        insist(self.lo < self.hi, self.lo, "lo must be below hi", advice)
+        require(self.lo < self.hi, self.lo, "lo must be below hi", advice)
 
     def __repr__(self) -> str:
-        return f"Uniform({arrays.described(self.lo)}, {arrays.described(self.hi)})"
+        return f"Uniform({arrays.describe(self.lo)}, {arrays.describe(self.hi)})"
 
     @property
-    def source(self) -> Array:
-        return self.given.source
+    def _source(self) -> Array:
+        return self._given.source
 
     @property
     def shape(self) -> tuple[int, ...]:
         return (*self.lo.shape, 2)
 
     @property
-    def stays(self) -> bool:
-        return self.given.stays
+    def _stays(self) -> bool:
+        return self._given.stays
 
     @property
     def mean(self) -> Array:
         """The average probability of outcome 1, shape (...)."""
-        _, lo, hi = self.given.computed()
-        return self.returned((lo + hi) / 2)
+        _, lo, hi = self._given.widen()
+        return self._to_result((lo + hi) / 2)
 
     @property
     def differential_entropy(self) -> Array:
         """Entropy of the density in nats, ``log(hi - lo)``, shape (...): not above 0."""
-        xp, lo, hi = self.given.computed()
-        return self.returned(xp.log(hi - lo))
+        xp, lo, hi = self._given.widen()
+        return self._to_result(xp.log(hi - lo))
 
-    def spread(self, rule: str, stays: bool) -> Spread:
-        closed_forms(rule, "Uniform")
-        xp, lo, hi = self.given.computed(stays)
+    def _expectations(self, rule: str, stays: bool) -> Expectations:
+        check_closed_form(rule, "Uniform")
+        xp, lo, hi = self._given.widen(stays)
         low, high = xp.stack([1 - hi, lo], axis=-1), xp.stack([1 - lo, hi], axis=-1)
         width = (hi - lo)[..., None]
         mean = (low + high) / 2
@@ -89,10 +96,10 @@ class Uniform(SecondOrder):
         if rule == "brier":
             variance = width * width / 12 + xp.zeros_like(mean)
             entropy = 2 * (mean[..., 0] * mean[..., 1] - variance[..., 0])
-            return Spread(log_mean, xp.zeros_like(mean), 2 * variance, variance, entropy)
+            return Expectations(log_mean, xp.zeros_like(mean), 2 * variance, variance, entropy)
         gap, covariance, information = _interval_terms(xp, width / (low + high), low / mean, high / mean)
         entropy = -xp.sum(mean * (log_mean + information), axis=-1)
-        return Spread(log_mean, -gap, mean * covariance, mean * information, entropy)
+        return Expectations(log_mean, -gap, mean * covariance, mean * information, entropy)
 
 
 def _interval_terms(xp: Any, t: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
@@ -100,7 +107,7 @@ def _interval_terms(xp: Any, t: Array, low: Array, high: Array) -> tuple[Array, 
     narrow = t < _NARROW
     square = xp.where(narrow, t * t, xp.zeros_like(t))
     gap = covariance = information = xp.zeros_like(t)
-    for k in range(_TERMS, 0, -1):  # Horner's rule, the smallest terms first
+    for k in range(_SERIES_TERMS, 0, -1):  # Horner's rule, the smallest terms first
         gap = square * (gap + 1 / (2 * k * (2 * k + 1)))
         covariance = square * (covariance + 1 / (4 * k * k - 1))
         information = square * (information + 1 / (2 * k * (4 * k * k - 1)))
@@ -135,25 +142,25 @@ class Deltas(SecondOrder):
     array(0.69314718)
     """
 
-    __slots__ = ("given", "points", "weights")
+    __slots__ = ("_given", "points", "weights")
 
-    given: Parameters
+    _given: Parameters
 
     def __init__(self, points: Any, weights: Any = None) -> None:
-        self.given = parameters(points=points)
-        self.points = self.given.source
+        self._given = check_parameters(points=points)
+        self.points = self._given.source
         if not self.points.shape:
             raise ValueError("points must have an axis of points. Got a number. Give a list: [0.3].")
         inside = (self.points >= 0) & (self.points <= 1)
-        insist(inside, self.points, "points must be between 0 and 1", "They are probabilities.")
+        require(inside, self.points, "points must be between 0 and 1", "They are probabilities.")
         self.weights = None if weights is None else arrays.as_array(weights)
-        self.members()
+        self._as_members()
 
     def __repr__(self) -> str:
-        return f"Deltas({arrays.described(self.points)})"
+        return f"Deltas({arrays.describe(self.points)})"
 
     @property
-    def source(self) -> Array:
+    def _source(self) -> Array:
         return self.points
 
     @property
@@ -161,28 +168,28 @@ class Deltas(SecondOrder):
         return (*self.points.shape[1:], 2)
 
     @property
-    def stays(self) -> bool:
-        return self.given.stays
+    def _stays(self) -> bool:
+        return self._given.stays
 
     @property
     def mean(self) -> Array:
         """The average probability of outcome 1, shape (...)."""
-        xp, points = self.given.computed()
-        weights = self.members().weights
+        xp, points = self._given.widen()
+        weights = self._as_members().weights
         if weights is None:
-            return self.returned(xp.mean(points, axis=0))
+            return self._to_result(xp.mean(points, axis=0))
         weights = weights.reshape(points.shape)
-        return self.returned(xp.sum(weights * points, axis=0) / xp.sum(weights, axis=0))
+        return self._to_result(xp.sum(weights * points, axis=0) / xp.sum(weights, axis=0))
 
     @property
     def differential_entropy(self) -> Array:
         """Entropy of the density, which is minus infinity for points, shape (...)."""
-        xp, points = self.given.computed()
-        return self.returned(xp.full_like(points[0], -float("inf")))
+        xp, points = self._given.widen()
+        return self._to_result(xp.full_like(points[0], -float("inf")))
 
-    def members(self, stays: bool | None = None) -> Members:
+    def _as_members(self, stays: bool | None = None) -> Members:
         """Return the points as members that predict two classes."""
-        xp, points = self.given.computed(stays)
+        xp, points = self._given.widen(stays)
         zero, one = points <= 0, points >= 1
         log_one = xp.where(zero, -float("inf"), xp.log(xp.where(zero, xp.ones_like(points), points)))
         log_zero = xp.where(one, -float("inf"), xp.log1p(-xp.where(one, xp.zeros_like(points), points)))
