@@ -82,3 +82,38 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     wrong = "decompos"
     with pytest.raises(AttributeError, match="no attribute 'decompos'"):
         getattr(demur, wrong)
+
+
+def test_dir_lists_the_public_names_and_nothing_else() -> None:
+    code = "import demur, demur.cli, demur.moments; print(dir(demur) == sorted(demur.__all__))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "True"
+
+
+MEMBERS = {"kind", "on_host", "precision", "shape", "values", "with_values"}
+PARAMETRIC = MEMBERS | {"names", "rule"}
+DENSITY = {"differential_entropy", "mean", "shape"}
+PUBLIC = {
+    "Bernoulli": MEMBERS | {"tolerance"},
+    "Categorical": MEMBERS | {"tolerance"},
+    "Exponential": PARAMETRIC,
+    "Gamma": PARAMETRIC,
+    "Gaussian": PARAMETRIC,
+    "MultiLabel": PARAMETRIC,
+    "MultivariateGaussian": PARAMETRIC,
+    "Poisson": PARAMETRIC,
+    "Beta": DENSITY | {"a", "b", "precision"},
+    "Deltas": DENSITY | {"points", "weights"},
+    "Dirichlet": DENSITY | {"concentration", "precision"},
+    "Mixture": {"components", "mean", "shape", "weights"},
+    "Uniform": DENSITY | {"hi", "lo"},
+    "Moments": {
+        "count", "decompose", "effective_count", "load", "mean", "merge", "only", "save", "shape", "update",
+    },
+    "Decomposition": {"map", "stderr", "to_dict", "to_pandas"},
+    "Measure": {"predictor", "sides", "truth"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_help_shows_what_users_may_call_and_nothing_else(name) -> None:
+    assert {each for each in dir(getattr(demur, name)) if not each.startswith("_")} == PUBLIC[name]

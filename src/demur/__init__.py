@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from demur.credal import Credal, credal
 from demur.decompose import attribute, decompose
 from demur.divergences import Convergence, convergence, divergences
+from demur.families import register_rule
 from demur.measures import Decomposition, Measure
 from demur.moments import Moments
 from demur.predictions import (
@@ -78,6 +79,7 @@ __all__ = [
     "margin",
     "max_probability",
     "posteriors",
+    "register_rule",
     "report",
     "score",
     "softmax_variance",

@@ -140,7 +140,7 @@ def _estimates_with_average(state: State, members: Members, sides: list[Side]) -
 
 def _summarise(members: Members, measure: Measure, rule: Rule) -> np.ndarray | None:
     """Return the three parts, (3, inputs), from mean entropy, K and I, where there is a short way to them."""
-    if rule.name != "log" or not is_summary(measure) or members.stays:
+    if not rule.compiled or not is_summary(measure) or members.stays:
         return None
     summary = kernels.summarise(members)
     if summary is None:

@@ -23,9 +23,9 @@ from demur.core.given import (
     with_gradients,
 )  # fmt: skip
 from demur.core.jackknife import Estimates
-from demur.core.rules import Array, Rule, resolve_rule
+from demur.core.rules import LOG, Array, Rule, resolve_rule
 from demur.core.state import SUMS, State, arrays_of
-from demur.families import FAMILIES, named
+from demur.families import FAMILIES, find_rule
 from demur.measures import Decomposition, Measure, check_base, resolve
 from demur.predictions import Members, as_prediction, gather, rule_for
 
@@ -266,7 +266,7 @@ class Moments:
                 raise ValueError("another format")
             groups = int(content.pop("groups"))
             moments = cls(groups=groups or None)
-            moments.rule = named(str(content.pop("rule")))
+            moments.rule = find_rule(str(content.pop("rule")))
             moments._double = bool(content.pop("double"))
             if content:
                 content = dict.fromkeys(("excluded", "allowed", "p")) | content
@@ -307,7 +307,7 @@ def sums_of_given(given: Any, moments: Moments) -> Moments:
 def _common_rule(left: Moments, right: Moments) -> Rule | None:
     """Return the rule that two accumulators share; empty ones of the log rule go with every family."""
     for empty, other in ((left, right), (right, left)):
-        if empty.state is None and empty.rule.name == "log" and other.rule.name in FAMILIES:
+        if empty.state is None and empty.rule == LOG and other.rule.name in FAMILIES:
             return other.rule
     return left.rule if left.rule == right.rule else None
 

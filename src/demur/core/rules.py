@@ -13,7 +13,8 @@ each exactly 0 where ``p`` is ``q``. Arrays are of any library; ``xp`` is its na
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
 Array = Any
@@ -29,42 +30,57 @@ class Terms(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A proper loss; subclasses say what it charges. Predictions come as logits; see `reference`."""
+class Rule(ABC):
+    """A proper loss; subclasses say what it charges. Predictions come as logits; see `reference`.
+
+    Parameters
+    ----------
+    name
+        What users, errors and files call it.
+    separable
+        Whether ``phi`` is a sum of one term per class, so that ``attribute`` has a meaning.
+    compiled
+        Whether the compiled loops compute this very rule; False for every rule but the log rule.
+    excludes
+        Whether a class of probability 0 can cost infinitely much, so that a reference must allow every
+        class that some member allows.
+    """
 
     name: str
-    separable: bool  # phi is a sum of one term a class, so that `attribute` has a meaning
+    separable: bool
+    compiled: bool = field(default=False, kw_only=True)
+    excludes: bool = field(default=False, kw_only=True)
 
     nats: ClassVar[bool] = False  # a logarithm, which has a base
     mixes: ClassVar[bool] = True  # the average of predictions follows from the means of the terms
     integrates: ClassVar[bool] = False  # it takes all members at once instead
 
+    @abstractmethod
     def entropy(self, xp: Any, logits: Array) -> Array:
         """Return ``<p, loss(p)>``, exact relative to itself also where ``p`` is nearly certain."""
-        raise AssertionError("each rule has its own")
 
+    @abstractmethod
     def reference(self, xp: Any, logits: Array) -> Array:
         """Return the reference that stands for the prediction with these logits."""
-        raise AssertionError("each rule has its own")
 
     def probabilities(self, xp: Any, reference: Array) -> Array:
         """Return the reference's probabilities."""
         return reference
 
+    @abstractmethod
     def terms(self, xp: Any, logits: Array, chosen: Array, lost: Array | None = None) -> Terms:
         """Return the terms of predictions relative to the reference that stands for the chosen logits.
 
         ``lost`` is what the differences of these two lack, of logits that were rounded.
         """
-        raise AssertionError("each rule has its own")
 
+    @abstractmethod
     def terms_between(self, xp: Any, source: Array, reference: Array) -> Terms:
         """Return the terms of one reference relative to another."""
-        raise AssertionError("each rule has its own")
 
+    @abstractmethod
     def mixture(self, xp: Any, a: Array, reference: Array, mean: Array | None = None) -> Terms:
         """Return the terms of the average prediction, ``q + a``; ``mean`` is the same by itself, if known."""
-        raise AssertionError("each rule has its own")
 
     def likelihood(self, xp: Any, terms: Terms, reference: Array) -> Array | None:
         """Return probabilities, not as ``q + a``, where a measure needs the logarithm of their average."""
@@ -183,7 +199,7 @@ class LogRule(Rule):
         return Terms(a, u, phi)
 
 
-LOG = LogRule("log", separable=True)
+LOG = LogRule("log", separable=True, compiled=True, excludes=True)
 
 
 class BoundedRule(Rule):
@@ -192,9 +208,9 @@ class BoundedRule(Rule):
     So they have all their digits where members agree, or are nearly certain.
     """
 
+    @abstractmethod
     def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
         """Return the terms of ``p`` relative to ``q``, of which ``a`` is the exact difference."""
-        raise AssertionError("each rule has its own")
 
     def reference(self, xp: Any, logits: Array) -> Array:
         return LOG.reference(xp, logits)
@@ -346,7 +362,7 @@ def _reach(xp: Any, array: Array) -> tuple[float, float]:
     return (-690.0, 13.0) if epsilon(xp, array) < 1e-10 else (-75.0, 13.0)
 
 
-_RULES: dict[str, Rule] = {
+RULES: dict[str, Rule] = {
     rule.name: rule
     for rule in (
         LOG,
@@ -361,9 +377,9 @@ def resolve_rule(rule: str | Rule) -> Rule:
     """Return the rule of that name."""
     if isinstance(rule, Rule):
         return rule
-    if isinstance(rule, str) and rule in _RULES:
-        return _RULES[rule]
-    raise ValueError(describe_unknown("rule", rule, list(_RULES)))
+    if isinstance(rule, str) and rule in RULES:
+        return RULES[rule]
+    raise ValueError(describe_unknown("rule", rule, list(RULES)))
 
 
 def describe_unknown(what: str, name: object, names: list[str]) -> str:

@@ -15,6 +15,7 @@ reference.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 from demur.core.rules import Array, Rule, Terms
@@ -35,21 +36,21 @@ class Family(Rule):
     def shape_as_given(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (*shape[:-1], *self.event(shape[-1]))
 
+    @abstractmethod
     def outcome(self, xp: Any, parameters: Array) -> tuple[Array, Array]:
         """Return mean and variance of the outcome, with the event's axis last, 1 where it is a number."""
-        raise AssertionError("each family has its own")
 
+    @abstractmethod
     def halfway(self, xp: Any, p: Array, q: Array) -> Array:
         """Return the member of the family halfway between two, in natural parameters."""
-        raise AssertionError("each family has its own")
 
     def tighten_upper_bound(self, xp: Any, upper: Array, parameters: Array, shares: Array) -> Array:
         """Return the lower of an upper bound of mutual information and one that the family knows of."""
         return upper
 
+    @abstractmethod
     def relative(self, xp: Any, p: Array, q: Array) -> Terms:
         """Return the terms of predictions relative to others, by their parameters."""
-        raise AssertionError("each family has its own")
 
     def terms(self, xp: Any, logits: Array, chosen: Array, lost: Array | None = None) -> Terms:
         found = self.relative(xp, logits, chosen)
@@ -67,9 +68,9 @@ class Family(Rule):
     def terms_between(self, xp: Any, source: Array, reference: Array) -> Terms:
         return self.terms(xp, source, reference)
 
+    @abstractmethod
     def average(self, xp: Any, a: Array, reference: Array) -> Array:
         """Return the mean of the outcome under the average prediction."""
-        raise AssertionError("each family has its own")
 
     def mixture(self, xp: Any, a: Array, reference: Array, mean: Array | None = None) -> Terms:
         raise ValueError(

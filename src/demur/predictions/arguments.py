@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from demur.core.rules import Rule
+from demur.core.rules import LOG, Rule
 from demur.families import FAMILIES
 from demur.predictions.categorical import Categorical
 from demur.predictions.gaussian import Gaussian, MultivariateGaussian
@@ -26,7 +26,7 @@ def as_prediction(probs: Any = None, logits: Any = None, log_probs: Any = None) 
 def rule_for(prediction: Categorical | Parametric, rule: Rule) -> Rule:
     """Return the rule that sums these predictions: a family has its own, which is the log loss."""
     if isinstance(prediction, Parametric):
-        if rule.name == "log" or rule is prediction.rule:
+        if rule in (LOG, prediction.rule):
             return prediction.rule
         if rule.name not in FAMILIES:
             raise ValueError(

@@ -8,6 +8,7 @@ reference (see ``demur.core.rules``), in closed form.
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,34 +33,34 @@ class Expectations(NamedTuple):
     entropy: Array  # (...): expected generalised entropy
 
 
-class SecondOrder:
+class SecondOrder(ABC):
     """A distribution over class probabilities, for each input of a batch."""
 
     __slots__ = ()
 
     @property
+    @abstractmethod
     def _source(self) -> Array:
         """An array of the library, device and type that results are due in."""
-        raise AssertionError("each distribution has its own")
 
     @property
+    @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """Shape of the average prediction: batch and classes."""
-        raise AssertionError("each distribution has its own")
 
     @property
+    @abstractmethod
     def mean(self) -> Array:
         """The average."""
-        raise AssertionError("each distribution has its own")
 
     @property
+    @abstractmethod
     def _stays(self) -> bool:
         """Whether to compute in the parameters' own library: gradients, tracing, accelerators."""
-        raise AssertionError("each distribution has its own")
 
     def _expectations(self, rule: str, stays: bool) -> Expectations:
         """Return the expectations that all measures under a rule are made of."""
-        raise AssertionError("each distribution has its own")
+        raise AssertionError("points and mixtures are summed instead")
 
     def _to_result(self, result: Array) -> Array:
         """Return a result in the library, on the device and in the precision of the parameters."""

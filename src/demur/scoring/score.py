@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -31,7 +31,7 @@ def score(
     posterior: Any,
     loader: Iterable[Any],
     *,
-    measures: Sequence[str] = MEASURES,
+    measures: Sequence[str] | Mapping[str, str | Measure] = MEASURES,
     rule: str = "log",
     base: float | None = None,
     unbiased: bool = False,
@@ -59,7 +59,9 @@ def score(
     measures, rule, base, unbiased, stderr
         As for ``demur.decompose``, several measures from one pass. Also ``"A1"``, ``"A2"``, ``"A3"``,
         ``"B1"`` and ``"C1"``, the cells of the table of measures with a given model: here the deployed one.
-        Standard errors go over members, and beyond 64 of them over 64 groups.
+        Or a mapping from column names to measures of your own, as ``demur.Measure``; a given side is then
+        a function from the inputs of a batch to predictions. Standard errors go over members, and beyond
+        64 of them over 64 groups.
     tolerance
         Stop drawing for an input once more members would hardly change the order of the inputs: the root
         mean square of the share of the inputs that noise may move an input past, by the epistemic part of
@@ -98,7 +100,10 @@ def score(
     ((75,), True)
     """
     unbiased = unbiased or tolerance is not None
-    job = Job(as_posterior(posterior), loader, measures, rule, base, unbiased, stderr, tolerance)
+    own = measures if isinstance(measures, Mapping) else {}
+    names = tuple(own) if isinstance(measures, Mapping) else measures
+    job = Job(as_posterior(posterior), loader, names, rule, base, unbiased, stderr, tolerance)
+    job.own = {name: _own_measure(name, each) for name, each in own.items()}
     job.check(order)
     run = {"batch": _batch_by_batch, "member": _member_by_member}[order]
     settings = {} if checkpoint is None else job.settings(order)
@@ -119,6 +124,7 @@ class Job:
     stderr: bool
     tolerance: float | None = None
     groups: int | None = field(default=None, init=False)
+    own: dict[str, Measure] = field(default_factory=dict, init=False)
 
     def check(self, order: str) -> None:
         """Raise before the work where what is asked for makes no sense."""
@@ -163,31 +169,38 @@ class Job:
         """Return empty sums."""
         return Moments(rule=self.rule, groups=self.groups)
 
-    def named(self, given: Any) -> dict[str, str | Measure]:
-        """Return the measures by name, with the deployed model's predictions where they are needed."""
-        return {name: cell(name, given) if name in GIVEN else name for name in self.measures}
+    def named(self, given: Any, own: dict[str, Measure] | None = None) -> dict[str, str | Measure]:
+        """Return the measures by name, with the given models' predictions where they are needed."""
+        of_table = {name: cell(name, given) if name in GIVEN else name for name in self.measures}
+        return of_table | (self.own if own is None else own)
 
     def scores_of(self, summed: Any, logits: Any) -> Iterator[tuple[str, np.ndarray]]:
         """Yield the columns of summed members; ``logits`` are the deployed model's, or None."""
         options = {"unbiased": self.unbiased, "stderr": self.stderr, "base": self.base}
+        own = None
+        if isinstance(logits, _GivenModels):
+            logits, own = logits.deployed, logits.own
         given = None if logits is None else prediction_of(logits)[0]
         if given is not None and isinstance(summed, Moments) and not set(GIVEN).isdisjoint(self.measures):
             given = sums_of_given(given, summed)
-        for name, values in score_columns(summed, self.named(given), **options):
+        for name, values in score_columns(summed, self.named(given, own), **options):
             yield name, values if name != "prediction" else self.labelled(values)
 
     def logits(self, batch: Batch) -> Any:
         """Return what the deployed model predicts for a batch, or None where there is no such model."""
         found = self.posterior.deployed(batch.inputs)
-        if found is None and any(name in GIVEN for name in self.measures):
+        if found is None and any(name in GIVEN and name not in self.own for name in self.measures):
             raise ValueError(
                 f"measures {', '.join(GIVEN)} take a posterior with a deployed model. "
                 f"{self.posterior!r} has none."
             )
-        return found
+        if not any("given" in each.sides() for each in self.own.values()):
+            return found
+        return _GivenModels(found, {name: _ask(each, batch) for name, each in self.own.items()})
 
     def deployed(self, logits: Any) -> np.ndarray | None:
         """Return the class that the deployed model predicts."""
+        logits = logits.deployed if isinstance(logits, _GivenModels) else logits
         if logits is None or not hasattr(logits, "ndim"):
             return None
         return self.labelled(arrays.to_numpy(logits).argmax(-1))
@@ -195,6 +208,41 @@ class Job:
     def labelled(self, columns: np.ndarray) -> np.ndarray:
         """Return the labels of columns of the predictions."""
         return columns if self.posterior.classes is None else np.asarray(self.posterior.classes)[columns]
+
+
+@dataclass(frozen=True)
+class _GivenModels:
+    """What given models predict for a batch; rows are taken of it as of the deployed model's logits alone."""
+
+    deployed: Any
+    own: dict[str, Measure]
+    ndim: ClassVar[int] = 2
+
+    def __getitem__(self, rows: np.ndarray) -> _GivenModels:
+        def take(side: Any) -> Any:
+            return side if isinstance(side, str) else side.with_values(side.values[..., rows, :])
+
+        deployed = self.deployed[rows] if hasattr(self.deployed, "ndim") else self.deployed
+        own = {name: Measure(take(each.predictor), take(each.truth)) for name, each in self.own.items()}
+        return _GivenModels(deployed, own)
+
+
+def _own_measure(name: Any, given: Any) -> Measure:
+    """Return a user's measure, whose given sides must be functions: batches come one by one."""
+    measure = resolve(given)
+    for side in (measure.predictor, measure.truth):
+        if not isinstance(side, str) and not callable(side):
+            raise TypeError(
+                f"measures[{name!r}] must have 'each', 'bma', or a function from the inputs of a batch to "
+                f"predictions on each side. Got {type(side).__name__}. Arrays go with demur.decompose."
+            )
+    return measure
+
+
+def _ask(measure: Measure, batch: Batch) -> Measure:
+    """Return the measure with what its given models predict for a batch."""
+    sides = (measure.predictor, measure.truth)
+    return Measure(*(s if isinstance(s, str) else prediction_of(s(batch.inputs))[0] for s in sides))
 
 
 class _Held:
@@ -277,7 +325,8 @@ def _stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
     active, moments = np.arange(batch.size), job.moments()
     known = job.posterior.spread(batch.inputs) if job.rule == "log" else None
     logits = job.logits(batch)
-    spread = None if known is None else Spread(logits, known, moments.groups or 1)
+    alone = logits.deployed if isinstance(logits, _GivenModels) else logits
+    spread = None if known is None else Spread(alone, known, moments.groups or 1)
     first, step = (FIRST, STEP) if spread is None else (FIRST // 2, STEP // 2)
     used, scores, errors = (np.zeros(batch.size) for _ in range(3))
     columns: dict[str, np.ndarray] = {}

@@ -10,6 +10,7 @@ Files are mapped, never loaded whole, and no code in them is ever run.
 
 from demur.stores.arrays import StoreError
 from demur.stores.columns import column_of, correct_of, numbers_of, read_columns, read_labels
+from demur.stores.formats import register_reader
 from demur.stores.output import (
     check_output,
     json_columns,
@@ -35,6 +36,7 @@ __all__ = [
     "read_columns",
     "read_labels",
     "read_weights",
+    "register_reader",
     "whole_file",
     "write_columns",
 ]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import pickle
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Any
 
@@ -56,6 +57,8 @@ def open_array(path: Path, name: str | None, spool: Spool) -> StoredArray:
     suffix = path.suffix.lower()
     if path.is_dir():
         raise StoreError(f"{path}: expected a file, got a directory: give its files, as '{path}/*.npy'")
+    if suffix in _READERS and name is None:
+        return _open_registered(path, spool)
     if suffix not in _SUFFIXES:
         raise StoreError(
             f"{path}: expected a file that ends in {', '.join(_SUFFIXES)}, got "
@@ -76,6 +79,48 @@ def open_array(path: Path, name: str | None, spool: Spool) -> StoredArray:
         return spool.add_rows(str(path), parquet_blocks(path))
     # Text rarely has more digits than float32, so its probabilities need not sum to 1 more exactly.
     return spool.add_rows(str(path), csv_blocks(path), precision="float32")
+
+
+_READERS: dict[str, Callable[[Path], Any]] = {}
+"""Functions of users that read formats of their own, by suffix."""
+
+
+def register_reader(suffix: str, read: Callable[[Path], Any]) -> None:
+    """Read files that end in a suffix with a function of your own.
+
+    Parameters
+    ----------
+    suffix
+        With its dot, as ".dat"; not one of the formats that demur reads itself.
+    read
+        From a path to an array: (inputs, classes) of one member, or (members, inputs, classes). What it
+        returns is copied to a temporary file, so that memory does not grow with the number of files.
+
+    Examples
+    --------
+    >>> from demur.stores import register_reader
+    >>> register_reader(".dat", lambda path: np.loadtxt(path))
+    """
+    if not isinstance(suffix, str) or not suffix.startswith(".") or len(suffix) < 2:
+        raise ValueError(f"suffix must be a text that begins with a dot, as '.dat'. Got {suffix!r}.")
+    if suffix.lower() in _SUFFIXES:
+        raise ValueError(f"suffix must be one that demur does not read itself. Got {suffix!r}. Use another.")
+    if not callable(read):
+        raise TypeError(f"read must be a function from a path to an array. Got {type(read).__name__}.")
+    _READERS[suffix.lower()] = read
+
+
+def _open_registered(path: Path, spool: Spool) -> FileArray:
+    """Return the array that a user's reader makes of a file, unpacked as a compressed one is."""
+    open_binary(path).close()
+    try:
+        array, buffer = np.asarray(_READERS[path.suffix.lower()](path)), io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+    except Exception as error:  # whatever the reader says of a file that it does not understand
+        raise StoreError(f"{path}: the reader registered for {path.suffix} failed: {error}") from error
+    buffer.seek(0)
+    unpacked = spool.add_bytes(buffer)
+    return _find_npy(str(path), unpacked, unpacked)
 
 
 def _open_npy(path: Path, file: IO[bytes]) -> FileArray:

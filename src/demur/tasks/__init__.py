@@ -10,6 +10,7 @@ from demur.tasks.correlation import rank_correlation
 from demur.tasks.detection import Detection, detection, misclassification
 from demur.tasks.estimate import Estimate
 from demur.tasks.leading import Leading, leading
+from demur.tasks.own_figure import estimate_figure
 from demur.tasks.selective import Selective, selective
 from demur.tasks.sparsification import Sparsification, sparsification
 
@@ -34,6 +35,7 @@ __all__ = [
     "compare_all",
     "contest",
     "detection",
+    "estimate_figure",
     "holm",
     "leading",
     "misclassification",

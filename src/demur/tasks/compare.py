@@ -23,6 +23,7 @@ from demur.tasks.estimate import (
     spread_of,
 )
 from demur.tasks.levels import average_precision, false_positive_rate, levels_of, placements
+from demur.tasks.own_figure import OwnFigure, compare_figure
 from demur.tasks.selective import area_of, excess_of
 
 # Figures of counts per level, from the highest score down; positives are what the task calls so.
@@ -59,7 +60,7 @@ class Comparison:
 def compare(
     a: Any,
     b: Any,
-    task: str,
+    task: str | OwnFigure,
     *,
     correct: Any = None,
     figure: str | None = None,
@@ -74,7 +75,9 @@ def compare(
     a, b : array, or pair of arrays
         Two scores of the same inputs in the same order. For "detection" each is a pair, in-distribution and
         out-of-distribution scores; for the other tasks one array.
-    task : "detection", "misclassification" or "selective"
+    task : "detection", "misclassification", "selective", or a function
+        A function of your own from scores and `correct` to a number is compared by a paired bootstrap; see
+        ``estimate_figure``.
     correct : (inputs,) array of bool
         Whether the predictions are right; for the other tasks.
     figure : str, optional
@@ -93,6 +96,10 @@ def compare(
     0.0743 [0.0437, 0.1049] p = 0.0000
     """
     options = Options(confidence, resamples=resamples, seed=seed)
+    if callable(task):
+        asked = {"confidence": confidence, "resamples": resamples, "seed": seed}
+        difference, p_value = compare_figure(task, a, b, correct, **asked)
+        return Comparison(difference, p_value, p_value)
     figures = FIGURES.get(task)
     if figures is None:
         raise ValueError(f"task must be one of {', '.join(map(repr, FIGURES))}. Got {task!r}.")
@@ -117,7 +124,7 @@ def compare(
 
 
 def compare_all(
-    scores: Mapping[str, Any], task: str, *, reference: str | None = None, **options: Any
+    scores: Mapping[str, Any], task: str | OwnFigure, *, reference: str | None = None, **options: Any
 ) -> dict[tuple[str, str], Comparison]:
     """Return comparisons of all pairs of named scores, or of all with a reference, Holm-corrected together.
 

@@ -8,9 +8,10 @@ from itertools import combinations
 from typing import Any
 
 from demur.tasks.compare import FIGURES, Comparison, compare, corrected
-from demur.tasks.detection import Detection, detection, misclassification
+from demur.tasks.detection import detection, misclassification
 from demur.tasks.estimate import Estimate
-from demur.tasks.selective import Selective, selective
+from demur.tasks.own_figure import OwnFigure, estimate_figure
+from demur.tasks.selective import selective
 
 _LESS_IS_BETTER = {"fpr95", "aurc", "excess"}
 
@@ -46,21 +47,22 @@ class Contest:
     Parameters
     ----------
     results : dict
-        By method and score: the `Detection` or `Selective`, with all figures of the task.
+        By method and score: the `Detection` or `Selective`, with all figures of the task; an `Estimate`
+        for a task of your own.
     comparisons : dict
         By (figure, method, score, other score): the `Comparison`, Holm-corrected with all the others.
     standings : dict
         By figure, method and score: the `Standing`.
     """
 
-    results: dict[str, dict[str, Detection | Selective]]
+    results: dict[str, dict[str, Any]]
     comparisons: dict[tuple[str, str, str, str], Comparison]
     standings: dict[str, dict[str, dict[str, Standing]]]
 
 
 def contest(
     scores: Mapping[str, Mapping[str, Any]],
-    task: str,
+    task: str | OwnFigure,
     *,
     correct: Mapping[str, Any] | None = None,
     figures: Sequence[str] | None = None,
@@ -76,7 +78,8 @@ def contest(
     ----------
     scores : dict
         By method and name, each as ``compare`` takes it: a pair for "detection", else an array.
-    task : "detection", "misclassification" or "selective"
+    task : "detection", "misclassification", "selective", or a function as ``compare`` takes it
+        Results of a function are `Estimate`s, and its name stands for the figure.
     correct : dict, optional
         By method, whether the predictions are right; for the other tasks.
     figures : list of str, optional
@@ -101,9 +104,9 @@ def contest(
     K 0.7711 [0.7319, 0.8060] True False
     noise 0.5000 [0.4437, 0.5563] False False
     """
-    if task not in FIGURES:
+    if not callable(task) and task not in FIGURES:
         raise ValueError(f"task must be one of {', '.join(map(repr, FIGURES))}. Got {task!r}.")
-    shown = list(figures or [next(iter(FIGURES[task]))])
+    shown = [task.__name__] if callable(task) else list(figures or [next(iter(FIGURES[task]))])
     right = correct or {}
     results = {
         method: {
@@ -138,8 +141,11 @@ def contest(
     return Contest(results, comparisons, standings)
 
 
-def evaluated(values: Any, task: str, correct: Any, **options: Any) -> Detection | Selective:
+def evaluated(values: Any, task: str | OwnFigure, correct: Any, **options: Any) -> Any:
     """Return the figures of one score."""
+    if callable(task):
+        own = {name: options[name] for name in ("confidence", "resamples", "seed") if name in options}
+        return estimate_figure(task, values, correct, **own)
     if task == "detection":
         return detection(*values, **options)
     return (misclassification if task == "misclassification" else selective)(values, correct, **options)
@@ -161,7 +167,8 @@ def _standing(
         if (of_figure, of_method) == (figure, method) and name in (a, b):
             lead = sign * comparison.difference.value * (1 if name == b else -1)
             behind[b if name == a else a] = lead, comparison.adjusted <= level
-    estimate = getattr(results[name], figure)
+    found = results[name]
+    estimate = found if isinstance(found, Estimate) else getattr(found, figure)
     if not behind:
         return Standing(estimate)
     worst, told = max(behind.values(), key=lambda entry: entry[0])
