@@ -11,7 +11,8 @@ import demur
 
 SOURCE = Path(demur.__file__).parent
 ORDER = [
-    "progress", "core.arrays", "core.rules", "families", "predictions", "core.state", "measures", "kernels",
+    "progress", "core.arrays", "core.logarithms", "core.gamma_function", "core.rules",
+    "families", "predictions", "core.state", "measures", "kernels",
     "core.jackknife",
     "core.second_order_state", "core.given", "moments", "core.gaussian_integral", "core.gaussian_estimates",
     "core.bounds", "core.second_order_measures", "decompose", "divergences", "regression", "credal", "adhoc",

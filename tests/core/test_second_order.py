@@ -10,7 +10,7 @@ from reference import exact
 from reference import second_order as reference
 
 import demur
-from demur.predictions.gamma import growth
+from demur.core.gamma_function import grow
 
 NAMES = ("pairwise", "average", "reverse")
 RNG = np.random.default_rng(7)
@@ -108,7 +108,7 @@ def test_series_and_closed_form_of_a_uniform_meet():
 
 @given(a=st.floats(1e-300, 1e300), b=st.floats(0, 1e300))
 def test_growth_is_of_one_sign_at_any_size(a, b):
-    grown = growth(np, np.array(a), np.array(b))
+    grown = grow(np, np.array(a), np.array(b))
     assert all(np.isfinite(each) and each >= 0 for each in grown)
     np.testing.assert_allclose(grown.log, grown.digamma + grown.excess, rtol=1e-13)
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from demur.families.family import near_one
+from demur.core.logarithms import generalised_kl_term
 
 REACH = 9.0  # standard deviations; what lies beyond is 2e-19 of a member, and 1e-14 of its z**4
 WIDEST_PANEL = 3.0  # standard deviations of the finest member that a panel may be wide
@@ -130,11 +130,8 @@ def _divergence_density(log_q: np.ndarray, log_p: np.ndarray) -> np.ndarray:
     np.maximum(d, -745.0, out=d)  # below that r is 0, and r log r with it
     p = np.exp(log_p)
     growth = np.expm1(np.minimum(d, _LARGEST_LOG_RATIO))
-    density = p * ((1 + growth) * d - growth)
-    near, far = np.abs(growth) < 0.01, d > _LARGEST_LOG_RATIO
-    if near.any():
-        g = growth[near]
-        density[near] = np.broadcast_to(p, d.shape)[near] * (g * g - (1 + g) * near_one(np, g)[1])
+    density = p * generalised_kl_term(np, growth, d)
+    far = d > _LARGEST_LOG_RATIO
     if far.any():
         density[far] = np.exp(log_q[far]) * (d[far] - 1) + np.broadcast_to(p, d.shape)[far]
     return density

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from demur import kernels
-from demur.core.rules import Array
+from demur.core.arrays import Array, is_traced
 from demur.core.state import Means, State
 from demur.measures import (
     Decomposition,
@@ -203,7 +203,7 @@ def _standard_error(state: State, value: Array, replicates: Array) -> Array:
 def check_enough(state: State, measure: Measure, *, unbiased: bool, stderr: bool) -> None:
     """Raise unless there are members, and groups of them, to leave out."""
     asked = "unbiased=True" if unbiased else "stderr=True"
-    if not type(state.count).__name__.endswith("Tracer"):
+    if not is_traced(state.count):
         fewest = int(state.xp.min(state.count))
         if fewest < 2:
             raise ValueError(
@@ -217,7 +217,7 @@ def check_enough(state: State, measure: Measure, *, unbiased: bool, stderr: bool
             f"{what} needs members in at least 2 groups. Got none. Use Moments(groups=16) from the start."
         )
     used = state.xp.sum(state.xp.astype(state.weight > 0, state.xp.int32), axis=0)
-    if not type(used).__name__.endswith("Tracer") and int(state.xp.min(used)) < 2:
+    if not is_traced(used) and int(state.xp.min(used)) < 2:
         raise ValueError(
             f"{what} needs members in at least 2 groups. Got all of them in one. "
             "Give each of the Moments that are merged several members: each deals them to groups in turn."

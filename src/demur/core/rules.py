@@ -17,7 +17,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-Array = Any
+from demur.core.arrays import Array
+from demur.core.logarithms import epsilon, generalised_kl_term
 
 
 class Terms(NamedTuple):
@@ -144,7 +145,7 @@ class LogRule(Rule):
         q, ratio, d, shift = self.growth(xp, logits, chosen, lost)
         excluded = logits == -float("inf")
         u = xp.where(excluded, xp.zeros_like(d), d - xp.log1p(shift))
-        return Terms(q * ratio, u, q * _bregman(xp, ratio, u), excluded)
+        return Terms(q * ratio, u, q * generalised_kl_term(xp, ratio, u), excluded)
 
     def growth(
         self, xp: Any, logits: Array, chosen: Array, lost: Array | None
@@ -177,7 +178,7 @@ class LogRule(Rule):
         log_q = self.log(xp, reference)
         q, u = xp.exp(log_q), self.log(xp, source) - log_q
         ratio = xp.expm1(u)
-        return Terms(q * ratio, u, q * _bregman(xp, ratio, u))
+        return Terms(q * ratio, u, q * generalised_kl_term(xp, ratio, u))
 
     def likelihood(self, xp: Any, terms: Terms, reference: Array) -> Array | None:
         p = xp.exp(self.log(xp, reference) + terms.u)
@@ -189,7 +190,7 @@ class LogRule(Rule):
         q, ratio = xp.exp(log_q), a * xp.exp(-log_q)
         gone = ratio <= -1  # no member allows the class: 0 log 0 = 0
         u = xp.log1p(xp.where(gone, xp.zeros_like(ratio), ratio))
-        phi = q * xp.where(gone, -ratio, _bregman(xp, ratio, u))
+        phi = q * xp.where(gone, -ratio, generalised_kl_term(xp, ratio, u))
         if mean is not None:
             # Where a member that thought the class likely has been left out, a has none of its digits.
             least = float(xp.finfo(mean.dtype).tiny)
@@ -288,17 +289,6 @@ def _lost_in(xp: Any, left: Array, right: Array) -> Array:
     return xp.where(xp.isfinite(lost), lost, 0.0)
 
 
-def _bregman(xp: Any, ratio: Array, u: Array) -> Array:
-    """Return ``(1 + ratio) u - ratio`` for ``ratio = expm1(u)``: ``D`` of one class over its ``q``.
-
-    A prediction that excludes the class has a ratio of -1 and, here, ``u = 0``.
-    """
-    small = (xp.abs(u) < (1e-3 if epsilon(xp, u) < 1e-10 else 0.3)) & (xp.abs(ratio) < 0.5)
-    t = xp.where(small, u, xp.zeros_like(u))
-    series = t * t * (1 / 2 + t * (1 / 3 + t * (1 / 8 + t * (1 / 30 + t * (1 / 144 + t / 840)))))
-    return xp.where(small, series, (1 + ratio) * u - ratio)
-
-
 def softmax(xp: Any, logits: Array) -> Array:
     """Return probabilities."""
     e = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
@@ -347,11 +337,6 @@ def one_hot(xp: Any, index: Array, classes: int) -> Array:
     if hasattr(places, "to") and device is not None:
         places = places.to(device)
     return index[..., None] == places
-
-
-def epsilon(xp: Any, array: Array) -> float:
-    """Return the spacing of the array's numbers at 1."""
-    return float(xp.finfo(array.dtype).eps)
 
 
 def _reach(xp: Any, array: Array) -> tuple[float, float]:

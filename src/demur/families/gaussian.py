@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+from demur.core.logarithms import itakura_saito
 from demur.core.rules import Array, Terms
-from demur.families.family import Family, excess, variance_over
+from demur.families.family import Family, variance_over
 
 
 class DiagonalGaussianRule(Family):
@@ -34,7 +35,7 @@ class DiagonalGaussianRule(Family):
         wider, ratio = (variance - unit) / unit, variance / unit
         a = xp.concat([t, wider + t * t], axis=-1)
         u = xp.concat([t / ratio, wider / ratio / 2], axis=-1)
-        phi = xp.sum(excess(xp, variance, unit) + t * t, axis=-1, keepdims=True) / 2
+        phi = xp.sum(itakura_saito(xp, variance, unit) + t * t, axis=-1, keepdims=True) / 2
         return Terms(a, u, phi)
 
     def change_coordinates(
@@ -68,7 +69,7 @@ class DiagonalGaussianRule(Family):
         shares = shares[..., None]
         usual = variance[0] + xp.sum(shares * (variance - variance[:1]), axis=0)
         of_means = xp.log1p(variance_over(xp, mean, shares) / usual)
-        of_spreads = xp.sum(shares * excess(xp, variance, usual[None, ...]), axis=0)
+        of_spreads = xp.sum(shares * itakura_saito(xp, variance, usual[None, ...]), axis=0)
         return xp.minimum(upper, xp.sum(of_means + of_spreads, axis=-1) / 2)
 
 

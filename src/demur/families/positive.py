@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from demur.core.gamma_function import digamma_difference, gamma_entropy, gamma_excess
+from demur.core.logarithms import generalised_kl, itakura_saito, log_ratio
 from demur.core.rules import Array, Terms
-from demur.families import stirling
-from demur.families.family import Family, excess, log_ratio, surplus
+from demur.families.family import Family
 
 
 class PoissonRule(Family):
@@ -33,7 +34,7 @@ class PoissonRule(Family):
 
     def relative(self, xp: Any, p: Array, q: Array) -> Terms:
         u = log_ratio(xp, p, q)
-        return Terms(p - q, u, q * surplus(xp, p, q))
+        return Terms(p - q, u, q * generalised_kl(xp, p, q))
 
     def average(self, xp: Any, a: Array, reference: Array) -> Array:
         return (reference + a)[..., 0]
@@ -64,7 +65,7 @@ class ExponentialRule(Family):
 
     def relative(self, xp: Any, p: Array, q: Array) -> Terms:
         slower = q - p
-        return Terms(slower / p / q, slower, excess(xp, q, p))
+        return Terms(slower / p / q, slower, itakura_saito(xp, q, p))
 
     def average(self, xp: Any, a: Array, reference: Array) -> Array:
         return (1 / reference + a)[..., 0]
@@ -85,16 +86,16 @@ class GammaRule(Family):
 
     def entropy(self, xp: Any, logits: Array) -> Array:
         shape, rate = logits[..., 0], logits[..., 1]
-        return stirling.gamma_entropy(xp, shape) - xp.log(rate)
+        return gamma_entropy(xp, shape) - xp.log(rate)
 
     def relative(self, xp: Any, p: Array, q: Array) -> Terms:
         (shape, rate), (shape_q, rate_q) = split_shape_and_rate(p), split_shape_and_rate(q)
         faster = log_ratio(xp, rate, rate_q)
-        a_first = stirling.digamma_difference(xp, shape, shape_q) - faster
+        a_first = digamma_difference(xp, shape, shape_q) - faster
         # shape / rate - shape_q / rate_q, each difference taken where it arises.
         a_second = (shape - shape_q) / rate - shape_q * ((rate - rate_q) / rate / rate_q)
         # What the wrong shape costs at the right rate, and the wrong rate at the right shape.
-        phi = stirling.gamma_excess(xp, shape_q, shape) + shape_q * excess(xp, rate_q, rate)
+        phi = gamma_excess(xp, shape_q, shape) + shape_q * itakura_saito(xp, rate_q, rate)
         phi = phi + (shape - shape_q) * ((rate_q - rate) / rate)
         a = xp.stack([a_first, a_second], axis=-1)
         u = xp.stack([shape - shape_q, rate_q - rate], axis=-1)

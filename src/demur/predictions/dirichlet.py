@@ -8,8 +8,8 @@ import numpy as np
 
 from demur.core import arrays
 from demur.core.arrays import Array
+from demur.core.gamma_function import digamma, gamma_entropy, grow
 from demur.core.rules import one_hot
-from demur.predictions.gamma import digamma, gamma_entropy, growth
 from demur.predictions.second_order import (
     Expectations,
     Parameters,
@@ -98,7 +98,7 @@ class Dirichlet(SecondOrder):
         # A Dirichlet is Gamma variables divided by their sum, which is independent of the ratios.
         xp, alpha = self._given.widen()
         whole = xp.sum(alpha, axis=-1)
-        jacobian = (alpha.shape[-1] - 1) * digamma(whole)
+        jacobian = (alpha.shape[-1] - 1) * digamma(xp, whole)
         return self._to_result(
             xp.sum(gamma_entropy(xp, alpha), axis=-1) - gamma_entropy(xp, whole) - jacobian
         )
@@ -122,7 +122,7 @@ def _spread_of(xp: Any, alpha: Array, rule: str) -> Expectations:
     whole = xp.max(alpha, axis=-1, keepdims=True) + others
     rest = xp.where(top, others, whole - alpha)  # what the other classes have, not rounded away
     mean, remainder = alpha / whole, rest / whole
-    grown = growth(xp, alpha, rest)
+    grown = grow(xp, alpha, rest)
     if rule == "brier":
         variance = mean * remainder / (whole + 1)
         return Expectations(

@@ -42,7 +42,7 @@ def estimate_figure(
     >>> rng = np.random.default_rng(0)
     >>> correct = rng.uniform(size=400) < 0.8
     >>> print(demur.tasks.estimate_figure(accuracy_of_surest_half, rng.normal(~correct * 1.5), correct))
-    0.9450 [0.9101, 0.9750]
+    0.9300 [0.8899, 0.9650]
     """
     values, replicates = _resample(figure, [scores], outcomes, resamples, seed)
     return _percentile_interval(values[0], replicates[:, 0], confidence)
