@@ -1,4 +1,4 @@
-"""Ad-hoc scores that people compare the measures with; higher means more uncertain in all of them."""
+"""Common ad-hoc scores, to compare the measures with; in all of them higher means more uncertain."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def decompose(
         ``"pairwise"`` (epistemic part K), ``"average"`` (the usual one: entropy of the average, mutual
         information I), ``"reverse"`` (M), or a ``Measure``.
     rule
-        ``"log"``, ``"brier"``, ``"spherical"`` or ``"zero_one"``.
+        ``"log"``, ``"brier"``, ``"spherical"``, ``"zero_one"``, or one that ``register_rule`` added.
     weights
         Shape (members,), or (members, ...) where each input has its own; None: all the same.
     unbiased
@@ -87,7 +87,7 @@ def decompose(
     base
         None for nats, 2 for bits; only with ``rule="log"``.
     axis
-        Where the members are; classes, labels or coordinates are last.
+        The members' axis; classes, labels or coordinates are last.
 
     Returns
     -------
@@ -132,14 +132,14 @@ def decompose(
 
 
 def _estimates_with_average(state: State, members: Members, sides: list[Side]) -> Estimates:
-    """Return figures in which the average takes part, of members whose sums do not tell it."""
+    """Return estimates for members whose average does not follow from their sums."""
     from demur.core.gaussian_estimates import GaussianEstimates
 
     return GaussianEstimates(state, members, sides)
 
 
 def _summarise(members: Members, measure: Measure, rule: Rule) -> np.ndarray | None:
-    """Return the three parts, (3, inputs), from mean entropy, K and I, where there is a short way to them."""
+    """Return the three parts, (3, inputs), from mean entropy, K and I; None if there is no short cut."""
     if not rule.compiled or not is_summary(measure) or members.stays:
         return None
     summary = kernels.summarise(members)
@@ -232,7 +232,7 @@ def check_arguments(
 def _group_count(
     members: Members, measure: Measure, groups: int | None, *, unbiased: bool, stderr: bool
 ) -> int:
-    """Return how many groups of members to keep apart: 1 where nobody asks for what is left out."""
+    """Return how many groups of members to keep apart: 1 unless groups are to be left out in turn."""
     if stderr or (unbiased and needs_groups(measure)):
         return min(groups or members.count, members.count)
     return 1
@@ -252,7 +252,7 @@ def split_inputs(members: Members, rule: Rule, groups: int, sides: list[Side]) -
 
 
 def join_results(results: list[Decomposition]) -> Decomposition:
-    """Put the parts of the inputs together again."""
+    """Join the results of parts of the inputs."""
     if len(results) == 1:
         return results[0]
     errors = [r.stderr for r in results if r.stderr is not None]
@@ -266,7 +266,7 @@ def join_results(results: list[Decomposition]) -> Decomposition:
 
 
 def finish_result(result: Decomposition, members: Members, scale: float) -> Decomposition:
-    """Return results in the wanted unit and shape."""
+    """Return a result in the requested unit and in the shape of the batch."""
     return result.map(lambda part: to_batch_shape(part, members, scale))
 
 

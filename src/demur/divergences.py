@@ -1,4 +1,4 @@
-"""Who disagrees with whom, and how the figures settle as members come: for few inputs, member by member."""
+"""Divergences between single members, and how figures converge with their number: for few inputs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ def divergences(
 ) -> np.ndarray:
     """Return the Kullback-Leibler divergence of each member from each other, input by input.
 
-    The mean over both axes of members is K, the epistemic part of the pairwise measure. It takes time and
-    memory by the square of the members: for a look at some inputs; ``decompose`` needs no such matrix.
+    The mean over both axes of members is K, the epistemic part of the pairwise measure. Time and memory grow
+    with the square of the number of members, so use it to inspect a few inputs; ``decompose`` needs no such
+    matrix.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""The table of measures: who draws the outcome, who is charged for it, and what the parts are called."""
+"""The table of measures: who draws the outcome, who is charged for it, and how the parts are computed."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ def divergence_terms(predictor: Means, truth: Means) -> tuple[Array, Array]:
 
 
 def drop_rounding(xp: Any, difference: Array, of: Array) -> Array:
-    """Return a difference, but 0 for what rounding leaves of one: where p, next to 0, is alike for all."""
+    """Return a difference, but exactly 0 where it is within the rounding error of its terms."""
     noise = 8 * epsilon(xp, difference) * xp.abs(of)
     return xp.where(xp.abs(difference) > noise, difference, xp.zeros_like(difference))
 

@@ -34,15 +34,15 @@ _OUTWEIGHED = 1024  # a member this many times heavier than the reference's own 
 
 
 class Moments:
-    """Sums over members, of a size that does not depend on how many come.
+    """Sums over members; their size does not depend on the number of members.
 
     Parameters
     ----------
     rule
-        ``"log"``, ``"brier"``, ``"spherical"`` or ``"zero_one"``.
+        ``"log"``, ``"brier"``, ``"spherical"``, ``"zero_one"``, or one that ``register_rule`` added.
     groups
-        Keep this many sub-accumulators (and times the memory) and deal members to them in turn; standard
-        errors and the unbiased average need them. 16 is a good number.
+        Keep this many sub-accumulators, at as many times the memory, and deal members to them in turn.
+        Standard errors and the unbiased average need them; 16 is a good number.
 
     Examples
     --------
@@ -81,12 +81,12 @@ class Moments:
 
     @property
     def count(self) -> Any:
-        """How many members of positive weight came: a number, or one for each input where they differ."""
+        """Number of members of positive weight; one number per input where they differ."""
         return 0 if self.state is None else _collapse_equal(self.state.count, int)
 
     @property
     def effective_count(self) -> Any:
-        """``(sum w)**2 / sum w**2``: a number, or one for each input where they differ."""
+        """``(sum w)**2 / sum w**2``; one number per input where they differ."""
         if self.state is None:
             return 0.0
         weight, pairs = self.state.total("weight"), self.state.weight_of_pairs()
@@ -237,7 +237,7 @@ class Moments:
         return self.state
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to an ``.npz`` file, at once or not at all; the next ``load`` gives the same figures."""
+        """Write to an ``.npz`` file, completely or not at all; ``load`` gives the same figures."""
         path = Path(path)
         header = {"format": FORMAT, "rule": self.rule.name, "groups": self.groups or 0}
         content: dict[str, Any] = {name: np.array(value) for name, value in header.items()}

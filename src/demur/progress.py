@@ -1,4 +1,4 @@
-"""How far a long computation has come, for people who watch a terminal."""
+"""A progress bar for long computations, on terminals only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def progress_bar(total: int | None, unit: str, *, hidden: bool = False) -> Iterator[Callable[[int], object]]:
-    """Show on a terminal how many of `total` (None: nobody knows) are done; in a pipe show nothing."""
+    """Show on a terminal how many of `total` (None: unknown) are done; show nothing in a pipe."""
     # A process whose standard error was closed has none at all.
     if hidden or sys.stderr is None or not sys.stderr.isatty():
         yield lambda done: None

@@ -1,4 +1,4 @@
-"""Beside ``decompose``, for predictions of numbers: the error of an integral, bounds, and variances."""
+"""For predictions of numbers: mutual information with its error, bounds of it, and variances."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from demur.predictions import Members
 
 
 class Information(NamedTuple):
-    """Mutual information of each input, and the error that its integral may have."""
+    """Mutual information of each input, and an estimate of the error of its integral."""
 
     value: Array
     error: Array
 
 
 class Bounds(NamedTuple):
-    """What the mutual information of each input is not below, and not above."""
+    """Lower and upper bound of the mutual information of each input."""
 
     lower: Array
     upper: Array

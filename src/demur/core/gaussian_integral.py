@@ -183,7 +183,7 @@ def _rounding(value: np.ndarray) -> np.ndarray:
 
 
 def _hulls(mean: np.ndarray, scale: np.ndarray, used: np.ndarray) -> Panels:
-    """Return one panel for each input that holds whatever its members reach."""
+    """Return one panel per input, wide enough for all of its members."""
     owner = np.arange(mean.shape[1])
     anchor = np.argmin(np.where(used, scale, np.inf), axis=0)
     offset = mean - mean[anchor, owner]
@@ -195,7 +195,7 @@ def _hulls(mean: np.ndarray, scale: np.ndarray, used: np.ndarray) -> Panels:
 def _arrange(
     panels: Panels, mean: np.ndarray, scale: np.ndarray, used: np.ndarray
 ) -> tuple[Panels, np.ndarray]:
-    """Return panels that somebody reaches, from the finest who does; and which are too wide for it."""
+    """Return the panels that a member reaches, counted from the finest one, and which are too wide for it."""
     own_mean, own_scale = mean[:, panels.owner], scale[:, panels.owner]
     offset = own_mean - np.take_along_axis(own_mean, panels.anchor[None], 0)
     reach = REACH * own_scale

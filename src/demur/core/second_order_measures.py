@@ -65,6 +65,6 @@ def refuse_member_arguments(distribution: SecondOrder, *arguments: Any) -> None:
     for name, value in zip(names, arguments, strict=True):
         if value is not None and value is not False and not (name == "axis" and value == 0):
             raise ValueError(
-                f"{name} goes with an array of members. Got it with a {type(distribution).__name__}, which "
-                f"describes all of them: leave {name} out."
+                f"{name} goes with an array of members. Got a {type(distribution).__name__}, which describes "
+                f"all of them at once. Leave {name} out."
             )

@@ -46,7 +46,7 @@ def _points_state(members: Members, rule: Rule, stays: bool) -> State:
 
 
 def _scale(state: State, share: float) -> State:
-    """Return the state with another weight in all."""
+    """Return the state scaled to another total weight."""
     whole = state.total("weight")
     factor = share / whole
     changed = {

@@ -1,4 +1,4 @@
-"""The sums that every measure is made of, whatever the number of members that went into them.
+"""The sums that every measure is computed from; their size does not depend on the number of members.
 
 Relative to a reference prediction ``q``, with a rule's terms ``a``, ``u`` and ``phi`` of each member (see
 ``demur.core.rules``) and weights ``w``, a state holds per group, input and class
@@ -71,7 +71,7 @@ class State:
     u: Array
     au: Array
     phi: Array
-    excluded: Array | None  # weight of members that exclude the class; None: nobody excludes any
+    excluded: Array | None  # weight of members that exclude the class; None if no member excludes any
     allowed: Array | None  # weight of members that allow it; None as well
     p: Array | None  # sum of w p, which is not that of a and q where p is small; None without groups
     entropy: Array  # (groups, inputs): generalised entropy, of each member by itself
@@ -82,7 +82,7 @@ class State:
 
     @property
     def groups(self) -> int:
-        """Into how many groups members were dealt."""
+        """How many groups the members were dealt to."""
         return self.a.shape[0]
 
     def means(self) -> Means:
@@ -222,7 +222,7 @@ class State:
     def common_reference(self, other: State) -> Array:
         """Return the reference of the heavier member, input by input; rounding is relative to its share.
 
-        A class that all members of one state exclude takes the other's, where somebody allows it.
+        A class that all members of one state exclude takes the other's, if a member allows it.
         """
         xp = self.xp
         heavier = self.heaviest >= other.heaviest
@@ -249,7 +249,7 @@ def _exclusions(left: State, right: State) -> dict[str, Array | None]:
 
 
 def sides(state: State) -> tuple[Array, Array]:
-    """Return the weights that exclude and that allow each class, also where nobody excludes any."""
+    """Return the weights that exclude and that allow each class, also if no member excludes any."""
     if state.excluded is not None:
         return state.excluded, state.allowed
     zero = state.xp.zeros_like(state.a)
@@ -257,7 +257,7 @@ def sides(state: State) -> tuple[Array, Array]:
 
 
 def joined(states: list[State]) -> State:
-    """Put states of different inputs together."""
+    """Join states of different inputs."""
     if len(states) == 1:
         return states[0]
     xp = states[0].xp

@@ -38,10 +38,10 @@ class Credal:
     upper, lower
         Highest and lowest entropy found in the set, in nats unless a base was given. Shaped like the batch.
     difference
-        ``upper - lower``: how much of the uncertainty is for want of knowledge. 0 for identical members.
+        ``upper - lower``: how much of the uncertainty comes from a lack of knowledge. 0 for identical members.
     gap
-        What the search may have missed, certified: the true difference is between ``difference`` and
-        ``difference + gap``. In the hull the upper entropy may be higher by that much, within intervals the
+        A certified bound on what the search may have missed: the true difference is between ``difference``
+        and ``difference + gap``. In the hull the upper entropy may be higher by that much, within intervals the
         lower entropy may be lower; the other end is exact.
     length
         For two classes, the length of the interval of probabilities; None for more, where the members have no
@@ -81,7 +81,7 @@ def credal(
 ) -> Credal:
     r"""Return the highest and the lowest entropy in the credal set that the members span.
 
-    A credal set holds every distribution that is taken for possible, none for more probable than another.
+    A credal set holds every distribution that is considered possible, none more probable than another.
     Of members :math:`p_i` it is their convex hull, :math:`\{\sum_i w_i p_i\}`, or all distributions between
     the lowest and the highest probability that a member gives to each class. The upper entropy stands for
     the total, the lower one for the aleatoric, their difference for the epistemic uncertainty (Abellán,
@@ -100,7 +100,7 @@ def credal(
     axis
         Where the members are; classes are last.
     progress
-        True: a bar on a terminal where there is much to do, and nothing in a pipe. Or a function, which is
+        True: show a bar on a terminal if there is much to do, and nothing in a pipe. Or a function that is
         called with the number of inputs done.
 
     Returns
@@ -197,7 +197,7 @@ def probabilities(members: Members) -> np.ndarray:
 
 @contextlib.contextmanager
 def _counter(members: Members, progress: bool | _Progress) -> Iterator[_Progress]:
-    """Give a function that threads call with how many inputs more are done."""
+    """Yield a function that threads call with the number of further inputs that are done."""
     shown = (
         progress_bar(members.inputs, "inputs")
         if progress is True and members.size >= PROBABILITIES_FOR_A_BAR

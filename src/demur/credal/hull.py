@@ -76,7 +76,7 @@ def mixtures_of(p: np.ndarray, weights: np.ndarray) -> Mixtures:
     """Mix the members, and charge each of them for the mixture."""
     weights = weights / weights.sum(axis=1, keepdims=True)
     q = mix(weights, p)
-    log_q = np.log(np.where(q > 0, q, 1.0))  # nobody allows a class at 0, and it costs nothing
+    log_q = np.log(np.where(q > 0, q, 1.0))  # no member allows a class at 0, so that it costs nothing
     return Mixtures(weights, q, -_expected_losses(p, log_q))
 
 

@@ -1,6 +1,6 @@
 """Families of predictive distributions beyond classes; each is to the sums what a rule is.
 
-A contract test walks ``FAMILIES``: whatever is put there must keep every promise made for the others.
+A contract test walks ``FAMILIES``: a new family must keep every promise that the others keep.
 """
 
 from demur.families.family import Family

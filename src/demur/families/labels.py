@@ -10,7 +10,7 @@ from demur.core.rules import LOG, Array, LogRule, Terms
 class MultiLabelRule(LogRule):
     """The log rule for each label's two classes; everything adds over labels.
 
-    Predictions are two logits a label, absent and present, side by side on the last axis.
+    Predictions are two logits per label, absent and present, side by side on the last axis.
     """
 
     def shape_as_given(self, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""Predictions of members, and distributions over predictions: checked once, at the door."""
+"""Predictions of members, and distributions over predictions: checked once, on arrival."""
 
 from demur.core import arrays
 from demur.predictions.arguments import as_prediction, rule_for

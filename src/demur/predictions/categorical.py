@@ -1,4 +1,4 @@
-"""Class predictions at the door: exactly one way to give them, their shape and their numbers checked."""
+"""Predictions of classes, as probabilities, logits or log-probabilities; shapes and numbers are checked."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class Categorical:
         return tuple(self.values.shape)
 
     def with_values(self, values: Array) -> Categorical:
-        """Return other numbers of the same kind, from the same source."""
+        """Return predictions of the same kind and precision with other numbers."""
         other = object.__new__(Categorical)
         other.kind, other.precision, other.values = self.kind, self.precision, values
         return other
 
     def on_host(self) -> Categorical:
-        """Return the same predictions as a NumPy array, copied only if they must be."""
+        """Return the same predictions as a NumPy array, copied only if necessary."""
         values = arrays.to_numpy(self.values)
         return self if values is self.values else self.with_values(values)
 
@@ -84,7 +84,7 @@ class Categorical:
         """
         values = arrays.widened(self.values)
         xp = arrays.namespace(values)
-        if ignored is not None:  # whatever they hold: 0 times what is no number would be none, too
+        if ignored is not None:  # since 0 times NaN would be NaN
             nothing = xp.ones_like(values) if self.kind == "probs" else xp.zeros_like(values)
             values = xp.where(ignored[..., None], nothing, values)
         if not arrays.is_traced(values):
@@ -142,7 +142,7 @@ class Categorical:
 
 
 def _the_given_one(probs: Any, logits: Any, log_probs: Any) -> tuple[str, Any]:
-    """Return the name and the value of the one that is given; any other number of them is an error."""
+    """Return the name and value of the one argument that is given; raise unless there is exactly one."""
     if probs is None and log_probs is None and logits is not None:
         return "logits", logits
     every = {"probs": probs, "logits": logits, "log_probs": log_probs}

@@ -143,7 +143,7 @@ class Beta(SecondOrder):
     Parameters
     ----------
     a, b
-        Above 0: counts, so to speak, of outcomes 1 and 0. Numbers, or arrays that broadcast: the batch.
+        Above 0: pseudo-counts of outcomes 1 and 0. Numbers, or arrays that broadcast to the batch.
 
     Examples
     --------

@@ -53,7 +53,7 @@ class MultiLabel(Parametric):
     -----
     Entropies and K add over labels. So do the I and M that are returned, and there it matters: the sum of
     the labels' I is an upper bound of the I of all labels together, and that of M a lower bound. For one
-    result a label give the same array to ``Bernoulli``.
+    result per label, give the same array to ``Bernoulli``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Members in one form: (members, inputs, classes) with weights, whatever shape and axis they came in."""
+"""Members in one form: (members, inputs, classes) with weights, from any shape and members' axis."""
 
 from __future__ import annotations
 
@@ -141,8 +141,8 @@ def _check_weights(weights: Any, values: Array, batch: tuple[int, ...], may_be_z
     count, inputs = values.shape[:2]
     shape = tuple(weights.shape)
     if shape != (count,) and shape != (count, *batch):
-        also = f" or {(count, *batch)}, one a member and input" if batch else ""
-        raise ValueError(f"weights must have shape {(count,)}, one a member{also}. Got {shape}.")
+        also = f" or {(count, *batch)}, one per member and input" if batch else ""
+        raise ValueError(f"weights must have shape {(count,)}, one per member{also}. Got {shape}.")
     if not arrays.is_traced(weights):
         numbers = arrays.to_numpy(weights).astype(np.float64)
         check_weight_values(numbers, may_be_zero)

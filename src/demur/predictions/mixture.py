@@ -67,7 +67,7 @@ class Mixture(SecondOrder):
         count = len(self.components)
         shares = np.ones(count) if weights is None else arrays.to_numpy(arrays.as_array(weights))
         if shares.shape != (count,):
-            raise ValueError(f"weights must have shape {(count,)}, one a component. Got {shares.shape}.")
+            raise ValueError(f"weights must have shape {(count,)}, one per component. Got {shares.shape}.")
         check_weight_values(shares.astype(np.float64), may_be_zero=False)
         return shares / shares.sum()
 

@@ -60,13 +60,13 @@ class Parametric:
         return tuple(self.values.shape)
 
     def with_values(self, values: Array) -> Any:
-        """Return other parameters of the same kind, from the same source."""
+        """Return predictions of the same kind and precision with other parameters."""
         other = copy.copy(self)
         other.values = values
         return other
 
     def on_host(self) -> Any:
-        """Return the same predictions as a NumPy array, copied only if they must be."""
+        """Return the same predictions as a NumPy array, copied only if necessary."""
         values = arrays.to_numpy(self.values)
         return self if values is self.values else self.with_values(values)
 
@@ -77,8 +77,8 @@ class Parametric:
     def _to_logits(self, ignored: Array | None = None, places: np.ndarray | None = None) -> Array:
         """Return checked parameters, the family's logits, in float64 or the widest type there is.
 
-        Predictions without weight, (members, inputs), are not checked, and take those of another member:
-        whatever they hold, they add nothing.
+        Predictions without weight, (members, inputs), are not checked. They get the parameters of another
+        member, so that they add exactly 0.
         """
         values = arrays.widened(self.values)
         xp = arrays.namespace(values)
