@@ -38,11 +38,11 @@ class Credal:
     upper, lower
         Highest and lowest entropy found in the set, in nats unless a base was given. Shaped like the batch.
     difference
-        ``upper - lower``: how much of the uncertainty comes from a lack of knowledge. 0 for identical members.
+        ``upper - lower``: how much of the uncertainty is lack of knowledge. 0 for identical members.
     gap
         A certified bound on what the search may have missed: the true difference is between ``difference``
-        and ``difference + gap``. In the hull the upper entropy may be higher by that much, within intervals the
-        lower entropy may be lower; the other end is exact.
+        and ``difference + gap``. In the hull the upper entropy may be higher by that much, within intervals
+        the lower entropy may be lower; the other end is exact.
     length
         For two classes, the length of the interval of probabilities; None for more, where the members have no
         volume that would mean as much.
