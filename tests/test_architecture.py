@@ -15,8 +15,8 @@ ORDER = [
     "core.jackknife",
     "core.second_order_state", "core.given", "moments", "core.gaussian_mixture", "core.gaussian_average",
     "core.bounds", "core.second_order", "decompose", "divergences", "regression", "credal", "adhoc", "tasks",
-    "deferral", "stores", "scoring.batches", "scoring.checkpoint", "scoring.spread", "posteriors", "scoring",
-    "report", "reproduce", "cli",
+    "deferral", "stores", "scoring.batches", "scoring.checkpoint", "scoring.logit_spread", "posteriors",
+    "scoring", "report", "reproduce", "cli",
 ]  # fmt: skip
 
 

@@ -637,7 +637,7 @@ def test_memory_is_bounded(layout):
     shape = (2, 13, classes) if layout == "Fortran order" else (16, 1000, classes)
     warm = f"logits = numpy.zeros({shape}, 'float32')\n"
     warm += "moments = demur.Moments().update(logits=logits).update(logits=logits)\n"
-    warm += "from demur.scoring.files import MEASURES\n"
+    warm += "from demur.scoring.score_files import MEASURES\n"
     warm += "[moments.decompose(measure=name) for name in MEASURES]"
     code = LIMITED.format(warm=warm)
     done = subprocess.run(

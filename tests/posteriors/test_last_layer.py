@@ -39,7 +39,7 @@ def test_control_a_byte_alone_misses_the_rate() -> None:
     masks = Masks(0.2, 3, 1280)
     masks._below = np.uint64(0)
     count = 64 * 200 * 1280
-    dropped = count - int(masks.kept(range(64), np.arange(200)).sum(dtype=np.int64))
+    dropped = count - int(masks.draw_kept(range(64), np.arange(200)).sum(dtype=np.int64))
     assert abs(dropped - 0.2 * count) > 4 * np.sqrt(0.16 * count)
     assert abs(dropped - 51 / 256 * count) < 5 * np.sqrt(0.16 * count)
 
@@ -93,8 +93,8 @@ def test_counts_of_a_row_are_binomial() -> None:
 def test_a_mask_belongs_to_seed_member_and_input() -> None:
     kept = Masks(0.3, 7, 21).kept(range(12), np.arange(30)).copy()
     masks = Masks(0.3, 7, 21)
-    np.testing.assert_array_equal(masks.kept(range(5, 9), [17, 3]), kept[5:9][:, [17, 3]])
-    np.testing.assert_array_equal(masks.kept(range(11, 12), np.arange(4, 30)), kept[11:, 4:])
+    np.testing.assert_array_equal(masks.draw_kept(range(5, 9), [17, 3]), kept[5:9][:, [17, 3]])
+    np.testing.assert_array_equal(masks.draw_kept(range(11, 12), np.arange(4, 30)), kept[11:, 4:])
     assert (Masks(0.3, 8, 21).kept(range(12), np.arange(30)) != kept).any()
 
 
@@ -105,7 +105,7 @@ WAYS = pytest.mark.parametrize("few", [32, 0], ids=["few classes", "many"])
 def test_dropout_does_not_depend_on_batches_chunks_or_neighbours(monkeypatch, few) -> None:
     from demur.posteriors import last_layer
 
-    monkeypatch.setattr(last_layer, "FEW", few)
+    monkeypatch.setattr(last_layer, "FEW_CLASSES", few)
     posterior, x = LastLayer(model_of(), dropout=0.3, samples=25), torch.rand(30, 4).double()
     expected = whole(posterior, x)
     parts = [whole(posterior, x[i : i + 7], position=i) for i in range(0, 30, 7)]
@@ -128,7 +128,7 @@ def test_dropout_in_single_precision_is_masks_and_a_product(
 ) -> None:
     from demur.posteriors import last_layer
 
-    monkeypatch.setattr(last_layer, "FEW", few)
+    monkeypatch.setattr(last_layer, "FEW_CLASSES", few)
     layer = nn.Linear(features, classes, bias=bias)
     posterior, x = (
         LastLayer(nn.Sequential(nn.Identity(), layer), dropout=0.3, samples=6),
@@ -144,7 +144,7 @@ def test_dropout_in_single_precision_is_masks_and_a_product(
 def test_features_that_require_gradients_and_none_at_all(monkeypatch, few) -> None:
     from demur.posteriors import last_layer
 
-    monkeypatch.setattr(last_layer, "FEW", few)
+    monkeypatch.setattr(last_layer, "FEW_CLASSES", few)
     posterior, x = LastLayer(nn.Linear(6, 3), dropout=0.3, samples=5), torch.rand(4, 6)
     np.testing.assert_array_equal(whole(posterior, x.clone().requires_grad_()), whole(posterior, x))
     assert whole(posterior, x[:0]).shape == (5, 0, 3)
@@ -168,7 +168,7 @@ def test_dropout_of_an_input_is_the_same_to_the_last_bit_in_any_batch() -> None:
 def test_heads_are_linear_layers_with_weights_of_their_own(monkeypatch, few, members) -> None:
     from demur.posteriors import last_layer
 
-    monkeypatch.setattr(last_layer, "FEW", few)
+    monkeypatch.setattr(last_layer, "FEW_CLASSES", few)
     heads, x = [nn.Linear(8, 3).double() for _ in range(7)], torch.rand(5, 4).double()
     model, weights = model_of(), np.arange(1.0, 8.0)
     posterior = LastLayer(model, heads, weights=weights)
@@ -203,7 +203,7 @@ class Chain:
 def test_drawn_heads_are_asked_for_once_and_in_order(monkeypatch, few) -> None:
     from demur.posteriors import last_layer
 
-    monkeypatch.setattr(last_layer, "FEW", few)
+    monkeypatch.setattr(last_layer, "FEW_CLASSES", few)
     monkeypatch.setattr(last_layer, "DRAWN", 3 * 8 * 3)  # three heads at a time
     x, chain = torch.rand(20, 4).double(), Chain()
     loader = [x[:7], x[7:14], x[14:]]

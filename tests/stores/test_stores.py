@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import demur
-from demur.scoring.files import plan, score_predictions
+from demur.scoring.score_files import plan, score_predictions
 from demur.stores import (
     StoreError,
     check_output,

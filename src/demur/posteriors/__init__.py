@@ -14,11 +14,10 @@
 PyTorch is imported when a network comes, and not before.
 """
 
-from demur.posteriors.chains.posterior import MarkovChain
+from demur.posteriors.chains.markov_chain import MarkovChain
 from demur.posteriors.cyclical_sghmc import CyclicalSGHMC
 from demur.posteriors.deep_ensemble import DeepEnsemble
-from demur.posteriors.fitting import Member
-from demur.posteriors.forest import Bagging, Forest, Predictors
+from demur.posteriors.ensemble_training import Member
 from demur.posteriors.heads.features import Features, features
 from demur.posteriors.heads.training import HeadTraining
 from demur.posteriors.last_layer import LastLayer
@@ -27,6 +26,7 @@ from demur.posteriors.posterior import Posterior
 from demur.posteriors.samples import Samples
 from demur.posteriors.sghmc import SGHMC
 from demur.posteriors.sgld import SGLD
+from demur.posteriors.sklearn_ensembles import Bagging, Forest, Predictors
 
 __all__ = [
     "SGHMC",

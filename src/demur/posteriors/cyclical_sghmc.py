@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from demur.posteriors.chains.chain import Factors, Moving
-from demur.posteriors.chains.posterior import MarkovChain, Options
-from demur.posteriors.sghmc import baoa_step, friction_of
+from demur.posteriors.chains.markov_chain import ChainOptions, MarkovChain
+from demur.posteriors.chains.stepper import Factors, Moving
+from demur.posteriors.sghmc import baoa_step, check_friction
 
 
 class CyclicalSGHMC(MarkovChain):
@@ -72,9 +72,9 @@ class CyclicalSGHMC(MarkovChain):
         exploration: float = 0.9,
         discard: float = 0.4,
         batch_size: int = 64,
-        **options: Unpack[Options],
+        **options: Unpack[ChainOptions],
     ) -> None:
-        self.friction = friction_of(friction)
+        self.friction = check_friction(friction)
         plan = {
             "samples": samples, "cycles": cycles, "step_size": step_size, "exploration": exploration,
             "discard": discard, "cosine": True,

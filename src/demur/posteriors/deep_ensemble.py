@@ -9,9 +9,9 @@ from typing import Any, Self
 import numpy as np
 
 from demur.posteriors import networks
-from demur.posteriors.fitting import Member, fit_members
-from demur.posteriors.posterior import Posterior, chosen
-from demur.posteriors.tensors import load_state, read_tensors, weights_kept, write_tensors
+from demur.posteriors.ensemble_training import Member, fit_members
+from demur.posteriors.posterior import Posterior, select_members
+from demur.posteriors.tensor_files import load_state, pack_weights, read_tensors, write_tensors
 
 
 class DeepEnsemble(Posterior):
@@ -146,12 +146,12 @@ class DeepEnsemble(Posterior):
         return f"DeepEnsemble({self.members} models)"
 
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
-        for k in chosen(members, len(self.models)):
+        for k in select_members(members, len(self.models)):
             model, prepare = self._model(k), self.prepare[k]
-            with networks.quiet([model]), networks.random_state_kept():
-                found = networks.called(model, batch if prepare is None else prepare(batch), self.forward)
+            with networks.suspend_training([model]), networks.preserve_random_state():
+                found = networks.call_model(model, batch if prepare is None else prepare(batch), self.forward)
             weight = None if self.weights is None else self.weights[k : k + 1]
-            yield networks.stacked([found]), weight
+            yield networks.stack_members([found]), weight
 
     def _model(self, k: int) -> Any:
         import torch
@@ -169,7 +169,7 @@ class DeepEnsemble(Posterior):
             for k in range(len(self.models))
             for name, tensor in self._model(k).state_dict().items()
         }
-        tensors |= weights_kept(self.weights)
+        tensors |= pack_weights(self.weights)
         write_tensors(path, tensors, {"method": "DeepEnsemble", "members": str(self.members)})
 
     @classmethod

@@ -81,18 +81,18 @@ def _tensor_parts(tensor: Any) -> list[Any]:
     return [head, flat.view(torch.uint8).numpy().data]
 
 
-def code_of(function: Any) -> list[Any]:
+def describe_code(function: Any) -> list[Any]:
     """Return what a fingerprint can know of a function: its name, its code, and arguments given to it."""
     if hasattr(function, "func") and hasattr(function, "keywords"):  # functools.partial
-        return [code_of(function.func), list(function.args), dict(function.keywords)]
+        return [describe_code(function.func), list(function.args), dict(function.keywords)]
     if inspect.isfunction(function):
         return [function.__qualname__, *_compiled_parts(function.__code__)]
     if inspect.ismethod(function):
-        return [code_of(function.__func__)]
+        return [describe_code(function.__func__)]
     if isinstance(function, type):
         return [f"{function.__module__}.{function.__qualname__}"]
     call = type(function).__call__
-    return [type(function).__qualname__, code_of(call) if inspect.isfunction(call) else [], function]
+    return [type(function).__qualname__, describe_code(call) if inspect.isfunction(call) else [], function]
 
 
 def _compiled_parts(code: Any) -> list[Any]:

@@ -10,12 +10,12 @@ from typing import Any, Self
 import numpy as np
 
 from demur.posteriors import networks
-from demur.posteriors.compiled import FEW, compiles
+from demur.posteriors.compiled_calls import FEW_CLASSES, can_compile
 from demur.posteriors.dropout.masks import Masks
 from demur.posteriors.fingerprint import fingerprint
-from demur.posteriors.posterior import Ask, Posterior, chosen, chunks_of, count_of
-from demur.posteriors.tensors import read_tensors, weights_kept, write_tensors
-from demur.scoring.spread import expected_of_dropout
+from demur.posteriors.posterior import Ask, Posterior, check_count, select_members, split_members
+from demur.posteriors.tensor_files import pack_weights, read_tensors, write_tensors
+from demur.scoring.logit_spread import compute_dropout_spread
 
 ROWS = 1024
 """Rows that go through the last layer together: fewer leave a matrix product below its speed."""
@@ -97,15 +97,15 @@ class LastLayer(Posterior):
             raise ValueError(f"dropout must be above 0 and below 1. Got {dropout!r}.")
         self.model, self.forward, self.dropout, self.seed = model, forward, dropout, seed
         self._last: tuple[Any, Any] = (None, None)
-        self.layer = _last_linear(model, layer)
-        self.heads = None if heads is None else _heads_of(heads, self.layer)
+        self.layer = find_last_linear(model, layer)
+        self.heads = None if heads is None else read_heads(heads, self.layer)
         if self.heads is None:
-            self.members = count_of("samples", samples)
+            self.members = check_count("samples", samples)
             self._masks = Masks(dropout or 0.0, seed, self.layer.in_features)
         else:
             drawn = not isinstance(self.heads, tuple)
-            self.members = count_of("heads.members", self.heads.members) if drawn else len(self.heads[0])
-        stacks = self.heads is None or self.layer.out_features <= FEW
+            self.members = check_count("heads.members", self.heads.members) if drawn else len(self.heads[0])
+        stacks = self.heads is None or self.layer.out_features <= FEW_CLASSES
         self.tile = max(1, (_STACKED if stacks else _SINGLE) // self.layer.out_features)
         self._drawn: tuple[range, tuple[Any, Any]] | None = None
         self.weights = None if weights is None else np.asarray(weights, float)
@@ -175,7 +175,7 @@ class LastLayer(Posterior):
                 model, loader, cache=cache, layer=layer, forward=forward, every=every, progress=progress
             )
         heads = fit_heads(
-            _last_linear(model, layer), loader, members, training=training or HeadTraining(), seed=seed,
+            find_last_linear(model, layer), loader, members, training=training or HeadTraining(), seed=seed,
             path=path, every=every, progress=progress,
         )  # fmt: skip
         return cls(model, heads, layer=layer, forward=forward)
@@ -191,8 +191,8 @@ class LastLayer(Posterior):
         seen: list[tuple[Any, Any]] = []
         handle = self.layer.register_forward_hook(lambda _, given, out: seen.append((given[0], out)))
         try:
-            with networks.quiet([self.model]), networks.random_state_kept():
-                logits = networks.called(networks.uncompiled(self.model), batch, self.forward)
+            with networks.suspend_training([self.model]), networks.preserve_random_state():
+                logits = networks.call_model(networks.unwrap_compiled(self.model), batch, self.forward)
         finally:
             handle.remove()
         # The same tensor is equal to itself even where it holds NaN, which is for others to complain of.
@@ -227,10 +227,10 @@ class LastLayer(Posterior):
     def _predicted(self, features: Any, members: range | None, places: np.ndarray) -> Iterator[Any]:
         """Yield logits of members for features of inputs at these places, in chunks."""
         features = features.detach()
-        wanted, numbers = chosen(members, self.members or 0), len(features) * self.layer.out_features
+        wanted, numbers = select_members(members, self.members or 0), len(features) * self.layer.out_features
         if self.dropout is not None:
             scaled = features / (1 - self.dropout)
-            for run in chunks_of(wanted, numbers, fewest=_FEWEST):
+            for run in split_members(wanted, numbers, fewest=_FEWEST):
                 yield self._of_dropout(scaled, run, places), None
             return
         held = max(1, len(wanted)) if isinstance(self.heads, tuple) else self.together
@@ -239,7 +239,7 @@ class LastLayer(Posterior):
             weight, bias = self._held(block)
             # Large heads that were drawn are no tensor, and few enough.
             large, all_of_it = isinstance(weight, list), range(len(block))
-            for run in [all_of_it] if large else chunks_of(all_of_it, numbers, fewest=_FEWEST):
+            for run in [all_of_it] if large else split_members(all_of_it, numbers, fewest=_FEWEST):
                 some = slice(run.start, run.stop)
                 found = self._of_heads(features, weight[some], bias[some])
                 yield found, None if self.weights is None else self.weights[list(block[some])]
@@ -252,7 +252,7 @@ class LastLayer(Posterior):
         if self.dropout is None:
             return None
         features, logits = self._seen(batch)
-        return expected_of_dropout(features, self.layer.weight, logits, self.dropout)
+        return compute_dropout_spread(features, self.layer.weight, logits, self.dropout)
 
     def _seen(self, batch: Any) -> tuple[Any, Any]:
         """Return features and logits; what ``hold`` has just computed for this very batch is still there."""
@@ -265,7 +265,7 @@ class LastLayer(Posterior):
 
         inputs, heads, classes = len(features), len(weight), self.layer.out_features
         with torch.no_grad():
-            if classes <= FEW:
+            if classes <= FEW_CLASSES:
                 wide, offset = weight.flatten(0, 1).to(features), bias.flatten().to(features)
                 return torch.addmm(offset, features, wide.T).view(inputs, heads, classes).transpose(0, 1)
             found = features.new_empty((heads, inputs, classes))
@@ -281,7 +281,7 @@ class LastLayer(Posterior):
             return self.heads[0][index], self.heads[1][index]
         if self._drawn is None or self._drawn[0] != block:
             self._drawn = None
-            if self.layer.out_features <= FEW:
+            if self.layer.out_features <= FEW_CLASSES:
                 self._drawn = block, self._draw(block)
             else:
                 # One by one: put together, large ones would be a copy.
@@ -294,7 +294,7 @@ class LastLayer(Posterior):
         found = self.heads.parameters(block)
         weight = found["weight"]
         bias = found["bias"] if "bias" in found else weight.new_zeros(weight.shape[:2])
-        weight, bias = _checked_heads(weight, bias, self.layer)
+        weight, bias = check_heads(weight, bias, self.layer)
         if len(weight) != len(block):
             raise ValueError(
                 f"heads.parameters must return as many heads as it is asked for, {len(block)}. "
@@ -310,8 +310,8 @@ class LastLayer(Posterior):
         found = scaled.new_empty((len(run), len(scaled), len(weight)))
         if len(scaled) == 0:
             return found
-        if len(weight) <= FEW and compiles(scaled):
-            self._masks.logits(run, places, *(each.numpy() for each in (scaled, weight, bias, found)))
+        if len(weight) <= FEW_CLASSES and can_compile(scaled):
+            self._masks.write_logits(run, places, *(each.numpy() for each in (scaled, weight, bias, found)))
         else:
             self._multiplied(scaled, run, places, weight.T, bias, found)
         return found
@@ -331,10 +331,10 @@ class LastLayer(Posterior):
             for part in parts:
                 some = slice(part[0], part[-1] + 1)
                 masked = rows[: len(own) * len(part)].view(len(own), len(part), width)
-                if compiles(scaled):
+                if can_compile(scaled):
                     self._masks.apply(own, places[some], scaled[some].numpy(), masked.numpy())
                 else:
-                    kept = torch.from_numpy(self._masks.kept(own, places[some]))
+                    kept = torch.from_numpy(self._masks.draw_kept(own, places[some]))
                     masked.copy_(kept).mul_(scaled[some])
                 # A view: inputs are in several parts only where members come one by one.
                 out = found[start : start + len(own), some].flatten(0, 1)
@@ -343,7 +343,7 @@ class LastLayer(Posterior):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write heads and weights to a safetensors file; or dropout's rate, samples, seed and last layer."""
         if isinstance(self.heads, tuple):
-            tensors = {"weight": self.heads[0], "bias": self.heads[1], **weights_kept(self.weights)}
+            tensors = {"weight": self.heads[0], "bias": self.heads[1], **pack_weights(self.weights)}
             write_tensors(path, tensors, {"method": "LastLayer"})
         elif self.dropout is not None:
             settings = {"dropout": self.dropout, "samples": self.members, "seed": self.seed}
@@ -362,13 +362,13 @@ class LastLayer(Posterior):
             heads = (tensors["weight"], tensors["bias"])
             return cls(model, heads, **{"weights": tensors.get("weights"), **options})
         networks.check_network("model", model)
-        own = _last_linear(model, options.get("layer")).state_dict()
+        own = find_last_linear(model, options.get("layer")).state_dict()
         if fingerprint(dict(own)) != fingerprint(tensors):
             raise ValueError(f"model must have the last layer that {os.fspath(path)!r} holds. Got another.")
         return cls(model, **{**json.loads(facts["dropout"]), **options})
 
 
-def _last_linear(model: Any, name: str | None) -> Any:
+def find_last_linear(model: Any, name: str | None) -> Any:
     """Return the layer of that name, or the last linear one; raise where it is none."""
     from torch import nn
 
@@ -381,7 +381,7 @@ def _last_linear(model: Any, name: str | None) -> Any:
     return list(found.values())[-1] if name is None else found[name]
 
 
-def _heads_of(given: Any, layer: Any) -> Any:
+def read_heads(given: Any, layer: Any) -> Any:
     """Return weight (members, classes, features) and bias (members, classes) of heads; an object as it is."""
     import torch
 
@@ -400,10 +400,10 @@ def _heads_of(given: Any, layer: Any) -> Any:
         weight = torch.stack([head.weight.detach() for head in heads])
         zero = weight.new_zeros(weight.shape[1])
         bias = torch.stack([zero if head.bias is None else head.bias.detach() for head in heads])
-    return _checked_heads(weight, bias, layer)
+    return check_heads(weight, bias, layer)
 
 
-def _checked_heads(weight: Any, bias: Any, layer: Any) -> tuple[Any, Any]:
+def check_heads(weight: Any, bias: Any, layer: Any) -> tuple[Any, Any]:
     """Return weight and bias of heads; raise unless they fit the last layer."""
     expected = (layer.out_features, layer.in_features)
     if weight.ndim != 3 or len(weight) == 0 or weight.shape[1:] != expected or bias.shape != weight.shape[:2]:

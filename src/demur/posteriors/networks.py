@@ -18,7 +18,7 @@ Forward = Callable[[Any, Any], Any]
 
 
 @contextlib.contextmanager
-def quiet(models: Iterable[Any]) -> Iterator[None]:
+def suspend_training(models: Iterable[Any]) -> Iterator[None]:
     """Evaluate models without gradients; modes are afterwards as they were.
 
     The flags are set directly: ``model.eval()`` may be overridden, to merge adapters for instance.
@@ -37,7 +37,7 @@ def quiet(models: Iterable[Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def random_state_kept() -> Iterator[None]:
+def preserve_random_state() -> Iterator[None]:
     """Leave the random generators of Python, NumPy and PyTorch as they were."""
     python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
     torch = sys.modules.get("torch")
@@ -54,12 +54,12 @@ def random_state_kept() -> Iterator[None]:
             torch.cuda.set_rng_state_all(graphics)
 
 
-def seed_of(*numbers: int) -> int:
+def derive_seed(*numbers: int) -> int:
     """Return one seed for several numbers; neighbours have seeds that share nothing."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def sow(seed: int, device: Any) -> None:
+def seed_device(seed: int, device: Any) -> None:
     """Seed the generators that a network on this device draws from, and no others."""
     import torch
 
@@ -77,12 +77,12 @@ def check_network(name: str, model: Any) -> None:
         raise TypeError(f"{name} must be a torch.nn.Module. Got {type(model).__name__}.")
 
 
-def uncompiled(model: Any) -> Any:
+def unwrap_compiled(model: Any) -> Any:
     """Return the network that ``torch.compile`` wrapped: a compiled one has no layers to listen to."""
     return getattr(model, "_orig_mod", model)
 
 
-def place_of(model: Any) -> tuple[Any, Any]:
+def locate_model(model: Any) -> tuple[Any, Any]:
     """Return the device and the type of a model's first parameter."""
     import torch
 
@@ -92,43 +92,43 @@ def place_of(model: Any) -> tuple[Any, Any]:
     return first.device, first.dtype
 
 
-def moved(inputs: Any, model: Any) -> Any:
+def move_to_model(inputs: Any, model: Any) -> Any:
     """Return inputs on the model's device; arrays of NumPy also in its type."""
-    return placed(inputs, *place_of(model))
+    return move_inputs(inputs, *locate_model(model))
 
 
-def placed(inputs: Any, device: Any, kind: Any) -> Any:
+def move_inputs(inputs: Any, device: Any, kind: Any) -> Any:
     """Return inputs on a device; arrays of NumPy also in a type."""
     import torch
 
     if isinstance(inputs, Mapping):
-        return {name: placed(value, device, kind) for name, value in inputs.items()}
+        return {name: move_inputs(value, device, kind) for name, value in inputs.items()}
     if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "fiub":
         tensor = torch.from_numpy(np.ascontiguousarray(inputs))
         return tensor.to(device, kind if tensor.is_floating_point() else None)
     return inputs.to(device) if isinstance(inputs, torch.Tensor) else inputs
 
 
-def copied(inputs: Any) -> Any:
+def copy_inputs(inputs: Any) -> Any:
     """Return inputs that a network may change in place."""
     if isinstance(inputs, Mapping):
-        return {name: copied(value) for name, value in inputs.items()}
+        return {name: copy_inputs(value) for name, value in inputs.items()}
     return inputs.clone() if hasattr(inputs, "clone") else inputs
 
 
-def called(model: Any, inputs: Any, forward: Forward | None = None) -> Any:
+def call_model(model: Any, inputs: Any, forward: Forward | None = None) -> Any:
     """Return a model's predictions for a batch: logits (inputs, classes), or a family's parameters."""
-    inputs = moved(inputs, model)
+    inputs = move_to_model(inputs, model)
     if forward is not None:
         found = forward(model, inputs)
     elif isinstance(inputs, Mapping):
-        found = with_names(model, inputs)
+        found = call_with_names(model, inputs)
     else:
         found = model(inputs)
-    return predictions_in(found)
+    return extract_predictions(found)
 
 
-def with_names(model: Any, inputs: Mapping[str, Any]) -> Any:
+def call_with_names(model: Any, inputs: Mapping[str, Any]) -> Any:
     """Call a model with named inputs; a single one needs no name that the model knows."""
     if len(inputs) == 1:
         names = inspect.signature(model.forward).parameters
@@ -138,7 +138,7 @@ def with_names(model: Any, inputs: Mapping[str, Any]) -> Any:
     return model(**inputs)
 
 
-def predictions_in(found: Any) -> Any:
+def extract_predictions(found: Any) -> Any:
     """Return the logits of what a model returned; nothing is guessed from a tuple."""
     import torch
 
@@ -160,7 +160,7 @@ def predictions_in(found: Any) -> Any:
     return found
 
 
-def stacked(outputs: list[Any]) -> Any:
+def stack_members(outputs: list[Any]) -> Any:
     """Put the predictions of members, one (inputs, classes) each, together."""
     import torch
 

@@ -12,7 +12,7 @@ from demur.posteriors.fingerprint import fingerprint
 from demur.predictions import Categorical, arrays
 from demur.predictions.parametric import Parametric
 
-NUMBERS = 1 << 22
+LOGITS_PER_CHUNK = 1 << 22
 """Logits that a chunk of members may hold."""
 
 Ask = Callable[[range | None, np.ndarray | None], Iterator[Any]]
@@ -76,7 +76,7 @@ class Posterior(ABC):
         """
 
         def ask(members: range | None, rows: np.ndarray | None = None) -> Iterator[Any]:
-            part = batch if rows is None else rows_of(batch, rows)
+            part = batch if rows is None else select_rows(batch, rows)
             return self.predict(part, members=members, position=position)
 
         return ask
@@ -100,7 +100,7 @@ class Posterior(ABC):
         return fingerprint({name: each for name, each in vars(self).items() if not name.startswith("_")})
 
 
-def prediction_of(chunk: Any) -> tuple[Any, Any]:
+def parse_chunk(chunk: Any) -> tuple[Any, Any]:
     """Return a chunk's predictions, on the processor, and its weights."""
     given, weights = chunk if isinstance(chunk, tuple) else (chunk, None)
     prediction = given if isinstance(given, Categorical | Parametric) else Categorical(logits=given)
@@ -110,15 +110,17 @@ def prediction_of(chunk: Any) -> tuple[Any, Any]:
     return host, weights
 
 
-def rows_of(batch: Any, rows: np.ndarray) -> Any:
+def select_rows(batch: Any, rows: np.ndarray) -> Any:
     """Return some inputs of a batch; entries of a mapping that are not one for each input stay whole."""
     if isinstance(batch, Mapping):
         size = len(next(iter(batch.values())))
-        return {name: rows_of(v, rows) if np.ndim(v) and len(v) == size else v for name, v in batch.items()}
+        return {
+            name: select_rows(v, rows) if np.ndim(v) and len(v) == size else v for name, v in batch.items()
+        }
     return batch[rows] if hasattr(batch, "shape") else [batch[row] for row in rows]
 
 
-def chosen(members: range | None, count: int) -> range:
+def select_members(members: range | None, count: int) -> range:
     """Return which members are asked for; raise unless there are such members."""
     if members is None:
         return range(count)
@@ -127,24 +129,24 @@ def chosen(members: range | None, count: int) -> range:
     return members
 
 
-def count_of(name: str, value: Any) -> int:
+def check_count(name: str, value: Any) -> int:
     """Return a number of members; raise unless it is a positive integer."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a positive integer. Got {value!r}.")
     return value
 
 
-def chunks_of(members: range, numbers: int, *, fewest: int = 1) -> Iterator[range]:
+def split_members(members: range, numbers: int, *, fewest: int = 1) -> Iterator[range]:
     """Cut members into runs whose predictions, of so many numbers each, fit in little memory."""
-    step = max(fewest, NUMBERS // max(1, numbers))
+    step = max(fewest, LOGITS_PER_CHUNK // max(1, numbers))
     for start in range(0, len(members), step):
         yield members[start : start + step]
 
 
 def as_posterior(given: Any) -> Posterior:
     """Return a posterior as it is, and objects with ``predict_proba`` or a callable as one."""
-    from demur.posteriors.forest import Predictors
     from demur.posteriors.samples import Samples
+    from demur.posteriors.sklearn_ensembles import Predictors
 
     if isinstance(given, Posterior):
         return given

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-from demur.posteriors.posterior import Posterior, count_of
+from demur.posteriors.posterior import Posterior, check_count
 from demur.predictions import Categorical
 from demur.predictions.parametric import Parametric
 
@@ -46,7 +46,7 @@ class Samples(Posterior):
         if kind not in (None, "logits", "probs", "log_probs"):
             raise ValueError(f"kind must be 'logits', 'probs' or 'log_probs'. Got {kind!r}.")
         self.function, self.kind = function, kind
-        self.members = None if members is None else count_of("members", members)
+        self.members = None if members is None else check_count("members", members)
 
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
         found = self.function(batch)

@@ -7,9 +7,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from demur.posteriors.chains.chain import Factors, Moving, push, shake, starts_of
-from demur.posteriors.chains.posterior import MarkovChain, Options
-from demur.posteriors.compiled import loops, shared_out
+from demur.posteriors.chains.markov_chain import ChainOptions, MarkovChain
+from demur.posteriors.chains.stepper import Factors, Moving, add_forces, add_noise, draw_noise_starts
+from demur.posteriors.compiled_calls import load_step_loops, run_in_threads
 
 
 class SGHMC(MarkovChain):
@@ -79,9 +79,9 @@ class SGHMC(MarkovChain):
         friction: float = 0.01,
         burn_in: float = 0.0625,
         batch_size: int = 500,
-        **options: Unpack[Options],
+        **options: Unpack[ChainOptions],
     ) -> None:
-        self.friction = friction_of(friction)
+        self.friction = check_friction(friction)
         plan = {"samples": samples, "step_size": step_size, "discard": burn_in}
         super().__init__(model, data, plan, epochs=epochs, steps=steps, batch_size=batch_size, **options)
 
@@ -89,7 +89,7 @@ class SGHMC(MarkovChain):
         baoa_step(moving, factors, rate, temperature, self.friction)
 
 
-def friction_of(value: float) -> float:
+def check_friction(value: float) -> float:
     """Return the friction; raise unless it is above 0 and below 1."""
     if not 0 < value < 1:
         raise ValueError(f"friction must be above 0 and below 1. Got {value!r}.")
@@ -104,12 +104,14 @@ def baoa_step(moving: Moving, factors: Factors, rate: float, temperature: float,
     """
     time, kept = math.sqrt(rate), 1 - friction
     deviation = math.sqrt(temperature * (1 - kept**2))
-    for (value, momentum, forces), start in zip(moving, starts_of(moving, deviation), strict=True):
+    for (value, momentum, forces), start in zip(moving, draw_noise_starts(moving, deviation), strict=True):
         if isinstance(value, np.ndarray):
             given = value, momentum, forces, factors, time, kept, deviation, start
-            shared_out(loops().baoa_step, given, value.size, value.size, loops().BLOCK)
+            run_in_threads(
+                load_step_loops().baoa_step, given, value.size, value.size, load_step_loops().BLOCK_SIZE
+            )
         else:
-            push(momentum, forces, factors, time)
+            add_forces(momentum, forces, factors, time)
             value.add_(momentum, alpha=time / 2)
-            shake(momentum.mul_(kept), deviation)
+            add_noise(momentum.mul_(kept), deviation)
             value.add_(momentum, alpha=time / 2)

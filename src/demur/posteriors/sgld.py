@@ -7,9 +7,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from demur.posteriors.chains.chain import Factors, Moving, push, shake, starts_of
-from demur.posteriors.chains.posterior import MarkovChain, Options
-from demur.posteriors.compiled import loops, shared_out
+from demur.posteriors.chains.markov_chain import ChainOptions, MarkovChain
+from demur.posteriors.chains.stepper import Factors, Moving, add_forces, add_noise, draw_noise_starts
+from demur.posteriors.compiled_calls import load_step_loops, run_in_threads
 
 
 class SGLD(MarkovChain):
@@ -68,7 +68,7 @@ class SGLD(MarkovChain):
         step_size: float = 0.1,
         burn_in: float = 0.0625,
         batch_size: int = 500,
-        **options: Unpack[Options],
+        **options: Unpack[ChainOptions],
     ) -> None:
         plan = {"samples": samples, "step_size": step_size, "discard": burn_in}
         super().__init__(model, data, plan, epochs=epochs, steps=steps, batch_size=batch_size, **options)
@@ -80,12 +80,14 @@ class SGLD(MarkovChain):
 def langevin_step(moving: Moving, factors: Factors, rate: float, temperature: float) -> None:
     """Do one step of Langevin dynamics, by Euler and Maruyama."""
     deviation = math.sqrt(2 * rate * temperature)
-    for (value, _, forces), start in zip(moving, starts_of(moving, deviation), strict=True):
+    for (value, _, forces), start in zip(moving, draw_noise_starts(moving, deviation), strict=True):
         if isinstance(value, np.ndarray):
             given = value, forces, factors, rate, deviation, start
-            shared_out(loops().langevin_step, given, value.size, value.size, loops().BLOCK)
+            run_in_threads(
+                load_step_loops().langevin_step, given, value.size, value.size, load_step_loops().BLOCK_SIZE
+            )
         else:
             gradient, own, centre = forces
             # The value itself first, as long as it has not moved.
-            push(value, (own, gradient, centre), (factors[1], factors[0], factors[2]), rate)
-            shake(value, deviation)
+            add_forces(value, (own, gradient, centre), (factors[1], factors[0], factors[2]), rate)
+            add_noise(value, deviation)

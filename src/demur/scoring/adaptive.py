@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 
-FIRST, STEP = 16, 8
+FIRST_MEMBERS, MORE_MEMBERS = 16, 8
 """Members that every input gets, since fewer leave nothing to judge its noise by, and members that are drawn
 for the inputs that go on before they are judged again. Where the posterior knows their spread, half of each:
 most inputs need no more."""
 
-GROUPS = 4
+ERROR_GROUPS = 4
 """Groups of members for the standard error of one input; its neighbours say the rest."""
 
-_PRIOR = 16.0
-"""Degrees of freedom that the neighbours' average variance counts for, beside ``GROUPS - 1`` of its own.
+_PRIOR_FREEDOM = 16.0
+"""Degrees of freedom given to the neighbours' average variance, beside the input's own ``ERROR_GROUPS - 1``.
 
 Without it inputs stop whose few members agree by chance: on ImageNet features all of the gain is lost."""
 
-_NEIGHBOURS = 0.05
+_NEIGHBOUR_SHARE = 0.05
 """Share of the inputs, on either side in the order of scores, over which density and variance are taken."""
 
-REMEMBERED = 4096
+INPUTS_REMEMBERED = 4096
 """Finished inputs that later batches are compared with."""
 
 
@@ -77,7 +77,7 @@ class Stopping:
         """Remember a batch that is done."""
         (scores, variances, moves), _ = self._judged(scores, errors, used)
         fresh = np.stack([scores, variances, moves])[:, np.isfinite(scores)]
-        self.finished = np.concatenate([self.finished, fresh], axis=1)[:, -REMEMBERED:]
+        self.finished = np.concatenate([self.finished, fresh], axis=1)[:, -INPUTS_REMEMBERED:]
 
     def _judged(
         self, scores: np.ndarray, errors: np.ndarray, used: np.ndarray
@@ -89,7 +89,7 @@ class Stopping:
         if finite.any():
             pool = np.concatenate([self.finished[0], scores[finite]])
             variances = np.concatenate([self.finished[1], own[finite]])
-            moves[finite] = rank_noise(scores[finite], own[finite], pool, variances)
+            moves[finite] = estimate_rank_noise(scores[finite], own[finite], pool, variances)
         typical = np.concatenate([self.finished[2], moves[finite]])
         needed = np.zeros_like(own)
         moving = moves > 0
@@ -97,7 +97,7 @@ class Stopping:
         return (scores, own, moves), needed
 
 
-def rank_noise(
+def estimate_rank_noise(
     scores: np.ndarray, variances: np.ndarray, pool: np.ndarray, pool_variances: np.ndarray
 ) -> np.ndarray:
     """Return by how much a single draw moves ranks: density of the pool's scores times standard deviation.
@@ -106,13 +106,13 @@ def rank_noise(
     """
     order = np.argsort(pool, kind="stable")
     sorted_scores = pool[order]
-    reach = max(4, int(_NEIGHBOURS * len(pool)))
+    reach = max(4, int(_NEIGHBOUR_SHARE * len(pool)))
     place = np.searchsorted(sorted_scores, scores)
     low = np.clip(place - reach, 0, len(pool) - 1)
     high = np.clip(place + reach, 0, len(pool) - 1)
     sums = np.concatenate([[0.0], np.cumsum(pool_variances[order])])
     around = (sums[high + 1] - sums[low]) / (high + 1 - low)
-    shrunk = (_PRIOR * around + (GROUPS - 1) * variances) / (_PRIOR + GROUPS - 1)
+    shrunk = (_PRIOR_FREEDOM * around + (ERROR_GROUPS - 1) * variances) / (_PRIOR_FREEDOM + ERROR_GROUPS - 1)
     share, width = (high - low) / len(pool), sorted_scores[high] - sorted_scores[low]
     found = np.zeros_like(scores)
     varies = (shrunk > 0) & (share > 0)

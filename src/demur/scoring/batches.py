@@ -12,14 +12,14 @@ import numpy as np
 
 from demur.predictions import arrays
 
-LABELS = ("labels", "label", "targets", "target", "y")
-IDS = ("ids", "id", "idx", "index")
-ROWS = 256
+LABEL_NAMES = ("labels", "label", "targets", "target", "y")
+ID_NAMES = ("ids", "id", "idx", "index")
+ARRAY_BATCH_SIZE = 256
 """Inputs that are taken at a time where the loader is one array."""
 
 
 @dataclass(frozen=True)
-class Batch:
+class InputBatch:
     """One batch.
 
     Attributes
@@ -60,7 +60,7 @@ def as_bytes(values: Any) -> bytes:
     return repr(values.tolist()).encode() if values.dtype == object else values.tobytes()
 
 
-def batches_of(loader: Iterable[Any]) -> Iterator[Batch]:
+def iterate_batches(loader: Iterable[Any]) -> Iterator[InputBatch]:
     """Yield the batches of a DataLoader, of an iterable of arrays, (x, y) pairs or mappings, or an array."""
     if isinstance(loader, tuple | Mapping):
         raise TypeError(
@@ -69,7 +69,7 @@ def batches_of(loader: Iterable[Any]) -> Iterator[Batch]:
         )
     if hasattr(loader, "shape") and hasattr(loader, "__getitem__"):
         whole: Any = loader
-        loader = (whole[start : start + ROWS] for start in range(0, len(whole), ROWS))
+        loader = (whole[start : start + ARRAY_BATCH_SIZE] for start in range(0, len(whole), ARRAY_BATCH_SIZE))
     position = 0
     for given in loader:
         batch = _batch_of(given, position)
@@ -79,12 +79,12 @@ def batches_of(loader: Iterable[Any]) -> Iterator[Batch]:
         raise ValueError("loader must have inputs. Got none.")
 
 
-def _batch_of(given: Any, position: int) -> Batch:
+def _batch_of(given: Any, position: int) -> InputBatch:
     """Tell inputs, labels and ids of a batch apart."""
     labels = ids = None
     if isinstance(given, Mapping):
         rest = dict(given)
-        labels, ids = taken(rest, LABELS), taken(rest, IDS)
+        labels, ids = pop_first(rest, LABEL_NAMES), pop_first(rest, ID_NAMES)
         if not rest:
             raise ValueError(f"A batch must have inputs. Got only {', '.join(map(repr, given))}.")
         inputs: Any = rest
@@ -100,15 +100,15 @@ def _batch_of(given: Any, position: int) -> Batch:
         if not hasattr(inputs, "__len__"):
             raise TypeError(f"A batch must have an array of inputs. Got {type(inputs).__name__}.")
         size = len(inputs)
-    return Batch(inputs, column("labels", labels, size), column("ids", ids, size), position, size)
+    return InputBatch(inputs, as_column("labels", labels, size), as_column("ids", ids, size), position, size)
 
 
-def taken(rest: dict[Any, Any], names: tuple[str, ...]) -> Any:
+def pop_first(rest: dict[Any, Any], names: tuple[str, ...]) -> Any:
     """Remove and return the first entry that has one of these names; None if there is none."""
     return next((rest.pop(name) for name in names if name in rest), None)
 
 
-def column(name: str, values: Any, size: int) -> np.ndarray | None:
+def as_column(name: str, values: Any, size: int) -> np.ndarray | None:
     """Return labels or ids as an array with one for each input."""
     if values is None:
         return None
@@ -124,7 +124,7 @@ def column(name: str, values: Any, size: int) -> np.ndarray | None:
 
 
 @contextlib.contextmanager
-def generators_kept(loader: Any) -> Iterator[None]:
+def preserve_generators(loader: Any) -> Iterator[None]:
     """Leave the random generators of a DataLoader as they were."""
     owners = (loader, getattr(loader, "sampler", None))
     found = {id(g): g for g in (getattr(owner, "generator", None) for owner in owners) if g is not None}

@@ -48,7 +48,7 @@ class Checkpoint:
             raise ValueError(f"{expected}: {error}. Choose another name.") from None
         if header.get("format") != _FORMAT:
             raise ValueError(f"{expected}, which is something else. Choose another name.")
-        if others := differences(header.get("settings") or {}, self.settings):
+        if others := describe_differences(header.get("settings") or {}, self.settings):
             raise ValueError(
                 f"{expected}, of a run with other settings: {others}. Remove it or choose another name."
             )
@@ -81,7 +81,7 @@ class Checkpoint:
             self.path.unlink(missing_ok=True)
 
 
-def differences(before: dict[str, Any], now: dict[str, Any]) -> str:
+def describe_differences(before: dict[str, Any], now: dict[str, Any]) -> str:
     """Say which settings are not what they were; empty where all are."""
     names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
     # Long values are fingerprints: that they differ is all there is to say.
@@ -90,7 +90,7 @@ def differences(before: dict[str, Any], now: dict[str, Any]) -> str:
     return ", ".join([*(f"{name} changed" for name in names if name not in short), *said])
 
 
-def packed(moments: Moments, beside: Path) -> np.ndarray:
+def pack_moments(moments: Moments, beside: Path) -> np.ndarray:
     """Return moments as the bytes of the file that they write."""
     scratch = beside.with_name(f".{beside.name}.{os.getpid()}.moments")
     try:
@@ -100,8 +100,8 @@ def packed(moments: Moments, beside: Path) -> np.ndarray:
         scratch.unlink(missing_ok=True)
 
 
-def unpacked(content: np.ndarray, beside: Path) -> Moments:
-    """Return the moments that ``packed`` made bytes of."""
+def unpack_moments(content: np.ndarray, beside: Path) -> Moments:
+    """Return the moments that ``pack_moments`` made bytes of."""
     scratch = beside.with_name(f".{beside.name}.{os.getpid()}.moments")
     try:
         scratch.write_bytes(content.tobytes())

@@ -15,16 +15,16 @@ from demur.core.rules import resolve_rule
 from demur.decompose import decompose
 from demur.measures import GIVEN, Decomposition, Measure, cell, check_base, needs_groups, resolve
 from demur.moments import Moments
-from demur.posteriors.networks import random_state_kept
-from demur.posteriors.posterior import Posterior, as_posterior, prediction_of
+from demur.posteriors.networks import preserve_random_state
+from demur.posteriors.posterior import Posterior, as_posterior, parse_chunk
 from demur.predictions import arrays, rule_for
 from demur.progress import progress_bar
-from demur.scoring.adaptive import FIRST, GROUPS, STEP, Stopping, check_tolerance
-from demur.scoring.batches import ROWS, Batch, batches_of, generators_kept
-from demur.scoring.checkpoint import Checkpoint, packed, unpacked
-from demur.scoring.files import MEASURES, groups_for, score_columns
+from demur.scoring.adaptive import ERROR_GROUPS, FIRST_MEMBERS, MORE_MEMBERS, Stopping, check_tolerance
+from demur.scoring.batches import ARRAY_BATCH_SIZE, InputBatch, iterate_batches, preserve_generators
+from demur.scoring.checkpoint import Checkpoint, pack_moments, unpack_moments
+from demur.scoring.logit_spread import LogitSpread
+from demur.scoring.score_files import MEASURES, count_groups, score_columns
 from demur.scoring.scores import Scores, ScoresSoFar
-from demur.scoring.spread import Spread
 
 
 def score(
@@ -98,16 +98,16 @@ def score(
     ((75,), True)
     """
     unbiased = unbiased or tolerance is not None
-    job = Job(as_posterior(posterior), loader, measures, rule, base, unbiased, stderr, tolerance)
+    job = ScoringJob(as_posterior(posterior), loader, measures, rule, base, unbiased, stderr, tolerance)
     job.check(order)
     run = {"batch": _batch_by_batch, "member": _member_by_member}[order]
     settings = {} if checkpoint is None else job.settings(order)
-    with random_state_kept(), _shown(job, order, progress) as advance:
+    with preserve_random_state(), _shown(job, order, progress) as advance:
         return run(job, Checkpoint(checkpoint, settings, every), advance)
 
 
 @dataclass
-class Job:
+class ScoringJob:
     """What a run was asked for."""
 
     posterior: Posterior
@@ -145,9 +145,9 @@ class Job:
         if order == "member" and hasattr(self.loader, "__next__"):
             raise TypeError("order='member' takes a loader that can be gone through again. Got an iterator.")
         named = self.named(()).values()
-        self.groups = groups_for(named, members or 0, unbiased=self.unbiased, stderr=self.stderr)
+        self.groups = count_groups(named, members or 0, unbiased=self.unbiased, stderr=self.stderr)
         if self.tolerance is not None:
-            self.groups = min(GROUPS, members or 0)
+            self.groups = min(ERROR_GROUPS, members or 0)
 
     def settings(self, order: str) -> dict[str, Any]:
         """Return what must be the same for a run to go on from a checkpoint."""
@@ -170,13 +170,13 @@ class Job:
     def scores_of(self, summed: Any, logits: Any) -> Iterator[tuple[str, np.ndarray]]:
         """Yield the columns of summed members; ``logits`` are the deployed model's, or None."""
         options = {"unbiased": self.unbiased, "stderr": self.stderr, "base": self.base}
-        given = None if logits is None else prediction_of(logits)[0]
+        given = None if logits is None else parse_chunk(logits)[0]
         if given is not None and isinstance(summed, Moments) and not set(GIVEN).isdisjoint(self.measures):
             given = summed.beside(given)
         for name, values in score_columns(summed, self.named(given), **options):
             yield name, values if name != "prediction" else self.labelled(values)
 
-    def logits(self, batch: Batch) -> Any:
+    def logits(self, batch: InputBatch) -> Any:
         """Return what the deployed model predicts for a batch, or None where there is no such model."""
         found = self.posterior.deployed(batch.inputs)
         if found is None and any(name in GIVEN for name in self.measures):
@@ -197,7 +197,7 @@ class Job:
         return columns if self.posterior.classes is None else np.asarray(self.posterior.classes)[columns]
 
 
-class _Held:
+class _HeldMembers:
     """Members of a batch whose average has to be integrated, so that sums are not enough."""
 
     def __init__(self, moments: Moments, chunks: list[tuple[Any, Any]], groups: int | None) -> None:
@@ -217,13 +217,13 @@ class _Held:
         )  # fmt: skip
 
 
-def _batch_by_batch(job: Job, checkpoint: Checkpoint, advance: Callable[[], None]) -> Scores:
+def _batch_by_batch(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[], None]) -> Scores:
     """Ask all members for a batch, then go on to the next."""
     before = checkpoint.read()
     so_far = ScoresSoFar(before)
     stopping = None if job.tolerance is None else Stopping(job.tolerance, before)
-    with generators_kept(job.loader):
-        for index, batch in enumerate(batches_of(job.loader)):
+    with preserve_generators(job.loader):
+        for index, batch in enumerate(iterate_batches(job.loader)):
             if index < len(so_far.marks):
                 so_far.check(index, batch)
             else:
@@ -236,7 +236,7 @@ def _batch_by_batch(job: Job, checkpoint: Checkpoint, advance: Callable[[], None
     return _finished(job, so_far)
 
 
-def _summed_columns(job: Job, batch: Batch) -> dict[str, Any]:
+def _summed_columns(job: ScoringJob, batch: InputBatch) -> dict[str, Any]:
     """Return the columns of one batch, how many members and classes it had, and the deployed prediction."""
     ask = job.posterior.hold(batch.inputs, position=batch.position)
     logits = job.logits(batch)
@@ -253,12 +253,12 @@ def _summed_columns(job: Job, batch: Batch) -> dict[str, Any]:
 
 
 def _summed_rows(
-    job: Job, chunks: Iterator[Any], inputs: int, logits: Any
+    job: ScoringJob, chunks: Iterator[Any], inputs: int, logits: Any
 ) -> tuple[dict[str, np.ndarray], int, int]:
     """Return the columns of some inputs of a batch, and how many members and classes there were."""
     moments, held, members = job.moments(), [], 0
     for chunk in chunks:
-        prediction, weights = checked(chunk, inputs)
+        prediction, weights = check_chunk(chunk, inputs)
         moments.update(prediction, weights=weights)
         members += prediction.shape[0]
         rule = rule_for(prediction, resolve_rule(job.rule))
@@ -266,26 +266,26 @@ def _summed_rows(
             held.append((prediction, weights))
     if members == 0:
         raise ValueError(f"posterior must have members. Got none from {job.posterior!r}.")
-    columns = dict(job.scores_of(_Held(moments, held, job.groups) if held else moments, logits))
+    columns = dict(job.scores_of(_HeldMembers(moments, held, job.groups) if held else moments, logits))
     return columns, members, moments.shape[1]
 
 
-def _stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
+def _stopped(job: ScoringJob, batch: InputBatch, stopping: Stopping) -> dict[str, Any]:
     """Do as ``_summed_columns``, and go on in rounds with the inputs that need more members."""
     members = job.posterior.members or 0
     ask = job.posterior.hold(batch.inputs, position=batch.position)
     active, moments = np.arange(batch.size), job.moments()
     known = job.posterior.spread(batch.inputs) if job.rule == "log" else None
     logits = job.logits(batch)
-    spread = None if known is None else Spread(logits, known, moments.groups or 1)
-    first, step = (FIRST, STEP) if spread is None else (FIRST // 2, STEP // 2)
+    spread = None if known is None else LogitSpread(logits, known, moments.groups or 1)
+    first, step = (FIRST_MEMBERS, MORE_MEMBERS) if spread is None else (FIRST_MEMBERS // 2, MORE_MEMBERS // 2)
     used, scores, errors = (np.zeros(batch.size) for _ in range(3))
     columns: dict[str, np.ndarray] = {}
     done = classes = 0
     while len(active):
         run = range(done, min(done + (step if done else first), members))
         for chunk in ask(run, None if len(active) == batch.size else active):
-            prediction, weights = checked(chunk, len(active))
+            prediction, weights = check_chunk(chunk, len(active))
             moments.update(prediction, weights=weights)
             if spread is not None:
                 spread.update(prediction.values, done, active)
@@ -310,19 +310,19 @@ def _stopped(job: Job, batch: Batch, stopping: Stopping) -> dict[str, Any]:
     return {"columns": columns, **beside}
 
 
-def _member_by_member(job: Job, checkpoint: Checkpoint, advance: Callable[[], None]) -> Scores:
+def _member_by_member(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[], None]) -> Scores:
     """Ask a few members for the whole data set, then go on to the next."""
     before = checkpoint.read()
     moments, done, marks = [], 0, None
     if before and checkpoint.path is not None:
         done, marks = int(before["done"]), before["marks"].tolist()
-        moments = [unpacked(before[f"moments {i}"], checkpoint.path) for i in range(len(marks))]
+        moments = [unpack_moments(before[f"moments {i}"], checkpoint.path) for i in range(len(marks))]
     so_far, members, logits = ScoresSoFar({}), job.posterior.members or 0, []
     for start in range(done, members, job.posterior.together):
         run, seen = range(start, min(start + job.posterior.together, members)), []
         # Each pass starts from the same random state, so that a loader that shuffles does so alike.
-        with random_state_kept(), generators_kept(job.loader):
-            for index, batch in enumerate(batches_of(job.loader)):
+        with preserve_random_state(), preserve_generators(job.loader):
+            for index, batch in enumerate(iterate_batches(job.loader)):
                 seen.append(batch.mark)
                 if marks is not None and (len(seen) > len(marks) or marks[index] != batch.mark):
                     raise ValueError(f"{_DIFFERS} Got others at input {batch.position}. {_ADVICE}")
@@ -332,14 +332,14 @@ def _member_by_member(job: Job, checkpoint: Checkpoint, advance: Callable[[], No
                 if marks is None:
                     moments.append(job.moments())
                 for chunk in job.posterior.predict(batch.inputs, members=run, position=batch.position):
-                    prediction, weights = checked(chunk, batch.size)
+                    prediction, weights = check_chunk(chunk, batch.size)
                     moments[index].update(prediction, weights=weights)
                 advance()
         if marks is not None and len(seen) != len(marks):
             raise ValueError(f"{_DIFFERS} Got {len(seen)} batches, not {len(marks)}. {_ADVICE}")
         marks = seen
         if checkpoint.due() and checkpoint.path is not None and run.stop < members:
-            kept = {f"moments {i}": packed(each, checkpoint.path) for i, each in enumerate(moments)}
+            kept = {f"moments {i}": pack_moments(each, checkpoint.path) for i, each in enumerate(moments)}
             checkpoint.write({**kept, "done": np.array(run.stop), "marks": np.array(marks)})
     for each, given in zip(moments, logits, strict=True):
         for name, values in job.scores_of(each, given):
@@ -353,9 +353,9 @@ _DIFFERS = "loader must bring the same batches in each pass."
 _ADVICE = "Switch off shuffling and random augmentation."
 
 
-def checked(chunk: Any, inputs: int) -> tuple[Any, Any]:
+def check_chunk(chunk: Any, inputs: int) -> tuple[Any, Any]:
     """Return predictions and weights of a chunk; raise unless they are for so many inputs."""
-    prediction, weights = prediction_of(chunk)
+    prediction, weights = parse_chunk(chunk)
     if len(prediction.shape) != 3 or prediction.shape[1] != inputs:
         raise ValueError(
             f"A posterior must predict (members, inputs, classes), of {inputs} inputs. "
@@ -364,17 +364,19 @@ def checked(chunk: Any, inputs: int) -> tuple[Any, Any]:
     return prediction, weights
 
 
-def _finished(job: Job, so_far: ScoresSoFar) -> Scores:
+def _finished(job: ScoringJob, so_far: ScoresSoFar) -> Scores:
     """Put the batches together."""
     return so_far.whole(job.measures, rule=job.rule, base=job.base, unbiased=job.unbiased)
 
 
 @contextlib.contextmanager
-def _shown(job: Job, order: str, progress: bool) -> Iterator[Callable[[], None]]:
+def _shown(job: ScoringJob, order: str, progress: bool) -> Iterator[Callable[[], None]]:
     """Count batches, on a terminal where the user wants it."""
     passes = math.ceil((job.posterior.members or 1) / job.posterior.together) if order == "member" else 1
     try:
-        batches = math.ceil(len(job.loader) / ROWS) if hasattr(job.loader, "shape") else len(job.loader)
+        batches = (
+            math.ceil(len(job.loader) / ARRAY_BATCH_SIZE) if hasattr(job.loader, "shape") else len(job.loader)
+        )
     except TypeError:  # a loader that does not know how long it is
         batches = None
     done = 0

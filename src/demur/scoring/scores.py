@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from demur.measures import Decomposition
-from demur.scoring.batches import Batch
-from demur.scoring.files import PARTS, ScoreTable, unit_of
+from demur.scoring.batches import InputBatch
+from demur.scoring.score_files import PARTS, ScoreTable, name_unit
 from demur.stores import write_columns
 
 _BESIDE = ("ids", "labels", "deployed")
@@ -107,7 +107,7 @@ class Scores:
             "members": self.members,
             "classes": self.table.classes,
             "rule": self.rule,
-            "unit": unit_of(self.rule, self.base),
+            "unit": name_unit(self.rule, self.base),
             "unbiased": self.unbiased,
             "summary": self.table.summary(),
         }
@@ -132,9 +132,14 @@ class ScoresSoFar:
         self.beside = {name: [arrays[name]] for name in _BESIDE if name in arrays}
 
     def add(
-        self, batch: Batch, *, columns: dict[str, np.ndarray], deployed: np.ndarray | None, members: int = 0,
+        self,
+        batch: InputBatch,
+        *,
+        columns: dict[str, np.ndarray],
+        deployed: np.ndarray | None,
+        members: int = 0,
         classes: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add the columns of one batch."""
         if self.marks and (members, classes) != (self.members, self.classes):
             raise ValueError(
@@ -153,7 +158,7 @@ class ScoresSoFar:
         self.marks.append(batch.mark)
         self.inputs += batch.size
 
-    def check(self, index: int, batch: Batch) -> None:
+    def check(self, index: int, batch: InputBatch) -> None:
         """Raise unless a batch that was done before is the same one."""
         if self.marks[index] != batch.mark:
             raise ValueError(

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from demur.posteriors import networks
-from demur.posteriors.chains.minibatches import Minibatches, OfArrays
-from demur.posteriors.compiled import FEW, compiles, flat
+from demur.posteriors.chains.minibatches import ArrayMinibatches, Minibatches
+from demur.posteriors.compiled_calls import FEW_CLASSES, can_compile, flatten
 
 if TYPE_CHECKING:
-    from demur.posteriors.chains.chain import State
+    from demur.posteriors.chains.stepper import ChainState
 
 Likelihood = Callable[[Any, Any], Any]
 """From what a model returns for a batch, and the targets, to the log-likelihood of each input."""
 
 
 class Gradient(Protocol):
-    """The average log-likelihood of a batch, and its gradient by name, in the form of `flat`."""
+    """The average log-likelihood of a batch, and its gradient by name, in the form of `flatten`."""
 
-    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
+    def __call__(self, state: ChainState) -> tuple[float, dict[str, Any]]:
         """Compute them for the batch of a chain's next step."""
         ...
 
 
-def gradient_of(
+def choose_gradient(
     model: Any,
     sampled: Mapping[str, Any],
     minibatches: Minibatches,
@@ -37,17 +37,17 @@ def gradient_of(
     """Return what computes the gradient with respect to the parameters that are sampled."""
     import torch
 
-    general = OfNetwork(model, minibatches, likelihood, forward)
+    general = NetworkGradient(model, minibatches, likelihood, forward)
     plain = type(model) is torch.nn.Linear and not (model._forward_hooks or model._forward_pre_hooks)
     whole = set(sampled) == {name for name, _ in model.named_parameters()}
     if not (plain and whole and likelihood is None and forward is None):
         return general
-    if isinstance(minibatches, OfArrays) and OfFewClasses.takes(minibatches, sampled):
-        return OfFewClasses(minibatches, sampled)
-    return OfLinear(general)
+    if isinstance(minibatches, ArrayMinibatches) and CompiledLinearGradient.takes(minibatches, sampled):
+        return CompiledLinearGradient(minibatches, sampled)
+    return LinearGradient(general)
 
 
-class OfNetwork:
+class NetworkGradient:
     """By automatic differentiation."""
 
     def __init__(
@@ -58,16 +58,16 @@ class OfNetwork:
         forward: networks.Forward | None,
     ) -> None:
         self.minibatches, self.log_likelihood = minibatches, log_likelihood
-        self.place = networks.place_of(model)
+        self.place = networks.locate_model(model)
         # The default likelihood takes logits, which forward finds; another takes what the model returns.
-        self.call = Call(model, forward if log_likelihood is None else None)
+        self.call = CallWithParameters(model, forward if log_likelihood is None else None)
 
     def batch(self, step: int) -> tuple[Any, Any]:
         """Return inputs and targets of a step, where the model is."""
         inputs, targets = self.minibatches.at(step)
-        return networks.placed(inputs, *self.place), networks.placed(targets, *self.place)
+        return networks.move_inputs(inputs, *self.place), networks.move_inputs(targets, *self.place)
 
-    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
+    def __call__(self, state: ChainState) -> tuple[float, dict[str, Any]]:
         return self.of(state.parameters, self.batch(state.step))
 
     def of(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> tuple[float, dict[str, Any]]:
@@ -81,7 +81,7 @@ class OfNetwork:
                 raise ValueError("log_likelihood must depend on the parameters. Got one without gradients.")
             found = torch.autograd.grad(average, list(leaves.values()), materialize_grads=True)
         dense = [value.to_dense() if value.is_sparse else value for value in found]
-        return average.item(), {name: flat(value) for name, value in zip(leaves, dense, strict=True)}
+        return average.item(), {name: flatten(value) for name, value in zip(leaves, dense, strict=True)}
 
     def average(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> Any:
         """Return the average log-likelihood of the inputs of a batch."""
@@ -90,9 +90,9 @@ class OfNetwork:
         inputs, targets = batch
         outputs = self.call(parameters, inputs)
         if self.log_likelihood is None:
-            logits = networks.predictions_in(outputs)
+            logits = networks.extract_predictions(outputs)
             targets = targets if targets.is_floating_point() else targets.long()
-            with _told(targets, logits):
+            with _explain_labels(targets, logits):
                 each = -torch.nn.functional.cross_entropy(logits, targets, reduction="none")
         else:
             each = self.log_likelihood(outputs, targets)
@@ -104,27 +104,27 @@ class OfNetwork:
         return each.mean()
 
 
-class OfLinear:
+class LinearGradient:
     """Of class labels given a linear layer alone: two products, where automatic differentiation takes longer.
 
     Batches of another kind, as probabilities of classes, are left to automatic differentiation.
     """
 
-    def __init__(self, general: OfNetwork) -> None:
+    def __init__(self, general: NetworkGradient) -> None:
         self.general = general
 
-    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
+    def __call__(self, state: ChainState) -> tuple[float, dict[str, Any]]:
         import torch
 
         inputs, labels = self.general.batch(state.step)
-        if not _labelled(inputs, labels):
+        if not _is_labelled(inputs, labels):
             return self.general.of(state.parameters, (inputs, labels))
         with torch.no_grad():
             weight, bias = state.parameters["weight"], state.parameters.get("bias")
             logits = torch.nn.functional.linear(inputs, weight, bias)
             logs = torch.log_softmax(logits, -1)
             labels = labels.long()[:, None]
-            with _told(labels, logits):
+            with _explain_labels(labels, logits):
                 average = logs.gather(1, labels).mean()
             # One for the label's class, less the probabilities.
             missing = logs.exp_().neg_().scatter_add_(1, labels, torch.ones_like(logs[:, :1]))
@@ -132,28 +132,32 @@ class OfLinear:
             found = {"weight": missing.T @ inputs}
             if bias is not None:
                 found["bias"] = missing.sum(0)
-        return average.item(), {name: flat(value) for name, value in found.items()}
+        return average.item(), {name: flatten(value) for name, value in found.items()}
 
 
-class OfFewClasses:
+class CompiledLinearGradient:
     """Of class labels given a linear layer alone, for arrays in memory: compiled, rows taken where they are.
 
     The gradients are written to the same memory at each step.
     """
 
     @staticmethod
-    def takes(minibatches: OfArrays, sampled: Mapping[str, Any]) -> bool:
+    def takes(minibatches: ArrayMinibatches, sampled: Mapping[str, Any]) -> bool:
         """Tell whether it can be used; what it does not take, others complain of or can do."""
         import torch
 
         inputs, weight = minibatches.inputs, sampled["weight"]
-        if len(weight) > FEW or not compiles(weight) or not _labelled(inputs, minibatches.targets):
+        if (
+            len(weight) > FEW_CLASSES
+            or not can_compile(weight)
+            or not _is_labelled(inputs, minibatches.targets)
+        ):
             return False
         plain = inputs.layout is torch.strided and inputs.device.type == "cpu"
         alike = all(each.dtype == inputs.dtype for each in sampled.values())
         return plain and alike and inputs.shape[1] == weight.shape[1]
 
-    def __init__(self, minibatches: OfArrays, sampled: Mapping[str, Any]) -> None:
+    def __init__(self, minibatches: ArrayMinibatches, sampled: Mapping[str, Any]) -> None:
         weight = sampled["weight"]
         self.minibatches = minibatches
         self.inputs = minibatches.inputs.detach().contiguous().numpy()
@@ -164,20 +168,20 @@ class OfFewClasses:
         self.found = {name: np.empty(value.numel(), self.inputs.dtype) for name, value in sampled.items()}
         self.nothing = np.zeros(len(weight), self.inputs.dtype), np.empty(len(weight), self.inputs.dtype)
 
-    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
-        from demur.posteriors.heads import products as compiled_products
+    def __call__(self, state: ChainState) -> tuple[float, dict[str, Any]]:
+        from demur.posteriors.heads import compiled_products
 
         own, found, (zero, unused) = state.flat, self.found, self.nothing
         bias = own["bias"][0] if "bias" in own else zero
-        average = compiled_products.gradient(
-            self.inputs, self.labels, self.minibatches.rows_of(state.step), own["weight"][0], bias,
+        average = compiled_products.compute_gradient(
+            self.inputs, self.labels, self.minibatches.find_rows(state.step), own["weight"][0], bias,
             found["weight"], found.get("bias", unused),
         )  # fmt: skip
         return average, found
 
 
 @contextlib.contextmanager
-def _told(labels: Any, logits: Any) -> Iterator[None]:
+def _explain_labels(labels: Any, logits: Any) -> Iterator[None]:
     """Say what is wrong where PyTorch finds a label that is no class."""
     try:
         yield
@@ -196,7 +200,7 @@ def _check_labels(labels: Any, classes: int) -> None:
         ) from None
 
 
-def _labelled(inputs: Any, labels: Any) -> bool:
+def _is_labelled(inputs: Any, labels: Any) -> bool:
     """Tell whether these are rows of features with a class each."""
     import torch
 
@@ -205,12 +209,12 @@ def _labelled(inputs: Any, labels: Any) -> bool:
     return labels.shape == inputs.shape[:1]
 
 
-def _raw(model: Any, inputs: Any) -> Any:
+def _call_raw(model: Any, inputs: Any) -> Any:
     """Return what a model returns, whatever it is."""
-    return networks.with_names(model, inputs) if isinstance(inputs, Mapping) else model(inputs)
+    return networks.call_with_names(model, inputs) if isinstance(inputs, Mapping) else model(inputs)
 
 
-class Call:
+class CallWithParameters:
     """A model, called with parameters that are not its own."""
 
     def __init__(self, model: Any, forward: networks.Forward | None) -> None:
@@ -222,7 +226,7 @@ class Call:
                 self.model = model
 
             def forward(self, inputs: Any) -> Any:
-                return _raw(self.model, inputs) if forward is None else forward(self.model, inputs)
+                return _call_raw(self.model, inputs) if forward is None else forward(self.model, inputs)
 
         self.module = Module()
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from demur.posteriors import networks
-from demur.scoring.batches import IDS, LABELS, taken
+from demur.scoring.batches import ID_NAMES, LABEL_NAMES, pop_first
 
 
 class Minibatches(Protocol):
@@ -18,7 +18,7 @@ class Minibatches(Protocol):
 
     size: int
     """How many inputs the data set has."""
-    each: int
+    batches_per_pass: int
     """How many batches a pass has."""
 
     def at(self, step: int) -> tuple[Any, Any]:
@@ -26,12 +26,12 @@ class Minibatches(Protocol):
         ...
 
 
-def minibatches_of(data: Any, batch_size: int, seed: int) -> Minibatches:
+def make_minibatches(data: Any, batch_size: int, seed: int) -> Minibatches:
     """Return the batches of a pair of arrays, a ``Dataset`` or a ``DataLoader``."""
     if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
         raise ValueError(f"batch_size must be a positive integer. Got {batch_size!r}.")
     if isinstance(data, tuple) and len(data) == 2:
-        return OfArrays(*data, batch_size, seed)
+        return ArrayMinibatches(*data, batch_size, seed)
     from torch.utils.data import DataLoader
 
     if not isinstance(data, DataLoader):
@@ -44,7 +44,7 @@ def minibatches_of(data: Any, batch_size: int, seed: int) -> Minibatches:
             )
         size = len(data)
         data = DataLoader(data, batch_size=min(batch_size, max(size, 1)), shuffle=size > 0, drop_last=True)
-    return _OfLoader(data, seed)
+    return _LoaderMinibatches(data, seed)
 
 
 def rows(values: Any, index: Any) -> Any:
@@ -55,7 +55,7 @@ def rows(values: Any, index: Any) -> Any:
     return values.index_select(0, index)
 
 
-class OfArrays:
+class ArrayMinibatches:
     """Batches of arrays in memory, in an order of its own in each pass.
 
     Batches have the same size. What is left over at the end of a pass comes in another one.
@@ -76,7 +76,7 @@ class OfArrays:
             raise ValueError(f"data must have as many targets as inputs, at least one. Got {sizes}.")
         self.size = sizes[0]
         self.batch_size = min(batch_size, self.size)
-        self.each = self.size // self.batch_size
+        self.batches_per_pass = self.size // self.batch_size
         self._order: tuple[int, Any] = (-1, None)
 
     def at(self, step: int) -> tuple[Any, Any]:
@@ -84,23 +84,23 @@ class OfArrays:
 
         if self.batch_size == self.size:
             return self.inputs, self.targets
-        index = torch.from_numpy(self.rows_of(step))
+        index = torch.from_numpy(self.find_rows(step))
         return rows(self.inputs, index), rows(self.targets, index)
 
-    def rows_of(self, step: int) -> np.ndarray:
+    def find_rows(self, step: int) -> np.ndarray:
         """Return which inputs the batch of a step has."""
         import torch
 
         whole = self.batch_size == self.size
-        epoch, place = (0, 0) if whole else divmod(step, self.each)
+        epoch, place = (0, 0) if whole else divmod(step, self.batches_per_pass)
         if self._order[0] != epoch:
-            source = torch.Generator().manual_seed(networks.seed_of(self.seed, 1, epoch))
+            source = torch.Generator().manual_seed(networks.derive_seed(self.seed, 1, epoch))
             order = torch.arange(self.size) if whole else torch.randperm(self.size, generator=source)
             self._order = (epoch, order.numpy())
         return self._order[1][place * self.batch_size : (place + 1) * self.batch_size]
 
 
-class _OfLoader:
+class _LoaderMinibatches:
     """Batches of a ``DataLoader``, gone through again and again.
 
     All random generators are seeded before each batch is asked for, those of the loader too, so that
@@ -110,44 +110,46 @@ class _OfLoader:
     def __init__(self, loader: Any, seed: int) -> None:
         self.loader, self.seed = loader, seed
         try:
-            self.size, self.each = len(loader.dataset), len(loader)
+            self.size, self.batches_per_pass = len(loader.dataset), len(loader)
         except TypeError:
             raise TypeError(
                 "data must have a known size, which the likelihood is scaled by. Got a loader of "
                 f"{type(loader.dataset).__name__} without a length."
             ) from None
-        if min(self.size, self.each) < 1:
+        if min(self.size, self.batches_per_pass) < 1:
             raise ValueError("data must have inputs. Got a loader without batches.")
         self._next, self._batches = -1, iter(())
 
     def at(self, step: int) -> tuple[Any, Any]:
-        if step != self._next or step % self.each == 0:
-            start = step - step % self.each
-            with self._sown(start, 0):
+        if step != self._next or step % self.batches_per_pass == 0:
+            start = step - step % self.batches_per_pass
+            with self._seed_loader(start, 0):
                 self._batches = iter(self.loader)
             for passed in range(start, step):
-                self._taken(passed)
-        found = self._taken(step)
+                self._take(passed)
+        found = self._take(step)
         self._next = step + 1
-        return _pair_of(found)
+        return _split_pair(found)
 
-    def _taken(self, step: int) -> Any:
-        with self._sown(step, 1):
+    def _take(self, step: int) -> Any:
+        with self._seed_loader(step, 1):
             found = next(self._batches, None)
         if found is None:
-            raise ValueError(f"data must bring {self.each} batches in each pass, as len says. Got fewer.")
+            raise ValueError(
+                f"data must bring {self.batches_per_pass} batches in each pass, as len says. Got fewer."
+            )
         return found
 
     @contextlib.contextmanager
-    def _sown(self, *place: int) -> Iterator[None]:
+    def _seed_loader(self, *place: int) -> Iterator[None]:
         import torch
 
-        seed = networks.seed_of(self.seed, 2, *place)
+        seed = networks.derive_seed(self.seed, 2, *place)
         owners = (self.loader, getattr(self.loader, "sampler", None))
         own = [g for g in (getattr(owner, "generator", None) for owner in owners) if g is not None]
         kept = [g.get_state() for g in own]
         try:
-            with networks.random_state_kept():
+            with networks.preserve_random_state():
                 random.seed(seed)
                 np.random.seed(seed % 2**32)  # noqa: NPY002
                 torch.default_generator.manual_seed(seed)
@@ -159,12 +161,12 @@ class _OfLoader:
                 generator.set_state(state)
 
 
-def _pair_of(batch: Any) -> tuple[Any, Any]:
+def _split_pair(batch: Any) -> tuple[Any, Any]:
     """Tell inputs and targets of a batch apart."""
     if isinstance(batch, Mapping):
         rest = dict(batch)
-        targets = taken(rest, LABELS)
-        taken(rest, IDS)
+        targets = pop_first(rest, LABEL_NAMES)
+        pop_first(rest, ID_NAMES)
         if targets is not None and rest:
             return rest, targets
     elif isinstance(batch, tuple | list) and len(batch) in (2, 3):

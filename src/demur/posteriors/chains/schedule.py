@@ -84,11 +84,11 @@ class Schedule:
             return self.step_size
         return self.step_size / 2 * (math.cos(math.pi * (step % self.length) / self.length) + 1)
 
-    def noisy(self, step: int) -> bool:
+    def has_noise(self, step: int) -> bool:
         """Tell whether a step, counted from 0, has noise."""
         return step % self.length >= self.explored
 
-    def taken(self, sample: int) -> int:
+    def find_step(self, sample: int) -> int:
         """Return how many steps have been done when a sample, counted from 0, is taken."""
         each = self.samples // self.cycles
         cycle, place = divmod(sample, each)

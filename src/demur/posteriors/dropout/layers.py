@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 
-class Watch(contextlib.ExitStack):
+class DropoutWatch(contextlib.ExitStack):
     """Listens to a pass.
 
     Attributes
@@ -38,7 +38,7 @@ class Watch(contextlib.ExitStack):
                     training = kwargs.get("training", args[2] if len(args) > 2 else _FUNCTIONAL[name])
                     if p > 0:
                         (on if training else off).append(name)
-                elif name == "scaled_dot_product_attention" and _rate_of_attention(args, kwargs) > 0:
+                elif name == "scaled_dot_product_attention" and _read_attention_rate(args, kwargs) > 0:
                     on.append(name)
                 return func(*args, **kwargs)
 
@@ -50,7 +50,7 @@ class Watch(contextlib.ExitStack):
         return self
 
 
-def _rate_of_attention(args: Any, kwargs: Any) -> float:
+def _read_attention_rate(args: Any, kwargs: Any) -> float:
     """Return ``dropout_p``, the fifth argument of the function."""
     return kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0)
 
@@ -62,7 +62,7 @@ _FUNCTIONAL = {
 """Functions of dropout, and whether they are on where nobody says."""
 
 
-def dropout_layers(model: Any, names: Sequence[str] | None) -> dict[str, Any]:
+def find_dropout_layers(model: Any, names: Sequence[str] | None) -> dict[str, Any]:
     """Return the dropout layers that shall sample, by name; raise where there are none."""
     from torch.nn import MultiheadAttention
     from torch.nn.modules.dropout import _DropoutNd

@@ -14,10 +14,10 @@ import numpy as np
 from demur.posteriors import networks
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.last_layer import LastLayer
-from demur.posteriors.networks import random_state_kept
+from demur.posteriors.networks import preserve_random_state
 from demur.predictions import arrays
 from demur.progress import progress_bar
-from demur.scoring.batches import Batch, as_bytes, batches_of, generators_kept
+from demur.scoring.batches import InputBatch, as_bytes, iterate_batches, preserve_generators
 from demur.scoring.checkpoint import Checkpoint
 
 _VALUES, _INDEX = "features.bin", "index.npz"
@@ -149,17 +149,17 @@ def features(
         "layer": next(name for name, each in model.named_modules() if each is source.layer),
         "dtype": None if kind is None else kind.str,
     }
-    store = _Store(cache, settings, every)
+    store = _FeatureStore(cache, settings, every)
     try:
         total = len(loader)  # pyright: ignore[reportArgumentType]
     except TypeError:
         total = None
     bar = progress_bar(total, "batches", hidden=not progress)
-    with random_state_kept(), generators_kept(loader), contextlib.closing(store), bar as show:
+    with preserve_random_state(), preserve_generators(loader), contextlib.closing(store), bar as show:
         done = 0
-        for done, batch in enumerate(batches_of(loader), 1):
+        for done, batch in enumerate(iterate_batches(loader), 1):
             if done > len(store.marks):
-                store.add(batch, _as_kind(source.features(batch.inputs)[0], kind))
+                store.add(batch, _cast(source.features(batch.inputs)[0], kind))
             else:
                 store.check(done - 1, batch)
             show(done)
@@ -168,7 +168,7 @@ def features(
     return Features(store.values(), *store.beside(), layer=source.layer, rows=rows, mark=mark)
 
 
-def _as_kind(found: Any, kind: np.dtype | None) -> np.ndarray:
+def _cast(found: Any, kind: np.dtype | None) -> np.ndarray:
     """Return features as numbers of a type; raise where it cannot hold them."""
     import torch
 
@@ -182,7 +182,7 @@ def _as_kind(found: Any, kind: np.dtype | None) -> np.ndarray:
     return kept
 
 
-class _Store:
+class _FeatureStore:
     """Batches of features, in a folder or in memory.
 
     Numbers are appended to one file. The index, which is replaced at once, says how many of them count:
@@ -203,7 +203,7 @@ class _Store:
         self.parts: list[np.ndarray] = []
         self.file: Any = None
         if self.folder is not None and found:
-            path, expected = self.folder / _VALUES, self.inputs * self.size * _found_size(self.kind)
+            path, expected = self.folder / _VALUES, self.inputs * self.size * _item_size(self.kind)
             there = path.stat().st_size if path.exists() else 0
             if there < expected:
                 raise ValueError(
@@ -211,15 +211,15 @@ class _Store:
                     "Remove the folder."
                 )
 
-    def check(self, index: int, batch: Batch) -> None:
+    def check(self, index: int, batch: InputBatch) -> None:
         """Raise unless a batch is the one whose features are there."""
-        if self.marks[index] != _mark_of(batch):
+        if self.marks[index] != _mark_batch(batch):
             raise ValueError(
                 f"cache: expected the inputs whose features it holds. Got others at input {batch.position}. "
                 "Switch off shuffling and random augmentation, or choose another folder."
             )
 
-    def add(self, batch: Batch, values: np.ndarray) -> None:
+    def add(self, batch: InputBatch, values: np.ndarray) -> None:
         """Append the features of a batch."""
         if self.complete:
             raise ValueError(f"cache: expected {self.inputs} inputs, as it holds. Got more. {_CHOOSE}")
@@ -232,7 +232,7 @@ class _Store:
         else:
             if self.file is None:
                 self.file = open(self.folder / _VALUES, "r+b" if self.marks else "wb")  # noqa: SIM115
-                self.file.truncate(self.inputs * self.size * _found_size(self.kind))
+                self.file.truncate(self.inputs * self.size * _item_size(self.kind))
                 self.file.seek(0, os.SEEK_END)
             self.file.write(np.ascontiguousarray(values).data)
         for name, column in (("labels", batch.labels), ("ids", batch.ids)):
@@ -240,7 +240,7 @@ class _Store:
                 raise ValueError(f"{name} must be in every batch or in none. Got both.")
             if column is not None:
                 self.columns.setdefault(name, []).append(column)
-        self.marks.append(_mark_of(batch))
+        self.marks.append(_mark_batch(batch))
         self.inputs += batch.size
         if self.index.due():
             self.write(complete=False)
@@ -291,12 +291,12 @@ class _Store:
 _CHOOSE = "Choose another folder."
 
 
-def _found_size(kind: np.dtype | None) -> int:
+def _item_size(kind: np.dtype | None) -> int:
     """Return the bytes of one number."""
     return 0 if kind is None else kind.itemsize
 
 
-def _mark_of(batch: Batch) -> int:
+def _mark_batch(batch: InputBatch) -> int:
     """Return a number that tells the batch from others: of all its inputs and labels."""
     parts = batch.inputs.values() if isinstance(batch.inputs, Mapping) else [batch.inputs]
     found = zlib.crc32(repr((batch.position, batch.size)).encode())

@@ -16,13 +16,13 @@ import numpy as np
 
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.heads.features import Features
-from demur.posteriors.networks import seed_of
-from demur.posteriors.posterior import count_of
-from demur.posteriors.tensors import read_tensors, write_tensors
+from demur.posteriors.networks import derive_seed
+from demur.posteriors.posterior import check_count
+from demur.posteriors.tensor_files import read_tensors, write_tensors
 from demur.progress import progress_bar
-from demur.scoring.checkpoint import differences
+from demur.scoring.checkpoint import describe_differences
 
-NUMBERS = 1 << 25
+WEIGHTS_TOGETHER = 1 << 25
 """Weights of heads that are trained at a time: 128 MB, and as much for each moment of the optimizer."""
 _FITTING, _FITTED = "LastLayer.fit", "LastLayer"
 
@@ -39,8 +39,8 @@ class HeadTraining:
     epochs, batch
         Passes over the data, and inputs of a step. Each head has an order of its own.
     rate
-        Step size at the start. Heads that are trained too little still show how they started, and K follows
-        that: look at the loss on held-out inputs first, above all where features are small.
+        Step size at the start. Heads that are trained too little still show where they started, and so
+        does K: check the loss on held-out inputs first, above all where features are small.
     weight_decay
         The penalty. With it the loss has one minimum only, and heads that are trained for long are alike.
     optimizer
@@ -62,8 +62,8 @@ class HeadTraining:
     noise: float = 0.1
 
     def __post_init__(self) -> None:
-        count_of("epochs", self.epochs)
-        count_of("batch", self.batch)
+        check_count("epochs", self.epochs)
+        check_count("batch", self.batch)
         for name, allowed in (("optimizer", ("adam", "sgd")), ("start", ("fresh", "network"))):
             if getattr(self, name) not in allowed:
                 raise ValueError(
@@ -84,22 +84,22 @@ def fit_heads(
     """Return weights (members, classes, features) and biases (members, classes) of trained heads."""
     import torch
 
-    labels = _checked_labels(features, layer)
-    count_of("members", members)
+    labels = _check_labels(features, layer)
+    check_count("members", members)
     settings = {
         "members": members, "seed": seed, **dataclasses.asdict(training), "features": features.mark,
         "layer": fingerprint(layer) if training.start == "network" else [*layer.weight.shape],
     }  # fmt: skip
-    kept = _Kept(path, settings, every)
+    kept = FitFile(path, settings, every)
     weight, bias, done, state = kept.read()
     if done == members:
         return weight, bias
-    tile = max(1, NUMBERS // layer.weight.numel())
+    tile = max(1, WEIGHTS_TOGETHER // layer.weight.numel())
     total = -(-members // tile) * training.epochs
     with progress_bar(total, "epochs", hidden=not progress) as show:
         while done < members:
             run = range(done, min(members, done + tile))
-            heads = Heads(layer, run, training, seed, state)
+            heads = HeadGroup(layer, run, training, seed, state)
             state = {}
             for epoch in heads.train(features.values, labels):
                 show(run.start // tile * training.epochs + epoch)
@@ -114,7 +114,7 @@ def fit_heads(
     return weight, bias
 
 
-class Heads:
+class HeadGroup:
     """Some heads, trained at once: one product of matrices for all, and one optimizer.
 
     Their sum of losses is lowered. The optimizers work number by number, so that no head knows of another.
@@ -127,7 +127,7 @@ class Heads:
 
         self.training, self.run, self.seed = training, run, seed
         kind = torch.float64 if layer.weight.dtype == torch.float64 else torch.float32
-        drawn = [started(layer, training, seed_of(seed, k)) for k in run]
+        drawn = [draw_start(layer, training, derive_seed(seed, k)) for k in run]
         self.parameters = [
             torch.stack(parts).to(layer.weight.device, kind).requires_grad_()
             for parts in zip(*drawn, strict=True)
@@ -144,7 +144,7 @@ class Heads:
 
     def train(self, values: np.ndarray, labels: Any) -> Iterator[int]:
         """Go through all epochs that miss; yield how many are done."""
-        rows = _rows_of(values, self.parameters[0])
+        rows = _make_row_reader(values, self.parameters[0])
         steps = -(-len(labels) // self.training.batch)
         while self.epoch < self.training.epochs:
             for step, index in enumerate(self.batches(len(labels))):
@@ -167,7 +167,7 @@ class Heads:
         orders = torch.stack(
             [
                 torch.randperm(
-                    inputs, generator=torch.Generator().manual_seed(seed_of(self.seed, k, self.epoch))
+                    inputs, generator=torch.Generator().manual_seed(derive_seed(self.seed, k, self.epoch))
                 )
                 for k in self.run
             ]
@@ -222,7 +222,7 @@ class Heads:
         self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
 
 
-def started(layer: Any, training: HeadTraining, seed: int) -> tuple[Any, Any]:
+def draw_start(layer: Any, training: HeadTraining, seed: int) -> tuple[Any, Any]:
     """Return the weight and the bias that a head starts with."""
     import torch
 
@@ -245,7 +245,7 @@ def started(layer: Any, training: HeadTraining, seed: int) -> tuple[Any, Any]:
     return first, second
 
 
-def _rows_of(values: np.ndarray, like: Any) -> Callable[[Any], Any]:
+def _make_row_reader(values: np.ndarray, like: Any) -> Callable[[Any], Any]:
     """Return a function from (heads, batch) indices to rows of features; a mapped file stays on disk."""
     import torch
 
@@ -255,7 +255,7 @@ def _rows_of(values: np.ndarray, like: Any) -> Callable[[Any], Any]:
     return lambda index: whole[index.to(like.device)]
 
 
-def _checked_labels(features: Features, layer: Any) -> Any:
+def _check_labels(features: Features, layer: Any) -> Any:
     """Return labels as a tensor; raise unless each is a class of the last layer."""
     import torch
 
@@ -274,7 +274,7 @@ def _checked_labels(features: Features, layer: Any) -> Any:
     return torch.from_numpy(labels.astype(np.int64))
 
 
-class _Kept:
+class FitFile:
     """A safetensors file: the state of a fit, and in the end what ``LastLayer.save`` writes."""
 
     def __init__(self, path: str | os.PathLike[str] | None, settings: dict[str, Any], every: float) -> None:
@@ -290,7 +290,7 @@ class _Kept:
             state, facts = read_tensors(self.path, _FITTING)
         except ValueError:
             state, facts = read_tensors(self.path, _FITTED)
-        others = differences(json.loads(facts.get("settings", "{}")), self.settings)
+        others = describe_differences(json.loads(facts.get("settings", "{}")), self.settings)
         if others:
             raise ValueError(
                 f"path: expected a file of this fit. Got {str(self.path)!r}, of another: {others}. "

@@ -8,14 +8,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from demur.posteriors.chains.chain import State
-from demur.posteriors.tensors import read_tensors, write_tensors
+from demur.posteriors.chains.stepper import ChainState
+from demur.posteriors.tensor_files import read_tensors, write_tensors
 
-_STATES = 2
+_STATES_KEPT = 2
 """States that stay: the last, and one before it for a scoring that is behind the chain."""
 
 
-class ChainFiles:
+class ChainCheckpoint:
     """Files of one chain, each whole or not there.
 
     Parameters
@@ -61,16 +61,16 @@ class ChainFiles:
         """Tell whether it is time to write a state."""
         return time.monotonic() - self._last >= self.every
 
-    def write_state(self, state: State) -> None:
+    def write_state(self, state: ChainState) -> None:
         """Keep where the chain is."""
         tensors = {f"parameters.{name}": value for name, value in state.parameters.items()}
         tensors |= {f"momenta.{name}": value for name, value in state.momenta.items()}
         write_tensors(self.path / f"state-{state.step:09d}.safetensors", tensors, {"method": self.method})
-        for old in sorted(self.path.glob("state-*"))[:-_STATES]:
+        for old in sorted(self.path.glob("state-*"))[:-_STATES_KEPT]:
             old.unlink(missing_ok=True)
         self._last = time.monotonic()
 
-    def states(self, like: State) -> list[State]:
+    def read_states(self, like: ChainState) -> list[ChainState]:
         """Return the states that were kept, on the device of another one, in their order."""
         found = []
         for path in sorted(self.path.glob("state-*.safetensors")):
@@ -79,17 +79,17 @@ class ChainFiles:
                 {name: tensors[f"{part}.{name}"].to(value.device) for name, value in own.items()}
                 for part, own in (("parameters", like.parameters), ("momenta", like.momenta))
             ]
-            found.append(State(int(path.stem.removeprefix("state-")), *parts))
+            found.append(ChainState(int(path.stem.removeprefix("state-")), *parts))
         return found
 
     def write_sample(self, sample: int, parameters: dict[str, Any]) -> None:
         """Keep a sample."""
-        write_tensors(self._sample(sample), parameters, {"method": self.method})
+        write_tensors(self._sample_path(sample), parameters, {"method": self.method})
 
     def read_sample(self, sample: int) -> dict[str, Any] | None:
         """Return a sample that was kept; None where it was not."""
-        path = self._sample(sample)
+        path = self._sample_path(sample)
         return read_tensors(path, self.method)[0] if path.exists() else None
 
-    def _sample(self, sample: int) -> Path:
+    def _sample_path(self, sample: int) -> Path:
         return self.path / f"sample-{sample:06d}.safetensors"

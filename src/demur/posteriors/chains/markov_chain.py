@@ -8,18 +8,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, Self, TypedDict
 
 from demur.posteriors import networks
-from demur.posteriors.chains.chain import Chain, Factors, Moving
-from demur.posteriors.chains.files import ChainFiles
-from demur.posteriors.chains.gradients import Call, Likelihood
-from demur.posteriors.chains.minibatches import minibatches_of
+from demur.posteriors.chains.checkpoint import ChainCheckpoint
+from demur.posteriors.chains.gradients import CallWithParameters, Likelihood
+from demur.posteriors.chains.minibatches import make_minibatches
 from demur.posteriors.chains.schedule import Schedule
+from demur.posteriors.chains.stepper import Factors, Moving, Stepper
 from demur.posteriors.fingerprint import fingerprint
-from demur.posteriors.posterior import Posterior, chosen, chunks_of
-from demur.posteriors.tensors import read_tensors, write_tensors
+from demur.posteriors.posterior import Posterior, select_members, split_members
+from demur.posteriors.tensor_files import read_tensors, write_tensors
 from demur.progress import progress_bar
 
 
-class Options(TypedDict, total=False):
+class ChainOptions(TypedDict, total=False):
     """What all methods take; the docstring of `MarkovChain` says what they mean."""
 
     log_likelihood: Likelihood | None
@@ -96,33 +96,33 @@ class MarkovChain(Posterior):
         every: float = 30.0,
     ) -> None:
         networks.check_network("model", model)
-        minibatches = minibatches_of(data, batch_size, seed)
+        minibatches = make_minibatches(data, batch_size, seed)
         if steps is None:
             if not epochs > 0:
                 raise ValueError(f"epochs must be positive. Got {epochs!r}.")
-            steps = round(epochs * minibatches.each)
+            steps = round(epochs * minibatches.batches_per_pass)
         schedule = Schedule(steps=steps, **plan)
-        self._open(model, forward, schedule.samples)
+        self._set_up(model, forward, schedule.samples)
         self.seed, self.keep = seed, keep
-        self.chain = Chain(
+        self.stepper = Stepper(
             model, minibatches, schedule, self._move, log_likelihood=log_likelihood, prior_scale=prior_scale,
             prior_mean=prior_mean, temperature=temperature, seed=seed, forward=forward,
             momenta=self.has_momenta,
         )  # fmt: skip
-        self._kept, self._now = [self.chain.start], None
+        self._kept, self._now = [self.stepper.start], None
         self._place = (checkpoint, every)
 
-    def _open(self, model: Any, forward: networks.Forward | None, members: int) -> None:
-        self.model, self.members, self._call = model, members, Call(model, forward)
+    def _set_up(self, model: Any, forward: networks.Forward | None, members: int) -> None:
+        self.model, self.members, self._call = model, members, CallWithParameters(model, forward)
         self.keep, self._samples, self._files = True, None, None
-        self.chain: Any = None
+        self.stepper: Any = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.members} samples)"
 
     @abstractmethod
     def _move(self, moving: Moving, factors: Factors, rate: float, temperature: float) -> None:
-        """Do one step of all parameters, in place; see `Chain`."""
+        """Do one step of all parameters, in place; see `Stepper`."""
 
     # --- drawing ---------------------------------------------------------------------------------
 
@@ -132,15 +132,15 @@ class MarkovChain(Posterior):
             raise ValueError("fit keeps samples. Got keep=False, which draws them when they are asked for.")
         if self._samples is not None:
             return self
-        steps = self.chain.schedule.steps
+        steps = self.stepper.schedule.steps
         with progress_bar(steps, "steps", hidden=not progress) as show:
             samples = self._draw_all(range(self.members or 0), show)
-        self._samples, self._kept, self._now = samples, [self.chain.start], None
+        self._samples, self._kept, self._now = samples, [self.stepper.start], None
         return self
 
     def parameters(self, members: range | None = None) -> dict[str, Any]:
         """Return parameters of samples by name, each with the samples along its first axis."""
-        wanted = chosen(members, self.members or 0)
+        wanted = select_members(members, self.members or 0)
         if self.keep:
             samples = self.fit()._samples or {}
             # A slice is no copy.
@@ -152,9 +152,13 @@ class MarkovChain(Posterior):
         """Return the parameters of samples, by name."""
         import torch
 
-        start = self.chain.start.parameters
+        start = self.stepper.start.parameters
         # A state that was begun in inference mode could not move outside of it.
-        with torch.inference_mode(False), networks.quiet([self.model]), networks.random_state_kept():
+        with (
+            torch.inference_mode(False),
+            networks.suspend_training([self.model]),
+            networks.preserve_random_state(),
+        ):
             found = {name: value.new_empty((len(wanted), *value.shape)) for name, value in start.items()}
             for place, sample in enumerate(wanted):
                 for name, value in self._draw(sample, show).items():
@@ -166,8 +170,8 @@ class MarkovChain(Posterior):
 
         The next steps overwrite them.
         """
-        schedule, target = self.chain.schedule, self.chain.schedule.taken(sample)
-        files = self._opened()
+        schedule, target = self.stepper.schedule, self.stepper.schedule.find_step(sample)
+        files = self._open_folder()
         if files is not None and self.keep and (found := files.read_sample(sample)) is not None:
             show(target)
             return found
@@ -176,44 +180,44 @@ class MarkovChain(Posterior):
         state = nearest if nearest is self._now else nearest.copy()
         self._now = None  # after an interrupt, none that is halfway through a step
         while state.step < target:
-            self.chain.advance(state)
+            self.stepper.advance(state)
             show(state.step)
             if state.step % schedule.length == 0 and state.step < schedule.steps:
-                self._kept = [self.chain.start, state.copy()]
+                self._kept = [self.stepper.start, state.copy()]
             if files is not None and files.due():
                 files.write_state(state)
-        self.chain.check(state)
+        self.stepper.check(state)
         self._now = state
         if files is not None and self.keep:
             files.write_sample(sample, state.parameters)
         return state.parameters
 
-    def _opened(self) -> ChainFiles | None:
+    def _open_folder(self) -> ChainCheckpoint | None:
         """Return the folder of the chain, opened at its first use."""
         path, every = self._place
         if path is not None and self._files is None:
-            self._files = ChainFiles(path, f"{type(self).__name__} chain", self._facts(), every)
-            self._kept = [self.chain.start, *self._files.states(self.chain.start)]
+            self._files = ChainCheckpoint(path, f"{type(self).__name__} chain", self._facts(), every)
+            self._kept = [self.stepper.start, *self._files.read_states(self.stepper.start)]
         return self._files
 
     def _facts(self) -> dict[str, Any]:
         """Return what must be the same for a chain to go on."""
-        chain = self.chain
+        stepper = self.stepper
         return {
             "method": type(self).__name__,
-            "schedule": repr(chain.schedule),
+            "schedule": repr(stepper.schedule),
             "friction": getattr(self, "friction", None),
             "seed": self.seed,
-            "temperature": chain.temperature,
-            "prior_scale": chain.prior_scale,
-            "prior_mean": fingerprint(chain.prior_mean),
-            "parameters": fingerprint(chain.start.parameters),
-            "data": [chain.minibatches.size, fingerprint(chain.minibatches.at(0))],
+            "temperature": stepper.temperature,
+            "prior_scale": stepper.prior_scale,
+            "prior_mean": fingerprint(stepper.prior_mean),
+            "parameters": fingerprint(stepper.start.parameters),
+            "data": [stepper.minibatches.size, fingerprint(stepper.minibatches.at(0))],
             "keep": self.keep,
         }
 
     def fingerprint(self) -> str:
-        return fingerprint(self._samples if self.chain is None else self._facts())
+        return fingerprint(self._samples if self.stepper is None else self._facts())
 
     # --- applying --------------------------------------------------------------------------------
 
@@ -223,21 +227,21 @@ class MarkovChain(Posterior):
                 "keep=False draws members when they are asked for, and would do so again for each batch. "
                 "Score with order='member', or keep them."
             )
-        wanted = chosen(members, self.members or 0)
-        inputs = networks.moved(batch, self.model)
+        wanted = select_members(members, self.members or 0)
+        inputs = networks.move_to_model(batch, self.model)
         start = numbers = 0
         while start < len(wanted):
-            run = next(chunks_of(wanted[start:], numbers)) if numbers else wanted[start : start + 1]
+            run = next(split_members(wanted[start:], numbers)) if numbers else wanted[start : start + 1]
             parameters = self.parameters(run)
-            with networks.quiet([self.model]), networks.random_state_kept():
+            with networks.suspend_training([self.model]), networks.preserve_random_state():
                 found = [
-                    networks.predictions_in(
-                        self._call({n: v[k] for n, v in parameters.items()}, networks.copied(inputs))
+                    networks.extract_predictions(
+                        self._call({n: v[k] for n, v in parameters.items()}, networks.copy_inputs(inputs))
                     )
                     for k in range(len(run))
                 ]
             start += len(run)
-            chunk = networks.stacked(found)
+            chunk = networks.stack_members(found)
             if self.keep:
                 numbers = chunk[0].numel() if hasattr(chunk, "numel") else chunk.values[0].numel()
             yield chunk
@@ -263,6 +267,6 @@ class MarkovChain(Posterior):
                 "shape."
             )
         self = cls.__new__(cls)
-        self._open(model, forward, len(next(iter(tensors.values()))))
+        self._set_up(model, forward, len(next(iter(tensors.values()))))
         self._samples = {name: value.to(own[name].device) for name, value in tensors.items()}
         return self

@@ -140,7 +140,7 @@ def score_predictions(
         except ValueError as error:
             raise StoreError(f"{weights_label}: {error}") from error
         weights = of_moderate_size(weights)
-    groups = groups_for(measures, predictions.members, unbiased=unbiased, stderr=stderr)
+    groups = count_groups(measures, predictions.members, unbiased=unbiased, stderr=stderr)
     columns: dict[str, np.ndarray] = {"input": np.arange(predictions.inputs)}
     options = {"rule": rule, "weights": weights, "groups": groups, "budget": budget, "progress": progress}
     named = {name: name for name in measures}
@@ -193,7 +193,7 @@ def tiles(
             progress(inputs.stop)
 
 
-def groups_for(
+def count_groups(
     measures: Iterable[str | Measure], members: int, *, unbiased: bool, stderr: bool
 ) -> int | None:
     """Return into how many groups the moments deal members; None where no figure needs them."""
@@ -202,12 +202,12 @@ def groups_for(
     return None
 
 
-def unit_of(rule: str, base: float | None) -> str:
+def name_unit(rule: str, base: float | None) -> str:
     """Return what scores are measured in.
 
     Examples
     --------
-    >>> unit_of("log", None), unit_of("log", 2), unit_of("brier", None)
+    >>> name_unit("log", None), name_unit("log", 2), name_unit("brier", None)
     ('nats', 'bits', 'brier loss')
     """
     if rule != "log":

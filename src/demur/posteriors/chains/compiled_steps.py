@@ -10,55 +10,59 @@ import numpy as np
 from numba import njit
 
 from demur.kernels.arithmetic import COMPILED, cached, log_single
-from demur.posteriors.dropout.compiled_masks import GOLDEN, mixed
+from demur.posteriors.dropout.compiled_masks import GOLDEN, mix
 
-PAIRS = 512
+PAIRS_PER_BLOCK = 512
 """Pairs of numbers that are drawn at a time: what they are made of stays in the first cache."""
 
-BLOCK = 2 * PAIRS
+BLOCK_SIZE = 2 * PAIRS_PER_BLOCK
 """Numbers that these pairs are."""
 
-HIGH, LOW = np.uint64(33), np.uint64(0x7FFFFFFF)
+HIGH_SHIFT, LOW_MASK = np.uint64(33), np.uint64(0x7FFFFFFF)
 HALF, ONE, MINUS_TWO = map(np.float32, (0.5, 1.0, -2.0))
 UNIT = np.float32(2.0**-31)
 # A quarter of a turn, about 0, for 29 bits.
-ARC, EIGHTH = np.float32(2.0**-30 * math.pi), np.float32(math.pi / 4)
+QUARTER_UNIT, EIGHTH_TURN = np.float32(2.0**-30 * math.pi), np.float32(math.pi / 4)
 # Taylor series, whose next terms are below the last digit at an eighth of a turn.
 SINE = tuple(map(np.float32, (-1 / 6, 1 / 120, -1 / 5040)))
 COSINE = tuple(map(np.float32, (-1 / 2, 1 / 24, -1 / 720, 1 / 40320)))
 
 
 @njit(**COMPILED)
-def workspace():
-    """Allocate what ``draw`` needs, and where it writes."""
-    return np.empty(PAIRS, np.int32), np.empty(PAIRS, np.int32), np.empty(BLOCK, np.float32)
+def allocate():
+    """Allocate what ``draw_noise`` needs, and where it writes."""
+    return (
+        np.empty(PAIRS_PER_BLOCK, np.int32),
+        np.empty(PAIRS_PER_BLOCK, np.int32),
+        np.empty(BLOCK_SIZE, np.float32),
+    )
 
 
 @njit(**COMPILED)
-def place_of(start, first):
+def find_start(start, first):
     """Return where the noise of a number is drawn that stands at the beginning of a block."""
-    return start + np.uint64(first // BLOCK * PAIRS) * GOLDEN
+    return start + np.uint64(first // BLOCK_SIZE * PAIRS_PER_BLOCK) * GOLDEN
 
 
 @njit(**COMPILED)
-def draw(at, scale, room, numbers):
+def draw_noise(at, scale, room, numbers):
     """Draw noise of a standard deviation, by the method of Box and Muller (1958); return where it ends.
 
-    Where fewer numbers are wanted than ``PAIRS``, they are the first ones of as many pairs.
+    Where fewer numbers are wanted than ``PAIRS_PER_BLOCK``, they are the first ones of as many pairs.
 
     A pair takes one number of SplitMix64: 31 bits for how far it is from 0, which reaches 6.6 standard
     deviations, and 31 for the direction.
     """
     upper, lower, noise = room
-    pairs = min(PAIRS, numbers)
+    pairs = min(PAIRS_PER_BLOCK, numbers)
     for k in range(pairs):
         at += GOLDEN
-        bits = mixed(at)
-        upper[k] = np.int32(bits >> HIGH)
-        lower[k] = np.int32(bits & LOW)
+        bits = mix(at)
+        upper[k] = np.int32(bits >> HIGH_SHIFT)
+        lower[k] = np.int32(bits & LOW_MASK)
     for k in range(pairs):
         far = scale * np.sqrt(MINUS_TWO * log_single((np.float32(upper[k]) + HALF) * UNIT))
-        angle = (np.float32(lower[k] >> 2) + HALF) * ARC - EIGHTH
+        angle = (np.float32(lower[k] >> 2) + HALF) * QUARTER_UNIT - EIGHTH_TURN
         square = angle * angle
         sine = (((SINE[2] * square + SINE[1]) * square + SINE[0]) * square + ONE) * angle
         cosine = ((COSINE[3] * square + COSINE[2]) * square + COSINE[1]) * square + COSINE[0]
@@ -66,21 +70,21 @@ def draw(at, scale, room, numbers):
         # Two more bits turn the quarter to the other ones.
         cosine = -cosine if lower[k] & 2 else cosine
         noise[k] = far * (sine if lower[k] & 1 else cosine)
-        noise[PAIRS + k] = far * (cosine if lower[k] & 1 else sine)
+        noise[PAIRS_PER_BLOCK + k] = far * (cosine if lower[k] & 1 else sine)
     return at
 
 
 @cached
 def langevin_step(value, forces, factors, step, deviation, start, first, last):
     """Do as ``sgld.langevin_step``, in one pass over numbers in a row, from ``first`` to before ``last``."""
-    own, at, kind = workspace(), place_of(start, first), value.dtype.type
+    own, at, kind = allocate(), find_start(start, first), value.dtype.type
     own[2][:] = np.float32(0.0)
     gradient, values, centre = forces
     by, then, also = kind(factors[0] * step), kind(factors[1] * step), kind(factors[2] * step)
-    for begin in range(first, last, BLOCK):
+    for begin in range(first, last, BLOCK_SIZE):
         if deviation > 0.0:
-            at = draw(at, np.float32(deviation), own, last - begin)
-        part = slice(begin, min(begin + BLOCK, last))
+            at = draw_noise(at, np.float32(deviation), own, last - begin)
+        part = slice(begin, min(begin + BLOCK_SIZE, last))
         v, one, two, three = value[part], gradient[part], values[part], centre[part]
         for k in range(v.size):
             v[k] += (by * one[k] + then * two[k] + also * three[k]) + kind(own[2][k])
@@ -89,16 +93,16 @@ def langevin_step(value, forces, factors, step, deviation, start, first, last):
 @cached
 def baoa_step(value, momentum, forces, factors, time, kept, deviation, start, first, last):
     """Do as ``sghmc.baoa_step``, in one pass over numbers in a row, from ``first`` to before ``last``."""
-    own, at, kind = workspace(), place_of(start, first), value.dtype.type
+    own, at, kind = allocate(), find_start(start, first), value.dtype.type
     own[2][:] = np.float32(0.0)
     gradient, values, centre = forces
     by, then, also = kind(factors[0] * time), kind(factors[1] * time), kind(factors[2] * time)
     half, stays = kind(time / 2), kind(kept)
-    pushed = np.empty(BLOCK, value.dtype)
-    for begin in range(first, last, BLOCK):
+    pushed = np.empty(BLOCK_SIZE, value.dtype)
+    for begin in range(first, last, BLOCK_SIZE):
         if deviation > 0.0:
-            at = draw(at, np.float32(deviation), own, last - begin)
-        part = slice(begin, min(begin + BLOCK, last))
+            at = draw_noise(at, np.float32(deviation), own, last - begin)
+        part = slice(begin, min(begin + BLOCK_SIZE, last))
         v, m, one, two, three = value[part], momentum[part], gradient[part], values[part], centre[part]
         # Two loops: for one, the compiler would have to tell too many arrays apart.
         for k in range(v.size):

@@ -9,7 +9,7 @@ import numpy as np
 from demur.predictions import arrays
 
 
-class Spread:
+class LogitSpread:
     """How far members' logits lie from the deployed model's, beside how far they do on average.
 
     With the deployed model's logits ``z`` and probabilities ``p``, a member's spread is the variance of
@@ -79,7 +79,7 @@ def _spreads(differences: np.ndarray, top: np.ndarray, rest: np.ndarray) -> np.n
     return np.einsum("mic,mic,ic->mi", differences, differences, rest) - mean**2
 
 
-def expected_of_dropout(features: Any, weight: Any, logits: Any, rate: float) -> np.ndarray:
+def compute_dropout_spread(features: Any, weight: Any, logits: Any, rate: float) -> np.ndarray:
     """Return the average spread of a last layer whose features are dropped at a rate, (inputs,).
 
     A feature's factor, 0 or 1 / (1 - rate), has mean 1 and variance rate / (1 - rate), and features are

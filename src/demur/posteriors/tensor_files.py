@@ -56,7 +56,7 @@ def load_state(name: str, model: Any, state: dict[str, Any]) -> None:
         raise ValueError(f"{name} must have the architecture that was saved. {error}") from None
 
 
-def weights_kept(weights: Any) -> dict[str, Any]:
+def pack_weights(weights: Any) -> dict[str, Any]:
     """Return the weights of members as a tensor for a file; empty where there are none."""
     import torch
 

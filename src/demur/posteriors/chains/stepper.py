@@ -11,36 +11,36 @@ from typing import Any, NoReturn
 import numpy as np
 
 from demur.posteriors import networks
-from demur.posteriors.chains.gradients import Likelihood, gradient_of
+from demur.posteriors.chains.gradients import Likelihood, choose_gradient
 from demur.posteriors.chains.minibatches import Minibatches
 from demur.posteriors.chains.schedule import Schedule
-from demur.posteriors.compiled import flat
+from demur.posteriors.compiled_calls import flatten
 
 Moving = list[tuple[Any, Any, tuple[Any, Any, Any]]]
 """Of each parameter its value, its momentum (None where the method has none), and three forces, in the form
-of `flat`. Summed up with their factors, the forces are the gradient of the log posterior."""
+of `flatten`. Summed up with their factors, the forces are the gradient of the log posterior."""
 
 Factors = tuple[float, float, float]
 
-_SEEDS = 1024
+_SEEDS_PER_BLOCK = 1024
 """Seeds of steps that are made at a time."""
 
 
 @dataclass
-class State:
+class ChainState:
     """Where a chain is after so many steps; the momenta are empty where the method has none."""
 
     step: int
     parameters: dict[str, Any]
     momenta: dict[str, Any]
 
-    def copy(self) -> State:
+    def copy(self) -> ChainState:
         """Return a state with memory of its own."""
         import torch
 
-        kept = {"memory_format": torch.contiguous_format}  # as `flat` needs it
+        kept = {"memory_format": torch.contiguous_format}  # as `flatten` needs it
         parts = ({n: v.clone(**kept) for n, v in part.items()} for part in (self.parameters, self.momenta))
-        return State(self.step, *parts)
+        return ChainState(self.step, *parts)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave the views out: of a copy, they would be memory apart."""
@@ -48,14 +48,14 @@ class State:
 
     @functools.cached_property
     def flat(self) -> dict[str, tuple[Any, Any]]:
-        """Each parameter and its momentum, which is None where the method has none, in the form of `flat`."""
+        """Each flattened parameter and its momentum, None where the method has none; see `flatten`."""
         return {
-            name: (flat(value), flat(self.momenta[name]) if self.momenta else None)
+            name: (flatten(value), flatten(self.momenta[name]) if self.momenta else None)
             for name, value in self.parameters.items()
         }
 
 
-class Chain:
+class Stepper:
     """Steps from state to state. What a step draws depends on the seed and its number alone.
 
     Parameters
@@ -98,7 +98,7 @@ class Chain:
             raise ValueError(f"temperature must be at least 0 and finite. Got {temperature!r}.")
         self.model, self.minibatches, self.schedule, self.move = model, minibatches, schedule, move
         self.temperature, self.seed = float(temperature), seed
-        self.place = networks.place_of(model)
+        self.place = networks.locate_model(model)
         start = {
             name: value.detach().clone(memory_format=torch.contiguous_format)
             for name, value in model.named_parameters()
@@ -109,22 +109,24 @@ class Chain:
                 "Expected a model with parameters to sample. Got none that require gradients. "
                 "Set requires_grad on those that shall be sampled."
             )
-        self.prior_scale, self.prior_mean = prior_scale, _means_of(prior_mean, start)
+        self.prior_scale, self.prior_mean = prior_scale, _check_prior_mean(prior_mean, start)
         zero = {name: torch.zeros_like(value) for name, value in start.items()} if momenta else {}
-        self.start = State(0, start, zero)
-        self._centre = None if self.prior_mean is None else {n: flat(v) for n, v in self.prior_mean.items()}
-        self.gradient = gradient_of(model, start, minibatches, log_likelihood, forward)
+        self.start = ChainState(0, start, zero)
+        self._centre = (
+            None if self.prior_mean is None else {n: flatten(v) for n, v in self.prior_mean.items()}
+        )
+        self.gradient = choose_gradient(model, start, minibatches, log_likelihood, forward)
         self._seeds: tuple[int, Any] = (-1, None)
 
-    def advance(self, state: State) -> None:
+    def advance(self, state: ChainState) -> None:
         """Do one step, in place. The caller sees to modes and to random generators, which it changes."""
         step, size = state.step, self.minibatches.size
-        networks.sow(self.seed_of(step), self.place[0])
+        networks.seed_device(self.find_seed(step), self.place[0])
         rate = self.schedule.rate(step)
-        temperature = self.temperature / size if self.schedule.noisy(step) else 0.0
+        temperature = self.temperature / size if self.schedule.has_noise(step) else 0.0
         average, gradient = self.gradient(state)
         if not math.isfinite(average):
-            self.diverged(f"a finite log-likelihood. Got {average}", step + 1)
+            self.raise_diverged(f"a finite log-likelihood. Got {average}", step + 1)
         weight = 1 / (self.prior_scale**2 * size)
         factors = (1.0, -weight, 0.0 if self._centre is None else weight)
         centre = self._centre or gradient
@@ -133,22 +135,22 @@ class Chain:
         self.move(moving, factors, rate, temperature)
         state.step += 1
 
-    def seed_of(self, step: int) -> int:
+    def find_seed(self, step: int) -> int:
         """Return the seed of a step; many are made at a time, since one takes as long as a small step."""
-        block, place = divmod(step, _SEEDS)
+        block, place = divmod(step, _SEEDS_PER_BLOCK)
         if self._seeds[0] != block:
-            drawn = np.random.SeedSequence([self.seed, 0, block]).generate_state(_SEEDS, np.uint64)
+            drawn = np.random.SeedSequence([self.seed, 0, block]).generate_state(_SEEDS_PER_BLOCK, np.uint64)
             self._seeds = block, drawn >> np.uint64(1)
         return int(self._seeds[1][place])
 
-    def check(self, state: State) -> None:
+    def check(self, state: ChainState) -> None:
         """Raise unless all parameters of a sample are finite."""
         for name, value in state.parameters.items():
             # A finite sum, which is quick, has finite terms.
             if not math.isfinite(float(value.sum())) and not value.isfinite().all():
-                self.diverged(f"finite parameters. Got others in {name!r}", state.step)
+                self.raise_diverged(f"finite parameters. Got others in {name!r}", state.step)
 
-    def diverged(self, expected: str, step: int) -> NoReturn:
+    def raise_diverged(self, expected: str, step: int) -> NoReturn:
         """Raise with what to do about it."""
         raise FloatingPointError(
             f"Expected {expected} at step {step} of {self.schedule.steps}. Lower step_size, which is "
@@ -156,7 +158,7 @@ class Chain:
         )
 
 
-def push(values: Any, forces: tuple[Any, ...], factors: Factors, step: float) -> None:
+def add_forces(values: Any, forces: tuple[Any, ...], factors: Factors, step: float) -> None:
     """Add a step along the forces, in place."""
     import torch
 
@@ -169,7 +171,7 @@ def push(values: Any, forces: tuple[Any, ...], factors: Factors, step: float) ->
         values.add_(force, alpha=along if abs(along) <= largest else math.copysign(math.inf, along))
 
 
-def shake(values: Any, deviation: float) -> None:
+def add_noise(values: Any, deviation: float) -> None:
     """Add Gaussian noise, in place; where its standard deviation is 0, none is drawn."""
     import torch
 
@@ -177,7 +179,7 @@ def shake(values: Any, deviation: float) -> None:
         values.add_(torch.randn_like(values), alpha=deviation)
 
 
-def starts_of(moving: Moving, deviation: float) -> Any:
+def draw_noise_starts(moving: Moving, deviation: float) -> Any:
     """Draw where the compiled noise of each parameter starts; where none is needed, nothing is drawn."""
     import torch
 
@@ -186,7 +188,7 @@ def starts_of(moving: Moving, deviation: float) -> Any:
     return torch.empty(len(moving), dtype=torch.int64, device="cpu").random_().numpy().view(np.uint64)
 
 
-def _means_of(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:
+def _check_prior_mean(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:
     """Return the prior mean of each parameter; None: zero."""
     import torch
 

@@ -1,7 +1,7 @@
-"""A network's pass cut in two: what comes before the first sampling layer runs once for all members.
+"""Splits a forward pass: the layers before the first one that samples run once for all members.
 
-Each way to cut has ``first(inputs)``, which is run once a batch, and ``rest(state)``, once a member. Layers
-run in the order of the whole pass, so that with the same seed the results are the same to the last bit.
+Each split has ``run_shared(inputs)``, called once per batch, and ``run_own(state)``, called once per member.
+Layers run in the order of the whole pass, so that the same seed gives the same result to the last bit.
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ Call = Callable[[Any], Any]
 """From inputs to what the whole model returns for them."""
 
 
-class Way(Protocol):
+class Split(Protocol):
     """One way to run a pass."""
 
-    def first(self, inputs: Any) -> Any:
+    def run_shared(self, inputs: Any) -> Any:
         """Run what all members share."""
 
-    def rest(self, state: Any) -> Any:
+    def run_own(self, state: Any) -> Any:
         """Run what is each member's own; the state stays as it is."""
 
 
-class Whole:
+class NoSplit:
     """Nothing is shared."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
 
-    def first(self, inputs: Any) -> Any:
+    def run_shared(self, inputs: Any) -> Any:
         return inputs
 
-    def rest(self, state: Any) -> Any:
+    def run_own(self, state: Any) -> Any:
         # A layer may work in place: what all members share must stay as it is.
-        return self.call(networks.copied(state))
+        return self.call(networks.copy_inputs(state))
 
 
-class Chain:
+class SequenceSplit:
     """Layers of a ``torch.nn.Sequential``, one after the other."""
 
     def __init__(self, steps: list[Any], count: int) -> None:
         self.shared, self.own = steps[:count], steps[count:]
 
-    def first(self, inputs: Any) -> Any:
+    def run_shared(self, inputs: Any) -> Any:
         for step in self.shared:
             inputs = step(inputs)
         return inputs
 
-    def rest(self, state: Any) -> Any:
-        value = networks.copied(state)
+    def run_own(self, state: Any) -> Any:
+        value = networks.copy_inputs(state)
         for step in self.own:
             value = step(value)
         return value
 
 
-class Graph:
+class GraphSplit:
     """A pass as ``torch.fx`` sees it, cut before its first sampling layer; what is needed later is kept."""
 
     def __init__(self, traced: Any, count: int) -> None:
@@ -76,13 +76,13 @@ class Graph:
         last = {used: node for node in self.own for used in node.all_input_nodes}
         self.done = {node: [used for used, user in last.items() if user is node] for node in self.own}
 
-    def first(self, inputs: Any) -> Any:
-        self.runner.env, self.runner.args_iter = {}, iter([networks.copied(inputs)])
+    def run_shared(self, inputs: Any) -> Any:
+        self.runner.env, self.runner.args_iter = {}, iter([networks.copy_inputs(inputs)])
         for node in self.shared:
             self.runner.env[node] = self.runner.run_node(node)
         return [self.runner.env[node] for node in self.needed]
 
-    def rest(self, state: Any) -> Any:
+    def run_own(self, state: Any) -> Any:
         # Copied together: what shares memory goes on sharing it. Parameters are not copied.
         own = {id(p): p for each in (self.traced.parameters(), self.traced.buffers()) for p in each}
         env = dict(zip(self.needed, copy.deepcopy(state, own), strict=True))
@@ -98,7 +98,7 @@ class Graph:
         return found
 
 
-class Replay:
+class ReplaySplit:
     """The whole pass, in which layers up to a named one return what they returned before."""
 
     def __init__(self, call: Call, model: Any, active: dict[str, Any], name: str) -> None:
@@ -106,7 +106,7 @@ class Replay:
         self.sampling = {id(module) for module in active.values()}
         self.target = model.get_submodule(name)
 
-    def first(self, inputs: Any) -> Any:
+    def run_shared(self, inputs: Any) -> Any:
         """Run a pass, and keep what layers return until the named one is done, the outermost layers alone."""
         calls: list[tuple[Any, Any]] = []
         begun: list[int] = []
@@ -124,7 +124,7 @@ class Replay:
         def done(module: Any, _: Any, output: Any) -> None:
             nonlocal reached
             start = begun.pop()
-            if not reached and not samples(module, self.sampling):
+            if not reached and not contains_sampling(module, self.sampling):
                 del calls[start:]
                 calls.append((module, copy.deepcopy(output)))
             reached = reached or module is self.target
@@ -135,13 +135,13 @@ class Replay:
             for handle in (module.register_forward_pre_hook(before), module.register_forward_hook(done))
         ]
         try:
-            self.call(networks.copied(inputs))
+            self.call(networks.copy_inputs(inputs))
         finally:
             for handle in handles:
                 handle.remove()
         return inputs, calls
 
-    def rest(self, state: Any) -> Any:
+    def run_own(self, state: Any) -> Any:
         inputs, calls = state
         outputs = iter(copy.deepcopy([output for _, output in calls]))
         waiting: dict[Any, list[Any]] = {}
@@ -156,7 +156,7 @@ class Replay:
             for module in waiting:
                 patched.append((module, module.__dict__.get("forward")))
                 module.forward = functools.partial(replayed, module, module.forward)
-            return self.call(networks.copied(inputs))
+            return self.call(networks.copy_inputs(inputs))
         finally:
             for module, own in patched:
                 del module.forward
@@ -164,25 +164,25 @@ class Replay:
                     module.forward = own
 
 
-def chain_of(model: Any, sampling: set[int]) -> Chain | None:
+def split_sequence(model: Any, sampling: set[int]) -> SequenceSplit | None:
     """Return the pass of a plain sequence; None where the model is something else, or nothing is shared."""
-    steps = _steps_of(model)
+    steps = _list_layers(model)
     if steps is None:
         return None
-    count = next((i for i, step in enumerate(steps) if samples(step, sampling)), 0)
-    return Chain(steps, count) if count else None
+    count = next((i for i, step in enumerate(steps) if contains_sampling(step, sampling)), 0)
+    return SequenceSplit(steps, count) if count else None
 
 
-def _steps_of(model: Any) -> list[Any] | None:
+def _list_layers(model: Any) -> list[Any] | None:
     """Return the layers of a plain sequence, nested ones too; None where it is something else."""
     from torch import nn
 
     if type(model) is not nn.Sequential or _has_hooks(model):
         return None
-    return [step for child in model for step in (_steps_of(child) or [child])]
+    return [step for child in model for step in (_list_layers(child) or [child])]
 
 
-def graph_of(model: Any, inputs: Any, sampling: set[int]) -> Graph | None:
+def split_graph(model: Any, inputs: Any, sampling: set[int]) -> GraphSplit | None:
     """Return the pass as ``torch.fx`` sees it; None where it cannot, or nothing is shared."""
     from torch import fx, nn
 
@@ -195,7 +195,7 @@ def graph_of(model: Any, inputs: Any, sampling: set[int]) -> Graph | None:
 
         def forward(self, given: Any) -> Any:
             if isinstance(inputs, Mapping):
-                return networks.with_names(self.model, {name: given[name] for name in inputs})
+                return networks.call_with_names(self.model, {name: given[name] for name in inputs})
             return self.model(given)
 
     class Tracer(fx.Tracer):
@@ -203,14 +203,16 @@ def graph_of(model: Any, inputs: Any, sampling: set[int]) -> Graph | None:
 
         def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
             plain = super().is_leaf_module(m, module_qualified_name)
-            return plain or id(m) in sampling or not samples(m, sampling)
+            return plain or id(m) in sampling or not contains_sampling(m, sampling)
 
     if any(
-        _has_hooks(each) for each in model.modules() if samples(each, sampling) and id(each) not in sampling
+        _has_hooks(each)
+        for each in model.modules()
+        if contains_sampling(each, sampling) and id(each) not in sampling
     ):
         return None  # nobody calls a layer that is looked into
     root = Called()
-    with _attributes_kept(model), warnings.catch_warnings():
+    with _preserve_attributes(model), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             traced = fx.GraphModule(root, Tracer().trace(root))
@@ -222,16 +224,16 @@ def graph_of(model: Any, inputs: Any, sampling: set[int]) -> Graph | None:
         (
             i
             for i, node in enumerate(nodes)
-            if node.op == "call_module" and samples(layers[str(node.target)], sampling)
+            if node.op == "call_module" and contains_sampling(layers[str(node.target)], sampling)
         ),
         0,
     )
     work = any(node.op.startswith("call_") for node in nodes[:count])
-    return Graph(traced, count) if work else None
+    return GraphSplit(traced, count) if work else None
 
 
 @contextlib.contextmanager
-def _attributes_kept(model: Any) -> Iterator[None]:
+def _preserve_attributes(model: Any) -> Iterator[None]:
     """Leave the attributes of all modules as they were: a model may remember what it is called with."""
     kept = [(module, dict(vars(module))) for module in model.modules()]
     try:
@@ -242,7 +244,7 @@ def _attributes_kept(model: Any) -> Iterator[None]:
             vars(module).update(before)
 
 
-def samples(module: Any, sampling: set[int]) -> bool:
+def contains_sampling(module: Any, sampling: set[int]) -> bool:
     """Tell whether a module, or one inside, samples."""
     return any(id(each) in sampling for each in module.modules())
 

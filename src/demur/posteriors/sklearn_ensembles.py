@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.posteriors.posterior import Posterior, chosen, chunks_of
+from demur.posteriors.posterior import Posterior, select_members, split_members
 from demur.predictions import Categorical, arrays
 
 
@@ -46,10 +46,10 @@ class Predictors(Posterior):
         return f"{type(self).__name__}({self.members} members)"
 
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
-        inputs = _table_of(batch)
-        wanted = chosen(members, len(self.models))
+        inputs = _to_table(batch)
+        wanted = select_members(members, len(self.models))
         step = max(1, len(inputs) * (2 if self.classes is None else len(self.classes)))
-        for run in chunks_of(wanted, step):
+        for run in split_members(wanted, step):
             yield Categorical(probs=np.stack([self.probabilities(k, inputs) for k in run]))
 
     def probabilities(self, k: int, inputs: Any) -> np.ndarray:
@@ -81,7 +81,7 @@ class Bagging(Predictors):
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self.models = _estimators_of(model)
+        self.models = _list_estimators(model)
         self.members = len(self.models)
         self.classes = model.classes_
         self._features = getattr(model, "estimators_features_", None)
@@ -141,7 +141,7 @@ class Forest(Bagging):
         return (count * found + self.prior) / (count + self.prior * found.shape[1])
 
 
-def _estimators_of(model: Any) -> list[Any]:
+def _list_estimators(model: Any) -> list[Any]:
     """Return the estimators of a fitted ensemble of classifiers."""
     name = type(model).__name__
     members = getattr(model, "estimators_", None)
@@ -162,7 +162,7 @@ def _estimators_of(model: Any) -> list[Any]:
     return members
 
 
-def _table_of(batch: Any) -> Any:
+def _to_table(batch: Any) -> Any:
     """Return inputs as an array of NumPy, or as the table that they are."""
     if isinstance(batch, Mapping):
         if len(batch) != 1:

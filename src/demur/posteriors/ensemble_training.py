@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from demur.posteriors import networks
-from demur.posteriors.fingerprint import code_of, fingerprint
-from demur.posteriors.posterior import count_of
-from demur.posteriors.tensors import load_state, read_tensors, write_tensors
+from demur.posteriors.fingerprint import describe_code, fingerprint
+from demur.posteriors.posterior import check_count
+from demur.posteriors.tensor_files import load_state, read_tensors, write_tensors
 from demur.progress import progress_bar
-from demur.scoring.checkpoint import differences
+from demur.scoring.checkpoint import describe_differences
 
 _METHOD = "DeepEnsemble.fit"
 _SETTINGS = "ensemble.json"
@@ -65,7 +65,7 @@ class _Fit:
 
     def member(self, k: int) -> Member:
         """Return number and seed of a member."""
-        return Member(k, networks.seed_of(self.seed, k) >> 31)
+        return Member(k, networks.derive_seed(self.seed, k) >> 31)
 
     def path(self, k: int) -> Path:
         """Return where a member is kept."""
@@ -73,20 +73,20 @@ class _Fit:
 
     def made(self, k: int) -> Any:
         """Return a member before training, with the generators in its own state."""
-        _sow_all(self.member(k).seed)
+        _seed_all(self.member(k).seed)
         model = self.factory()
         networks.check_network("What factory returns", model)
         return model
 
     def trained(self, k: int) -> Any:
         """Train a member, keep it, and return it."""
-        with networks.random_state_kept(), threads_set(self.threads):
+        with networks.preserve_random_state(), set_threads(self.threads):
             model = self.made(k)
-            shapes = _shapes_of(model)
+            shapes = _list_shapes(model)
             found = self.train(model, self.member(k))
-            found = networks.uncompiled(model if found is None else found)
+            found = networks.unwrap_compiled(model if found is None else found)
             networks.check_network("What train returns", found)
-        now = _shapes_of(found)
+        now = _list_shapes(found)
         if others := [
             n for n in {**shapes, **now} if shapes.get(n, "none") not in (now.get(n, "none"), None)
         ]:
@@ -100,14 +100,14 @@ class _Fit:
     def read(self, k: int) -> Any:
         """Return a member that is kept."""
         tensors, _ = read_tensors(self.path(k), _METHOD)
-        with networks.random_state_kept():
+        with networks.preserve_random_state():
             model = self.made(k)
         load_state(f"For {str(self.path(k))!r}, what factory returns", model, tensors)
         return model
 
     def settings(self) -> dict[str, Any]:
         """Return what must be the same for another run to go on."""
-        own = {name: fingerprint(code_of(getattr(self, name))) for name in ("factory", "train")}
+        own = {name: fingerprint(describe_code(getattr(self, name))) for name in ("factory", "train")}
         return {"format": "demur ensemble 1", "seed": self.seed, "threads": self.threads, **own}
 
 
@@ -116,15 +116,15 @@ def fit_members(
     folder: str | os.PathLike[str] | None, processes: int | None, threads: int | None, progress: bool,
 ) -> list[Any]:  # fmt: skip
     """Return trained members; those that the folder holds are not trained again."""
-    count_of("members", members)
+    check_count("members", members)
     if threads is not None:
-        count_of("threads", threads)
+        check_count("threads", threads)
     for name, function in (("factory", factory), ("train", train)):
         if not callable(function):
             raise TypeError(f"{name} must be a function. Got {type(function).__name__}.")
     if processes is not None and (not isinstance(processes, int) or processes < 0):
         raise ValueError(f"processes must be 0 or more, 0: train in this process. Got {processes!r}.")
-    with _folder_for(folder) as place:
+    with _open_folder(folder) as place:
         fit = _Fit(factory, train, seed, threads, place)
         _check_settings(place / _SETTINGS, fit.settings())
         missing = [k for k in range(members) if not fit.path(k).exists()]
@@ -132,8 +132,10 @@ def fit_members(
             show(members - len(missing))
             count = min(len(missing), cores(threads) if processes is None else processes)
             # What cannot be sent to other processes is refused whatever the number of cores.
-            sent = _payload_of(fit) if processes is None or processes > 1 else b""
-            run = _in_turn(fit, missing) if count <= 1 else _in_parallel(fit, sent, missing, count)
+            sent = _pickle_fit(fit) if processes is None or processes > 1 else b""
+            run = (
+                _train_in_turn(fit, missing) if count <= 1 else _train_in_parallel(fit, sent, missing, count)
+            )
             for done, _ in enumerate(run, members - len(missing) + 1):
                 show(done)
         for left in place.glob(".member-*"):  # of runs that were killed while they wrote
@@ -141,24 +143,24 @@ def fit_members(
         return [fit.read(k) for k in range(members)]
 
 
-def _in_turn(fit: _Fit, missing: list[int]) -> Iterator[int]:
+def _train_in_turn(fit: _Fit, missing: list[int]) -> Iterator[int]:
     """Train members one after the other, in this process."""
     for k in missing:
         try:
             fit.trained(k)
         except Exception as error:
-            raise _failed(k, f"{type(error).__name__}: {error}", fit.folder) from error
+            raise _make_error(k, f"{type(error).__name__}: {error}", fit.folder) from error
         yield k
 
 
-def _in_parallel(fit: _Fit, payload: bytes, missing: list[int], count: int) -> Iterator[int]:
+def _train_in_parallel(fit: _Fit, payload: bytes, missing: list[int], count: int) -> Iterator[int]:
     """Train members in processes of their own; after a failure those that run are waited for."""
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
 
     failures: list[RuntimeError] = []
     with ProcessPoolExecutor(count, get_context("spawn"), _end_with_parent) as pool:
-        tasks = {pool.submit(_in_child, payload, k): k for k in missing}
+        tasks = {pool.submit(_train_in_child, payload, k): k for k in missing}
         for task in as_completed(tasks):
             if task.cancelled():
                 continue
@@ -167,7 +169,7 @@ def _in_parallel(fit: _Fit, payload: bytes, missing: list[int], count: int) -> I
                 wrong = task.result()
             except BrokenProcessPool:
                 pool.shutdown(wait=False, cancel_futures=True)
-                raise _failed(
+                raise _make_error(
                     k, "its process ended without a word. It may have been killed, for want of memory for "
                     "instance; or the script starts work when it is imported: put the call of fit under "
                     "if __name__ == '__main__'", fit.folder,
@@ -175,7 +177,7 @@ def _in_parallel(fit: _Fit, payload: bytes, missing: list[int], count: int) -> I
             if wrong is None:
                 yield k
                 continue
-            failures.append(_failed(k, wrong[0], fit.folder))
+            failures.append(_make_error(k, wrong[0], fit.folder))
             failures[-1].add_note(wrong[1])
             for other in tasks:
                 other.cancel()
@@ -183,7 +185,7 @@ def _in_parallel(fit: _Fit, payload: bytes, missing: list[int], count: int) -> I
         raise failures[0]
 
 
-def _in_child(payload: bytes, k: int) -> tuple[str, str] | None:
+def _train_in_child(payload: bytes, k: int) -> tuple[str, str] | None:
     """Train one member in this process; return what went wrong."""
     try:
         pickle.loads(payload).trained(k)
@@ -205,7 +207,7 @@ def _end_with_parent() -> None:
         threading.Thread(target=wait, daemon=True).start()
 
 
-def _failed(k: int, why: str, folder: Path) -> RuntimeError:
+def _make_error(k: int, why: str, folder: Path) -> RuntimeError:
     """Return the error of a member, which says where the others are."""
     return RuntimeError(
         f"Training of member {k} failed: {why.rstrip('.')}. Members that were done are kept: the same call "
@@ -213,7 +215,7 @@ def _failed(k: int, why: str, folder: Path) -> RuntimeError:
     )
 
 
-def _payload_of(fit: _Fit) -> bytes:
+def _pickle_fit(fit: _Fit) -> bytes:
     """Return the bytes that other processes get; raise where they could not import the functions."""
     for name in ("factory", "train"):
         function = getattr(fit, name)
@@ -234,7 +236,7 @@ def _payload_of(fit: _Fit) -> bytes:
 
 
 @contextmanager
-def _folder_for(given: str | os.PathLike[str] | None) -> Iterator[Path]:
+def _open_folder(given: str | os.PathLike[str] | None) -> Iterator[Path]:
     """Make a folder; one that nobody asked for is removed at the end, but not after an error."""
     if given is None:
         place = Path(tempfile.mkdtemp(prefix="demur-ensemble-"))
@@ -255,7 +257,7 @@ def _check_settings(path: Path, settings: dict[str, Any]) -> None:
         return
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
-        others = differences(before, settings)
+        others = describe_differences(before, settings)
     except (ValueError, AttributeError):
         others = f"{path.name} cannot be read"
     if others:
@@ -266,7 +268,7 @@ def _check_settings(path: Path, settings: dict[str, Any]) -> None:
 
 
 @contextmanager
-def threads_set(count: int | None) -> Iterator[None]:
+def set_threads(count: int | None) -> Iterator[None]:
     """Let PyTorch compute with so many threads; the number is afterwards as it was."""
     import torch
 
@@ -279,7 +281,7 @@ def threads_set(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _sow_all(seed: int) -> None:
+def _seed_all(seed: int) -> None:
     """Seed the generators of Python, NumPy and PyTorch, on all devices."""
     import random
 
@@ -297,7 +299,7 @@ def cores(threads: int | None) -> int:
     return max(1, there // (threads or 1))
 
 
-def _shapes_of(model: Any) -> dict[str, tuple[int, ...] | None]:
+def _list_shapes(model: Any) -> dict[str, tuple[int, ...] | None]:
     """Return the shapes of a network's parameters and buffers; None while a lazy one has none."""
     from torch.nn.parameter import is_lazy
 
