@@ -30,7 +30,7 @@ RATES = (0.2, 0.25, 0.5, 0.001, 0.999, 1 / 3)
 def test_the_rate_is_exact(rate) -> None:
     """Five standard deviations of a binomial count: each rate fails once in 1.7 million seeds."""
     count = 200 * 50 * 130
-    dropped = count - int(Masks(rate, 3, 130).kept(range(200), np.arange(50)).sum(dtype=np.int64))
+    dropped = count - int(Masks(rate, 3, 130).draw_kept(range(200), np.arange(50)).sum(dtype=np.int64))
     assert abs(dropped - rate * count) < 5 * np.sqrt(rate * (1 - rate) * count)
 
 
@@ -47,7 +47,7 @@ def test_control_a_byte_alone_misses_the_rate() -> None:
 def test_ties_are_broken_at_their_share() -> None:
     """A rate of 0.5/256 is decided by ties alone."""
     rate, count = 0.5 / 256, 100 * 100 * 100
-    dropped = count - int(Masks(rate, 0, 100).kept(range(100), np.arange(100)).sum(dtype=np.int64))
+    dropped = count - int(Masks(rate, 0, 100).draw_kept(range(100), np.arange(100)).sum(dtype=np.int64))
     assert abs(dropped - rate * count) < 5 * np.sqrt(rate * count)
 
 
@@ -55,9 +55,9 @@ def test_ties_are_broken_at_their_share() -> None:
 @pytest.mark.parametrize("rate", [0.2, 0.5, 0.5 / 256, 0.999])
 def test_compiled_masks_are_those_of_numpy(monkeypatch, features, rate) -> None:
     pytest.importorskip("numba")
-    drawn = [Masks(rate, 3, features).kept(range(2, 9), np.arange(40) ** 3)]
+    drawn = [Masks(rate, 3, features).draw_kept(range(2, 9), np.arange(40) ** 3)]
     monkeypatch.setattr(kernels, "has_numba", lambda: False)
-    drawn.append(Masks(rate, 3, features).kept(range(2, 9), np.arange(40) ** 3))
+    drawn.append(Masks(rate, 3, features).draw_kept(range(2, 9), np.arange(40) ** 3))
     np.testing.assert_array_equal(*drawn)
 
 
@@ -71,12 +71,12 @@ def largest_correlation(bits: np.ndarray) -> float:
 
 def test_features_members_and_inputs_are_independent() -> None:
     """The largest of 780 correlations is beyond 5.5 standard errors once in 30,000 seeds."""
-    kept = Masks(0.2, 11, 40).kept(range(40), np.arange(40)).astype(float)
+    kept = Masks(0.2, 11, 40).draw_kept(range(40), np.arange(40)).astype(float)
     views = {"features": kept.reshape(-1, 40), "inputs": kept.transpose(0, 2, 1).reshape(-1, 40),
              "members": kept.transpose(1, 2, 0).reshape(-1, 40)}  # fmt: skip
     for name, bits in views.items():
         assert largest_correlation(bits) < 5.5, name
-    other = Masks(0.2, 12, 40).kept(range(40), np.arange(40)).astype(float)
+    other = Masks(0.2, 12, 40).draw_kept(range(40), np.arange(40)).astype(float)
     seeds = np.corrcoef(kept.ravel(), other.ravel())[0, 1] * np.sqrt(kept.size)
     assert abs(seeds) < 5
     # A mask that two members share is found.
@@ -86,16 +86,16 @@ def test_features_members_and_inputs_are_independent() -> None:
 
 def test_counts_of_a_row_are_binomial() -> None:
     """The variance of the count of kept features, over 40,000 rows, within five of its standard errors."""
-    kept = Masks(0.2, 5, 50).kept(range(200), np.arange(200)).sum(-1, dtype=np.int64).ravel()
+    kept = Masks(0.2, 5, 50).draw_kept(range(200), np.arange(200)).sum(-1, dtype=np.int64).ravel()
     assert abs(kept.var() / (50 * 0.16) - 1) < 5 * np.sqrt(2 / kept.size)
 
 
 def test_a_mask_belongs_to_seed_member_and_input() -> None:
-    kept = Masks(0.3, 7, 21).kept(range(12), np.arange(30)).copy()
+    kept = Masks(0.3, 7, 21).draw_kept(range(12), np.arange(30)).copy()
     masks = Masks(0.3, 7, 21)
     np.testing.assert_array_equal(masks.draw_kept(range(5, 9), [17, 3]), kept[5:9][:, [17, 3]])
     np.testing.assert_array_equal(masks.draw_kept(range(11, 12), np.arange(4, 30)), kept[11:, 4:])
-    assert (Masks(0.3, 8, 21).kept(range(12), np.arange(30)) != kept).any()
+    assert (Masks(0.3, 8, 21).draw_kept(range(12), np.arange(30)) != kept).any()
 
 
 WAYS = pytest.mark.parametrize("few", [32, 0], ids=["few classes", "many"])
@@ -134,7 +134,7 @@ def test_dropout_in_single_precision_is_masks_and_a_product(
         LastLayer(nn.Sequential(nn.Identity(), layer), dropout=0.3, samples=6),
         torch.rand(5, features),
     )
-    kept = torch.from_numpy(Masks(0.3, 0, features).kept(range(6), np.arange(5)))
+    kept = torch.from_numpy(Masks(0.3, 0, features).draw_kept(range(6), np.arange(5)))
     with torch.no_grad():
         expected = torch.nn.functional.linear(kept * x / 0.7, layer.weight, layer.bias)
     np.testing.assert_allclose(whole(posterior, x), expected.numpy(), rtol=1e-5, atol=1e-6)

@@ -250,7 +250,7 @@ def test_members_are_dealt_out_so_that_the_fewest_are_needed() -> None:
     scores, used = rng.gamma(2, size=300), np.full(300, 32.0)
     errors = 0.1 * rng.uniform(0.5, 2, size=300)
     stopping = Stopping(0.03)
-    needed = stopping.needed(scores, errors, used)
+    needed = stopping.count_needed(scores, errors, used)
     moves = estimate_rank_noise(scores, errors**2 * used, scores, errors**2 * used)
     left = np.mean(moves**2 / needed)
     np.testing.assert_allclose(left, 0.03**2, rtol=1e-12)
@@ -267,7 +267,7 @@ def test_earlier_batches_count_and_are_forgotten_after_a_while() -> None:
         stopping.finish(part, np.full(300, 0.1), np.full(300, 16.0))
     assert stopping.finished.shape == (3, INPUTS_REMEMBERED)
     np.testing.assert_array_equal(stopping.finished[0], before[-INPUTS_REMEMBERED:])
-    again = Stopping(0.05, stopping.arrays())
+    again = Stopping(0.05, stopping.to_arrays())
     few = np.array([0.5, 2.0, 8.0]), np.full(3, 0.1), np.full(3, 16.0)
-    np.testing.assert_array_equal(again.needed(*few), stopping.needed(*few))
-    assert again.needed(*few)[2] < again.needed(*few)[0]  # far out in the tail nobody is near
+    np.testing.assert_array_equal(again.count_needed(*few), stopping.count_needed(*few))
+    assert again.count_needed(*few)[2] < again.count_needed(*few)[0]  # far out in the tail nobody is near

@@ -13,7 +13,7 @@ from demur.cli.printing import bad_input_exits, complain, print_summary, print_t
 from demur.progress import progress_bar
 
 if TYPE_CHECKING:
-    from demur.scoring.score_files import ScoreTable
+    from demur.scoring.score_table import ScoreTable
 
 Kind = Literal["logits", "probs", "log_probs"]
 
@@ -217,7 +217,7 @@ def refuse_to_replace(read: list[Path], out: Path | None) -> None:
 
 def _describe(scores: ScoreTable, kind: Kind, files: list[str], options: dict[str, Any]) -> dict[str, Any]:
     """What a JSON object says of a run besides the scores themselves."""
-    from demur.scoring.score_files import name_unit
+    from demur.scoring.score_table import name_unit
 
     return {
         "inputs": scores.inputs,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from demur.posteriors.last_layer import LastLayer
 from demur.posteriors.networks import preserve_random_state
 from demur.predictions import arrays
 from demur.progress import progress_bar
-from demur.scoring.batches import InputBatch, as_bytes, iterate_batches, preserve_generators
+from demur.scoring.batches import InputBatch, iterate_batches, preserve_generators
 from demur.scoring.checkpoint import Checkpoint
 
 _VALUES, _INDEX = "features.bin", "index.npz"
@@ -213,7 +212,7 @@ class _FeatureStore:
 
     def check(self, index: int, batch: InputBatch) -> None:
         """Raise unless a batch is the one whose features are there."""
-        if self.marks[index] != _mark_batch(batch):
+        if self.marks[index] != batch.full_mark:
             raise ValueError(
                 f"cache: expected the inputs whose features it holds. Got others at input {batch.position}. "
                 "Switch off shuffling and random augmentation, or choose another folder."
@@ -240,7 +239,7 @@ class _FeatureStore:
                 raise ValueError(f"{name} must be in every batch or in none. Got both.")
             if column is not None:
                 self.columns.setdefault(name, []).append(column)
-        self.marks.append(_mark_batch(batch))
+        self.marks.append(batch.full_mark)
         self.inputs += batch.size
         if self.index.due():
             self.write(complete=False)
@@ -294,13 +293,3 @@ _CHOOSE = "Choose another folder."
 def _item_size(kind: np.dtype | None) -> int:
     """Return the bytes of one number."""
     return 0 if kind is None else kind.itemsize
-
-
-def _mark_batch(batch: InputBatch) -> int:
-    """Return a number that tells the batch from others: of all its inputs and labels."""
-    parts = batch.inputs.values() if isinstance(batch.inputs, Mapping) else [batch.inputs]
-    found = zlib.crc32(repr((batch.position, batch.size)).encode())
-    for values in (*parts, batch.labels):
-        if values is not None:
-            found = zlib.crc32(as_bytes(values), found)
-    return found
