@@ -5,11 +5,18 @@ import pytest
 
 import demur
 from demur import kernels
-from demur.posteriors import LastLayer
+from demur.posteriors import LastLayer, last_layer
 from demur.posteriors.dropout.masks import Masks
+from demur.posteriors.heads import logits
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
+
+
+def let_few_classes_be(count, monkeypatch):
+    """Change up to how many classes a product is compiled, or made for all heads at once."""
+    for module in (last_layer, logits):
+        monkeypatch.setattr(module, "FEW_CLASSES", count)
 
 
 def model_of(features: int = 8, classes: int = 3):
@@ -103,9 +110,7 @@ WAYS = pytest.mark.parametrize("few", [32, 0], ids=["few classes", "many"])
 
 @WAYS
 def test_dropout_does_not_depend_on_batches_chunks_or_neighbours(monkeypatch, few) -> None:
-    from demur.posteriors import last_layer
-
-    monkeypatch.setattr(last_layer, "FEW_CLASSES", few)
+    let_few_classes_be(few, monkeypatch)
     posterior, x = LastLayer(model_of(), dropout=0.3, samples=25), torch.rand(30, 4).double()
     expected = whole(posterior, x)
     parts = [whole(posterior, x[i : i + 7], position=i) for i in range(0, 30, 7)]
@@ -114,7 +119,7 @@ def test_dropout_does_not_depend_on_batches_chunks_or_neighbours(monkeypatch, fe
     rows = np.array([4, 11, 29])
     asked = torch.cat([c for c, _ in posterior.hold(x)(range(5, 25), rows)]).numpy()
     np.testing.assert_allclose(asked, expected[5:][:, rows], rtol=1e-12)
-    monkeypatch.setattr(last_layer, "ROWS", 8)  # inputs in several parts
+    monkeypatch.setattr(logits, "ROWS_PER_PRODUCT", 8)  # inputs in several parts
     np.testing.assert_allclose(whole(posterior, x), expected, rtol=1e-12)
     assert (whole(posterior, x, position=1) != expected).any()
 
@@ -126,9 +131,7 @@ def test_dropout_does_not_depend_on_batches_chunks_or_neighbours(monkeypatch, fe
 def test_dropout_in_single_precision_is_masks_and_a_product(
     monkeypatch, few, features, classes, bias
 ) -> None:
-    from demur.posteriors import last_layer
-
-    monkeypatch.setattr(last_layer, "FEW_CLASSES", few)
+    let_few_classes_be(few, monkeypatch)
     layer = nn.Linear(features, classes, bias=bias)
     posterior, x = (
         LastLayer(nn.Sequential(nn.Identity(), layer), dropout=0.3, samples=6),
@@ -142,9 +145,7 @@ def test_dropout_in_single_precision_is_masks_and_a_product(
 
 @WAYS
 def test_features_that_require_gradients_and_none_at_all(monkeypatch, few) -> None:
-    from demur.posteriors import last_layer
-
-    monkeypatch.setattr(last_layer, "FEW_CLASSES", few)
+    let_few_classes_be(few, monkeypatch)
     posterior, x = LastLayer(nn.Linear(6, 3), dropout=0.3, samples=5), torch.rand(4, 6)
     np.testing.assert_array_equal(whole(posterior, x.clone().requires_grad_()), whole(posterior, x))
     assert whole(posterior, x[:0]).shape == (5, 0, 3)
@@ -166,9 +167,7 @@ def test_dropout_of_an_input_is_the_same_to_the_last_bit_in_any_batch() -> None:
 @WAYS
 @pytest.mark.parametrize("members", [range(7), range(2, 5), range(0, 7, 3), range(6, -1, -2)])
 def test_heads_are_linear_layers_with_weights_of_their_own(monkeypatch, few, members) -> None:
-    from demur.posteriors import last_layer
-
-    monkeypatch.setattr(last_layer, "FEW_CLASSES", few)
+    let_few_classes_be(few, monkeypatch)
     heads, x = [nn.Linear(8, 3).double() for _ in range(7)], torch.rand(5, 4).double()
     model, weights = model_of(), np.arange(1.0, 8.0)
     posterior = LastLayer(model, heads, weights=weights)
@@ -201,10 +200,8 @@ class Chain:
 
 @WAYS
 def test_drawn_heads_are_asked_for_once_and_in_order(monkeypatch, few) -> None:
-    from demur.posteriors import last_layer
-
-    monkeypatch.setattr(last_layer, "FEW_CLASSES", few)
-    monkeypatch.setattr(last_layer, "DRAWN", 3 * 8 * 3)  # three heads at a time
+    let_few_classes_be(few, monkeypatch)
+    monkeypatch.setattr(last_layer, "DRAWN_WEIGHTS", 3 * 8 * 3)  # three heads at a time
     x, chain = torch.rand(20, 4).double(), Chain()
     loader = [x[:7], x[7:14], x[14:]]
     found = demur.score(LastLayer(model_of(), chain), loader, order="member", progress=False)
@@ -246,10 +243,10 @@ def test_a_batch_is_summed_in_tiles_to_the_same_scores(monkeypatch, dropout) -> 
     assert posterior.tile is not None and posterior.tile > 23
     monkeypatch.setattr(posterior, "tile", 7)
     asked = []
-    original = posterior._predicted
+    original = posterior._predict_features
     monkeypatch.setattr(
         posterior,
-        "_predicted",
+        "_predict_features",
         lambda features, *rest: asked.append(len(features)) or original(features, *rest),
     )
     found = demur.score(posterior, [x], **options)

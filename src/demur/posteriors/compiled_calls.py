@@ -1,4 +1,4 @@
-"""Which numbers compiled loops take, and in which form."""
+"""Hands tensors to compiled loops: which they accept, in what form, and in how many threads."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from demur import kernels
 from demur.kernels.workers import WORTH_A_THREAD, in_parallel
 
 FEW_CLASSES = 32
-"""Classes up to which products are compiled, or several are made one: a product with ten columns has a third
-of the speed of one with a hundred."""
+"""Up to this many classes, matrix products run in compiled loops or as one product for several members: a
+product with ten columns has a third of the speed of one with a hundred."""
 
 
 def can_compile(values: Any) -> bool:
-    """Tell whether compiled loops take the numbers of a tensor."""
+    """Return whether compiled loops accept a tensor."""
     import torch
 
     kinds = (torch.float32, torch.float64)
@@ -22,19 +22,20 @@ def can_compile(values: Any) -> bool:
 
 
 def flatten(values: Any) -> Any:
-    """Return the numbers of a tensor in a row, as compiled loops take them; the tensor where they do not.
+    """Return a tensor as a one-dimensional array for compiled loops; unchanged where they do not accept it.
 
-    A contiguous tensor shares its memory with them.
+    A contiguous tensor shares its memory with the array.
     """
     return values.detach().reshape(-1).numpy() if can_compile(values) else values
 
 
 def run_in_threads(loop: Any, arguments: tuple[Any, ...], count: int, numbers: int, block: int = 1) -> None:
-    """Call a compiled loop, in threads that have a share each if the numbers are many enough for that.
+    """Call a compiled loop, split between threads where there are enough numbers.
 
-    Its last two arguments say from where to where in ``count`` it goes. Shares begin at multiples of a block.
+    The last two arguments of the loop are the first and the last index, within ``count``, that a thread works
+    on. Each thread begins at a multiple of ``block``.
     """
-    if numbers < 2 * WORTH_A_THREAD:  # small steps of a chain feel every call
+    if numbers < 2 * WORTH_A_THREAD:  # the steps of small chains are many and short
         loop(*arguments, 0, count)
     else:
         in_parallel(lambda bounds: loop(*arguments, *bounds), count, numbers, block)
@@ -42,7 +43,7 @@ def run_in_threads(loop: Any, arguments: tuple[Any, ...], count: int, numbers: i
 
 @functools.cache
 def load_step_loops() -> Any:
-    """Import the compiled loops of chains, at their first use and not at each of their many steps."""
+    """Import the compiled loops of chains once, at their first use."""
     from demur.posteriors.chains import compiled_steps
 
     return compiled_steps

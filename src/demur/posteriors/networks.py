@@ -1,4 +1,4 @@
-"""Networks of PyTorch, asked for predictions and left as they were."""
+"""Calls PyTorch networks for predictions and leaves them, and all random generators, as they were."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import numpy as np
 from demur.predictions.parametric import Parametric
 
 Forward = Callable[[Any, Any], Any]
-"""From a model and the inputs of a batch to logits, or to predictions as ``demur.Gaussian``."""
+"""A function of a model and the inputs of a batch that returns logits, or a ``demur.Gaussian``, say."""
 
 
 @contextlib.contextmanager
 def suspend_training(models: Iterable[Any]) -> Iterator[None]:
-    """Evaluate models without gradients; modes are afterwards as they were.
+    """Switch models to evaluation mode, without gradients, and restore their modes afterwards.
 
-    The flags are set directly: ``model.eval()`` may be overridden, to merge adapters for instance.
+    The flags are set directly, since ``model.eval()`` may be overridden, for instance to merge adapters.
     """
     import torch
 
@@ -38,7 +38,7 @@ def suspend_training(models: Iterable[Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def preserve_random_state() -> Iterator[None]:
-    """Leave the random generators of Python, NumPy and PyTorch as they were."""
+    """Restore the random generators of Python, NumPy and PyTorch afterwards."""
     python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
     torch = sys.modules.get("torch")
     kept = None if torch is None else torch.random.get_rng_state()
@@ -55,12 +55,12 @@ def preserve_random_state() -> Iterator[None]:
 
 
 def derive_seed(*numbers: int) -> int:
-    """Return one seed for several numbers; neighbours have seeds that share nothing."""
+    """Derive one seed from several numbers; the seeds of neighbouring numbers are unrelated."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def seed_device(seed: int, device: Any) -> None:
-    """Seed the generators that a network on this device draws from, and no others."""
+    """Seed only the generators that a network on this device draws from."""
     import torch
 
     torch.default_generator.manual_seed(seed)
@@ -70,7 +70,7 @@ def seed_device(seed: int, device: Any) -> None:
 
 
 def check_network(name: str, model: Any) -> None:
-    """Raise unless this is a network of PyTorch."""
+    """Raise unless this is a PyTorch network."""
     import torch
 
     if not isinstance(model, torch.nn.Module):
@@ -78,12 +78,12 @@ def check_network(name: str, model: Any) -> None:
 
 
 def unwrap_compiled(model: Any) -> Any:
-    """Return the network that ``torch.compile`` wrapped: a compiled one has no layers to listen to."""
+    """Return the network inside one from ``torch.compile``, whose layers cannot be hooked."""
     return getattr(model, "_orig_mod", model)
 
 
 def locate_model(model: Any) -> tuple[Any, Any]:
-    """Return the device and the type of a model's first parameter."""
+    """Return the device and dtype of a model's first parameter."""
     import torch
 
     first = next(model.parameters(), None)
@@ -93,12 +93,12 @@ def locate_model(model: Any) -> tuple[Any, Any]:
 
 
 def move_to_model(inputs: Any, model: Any) -> Any:
-    """Return inputs on the model's device; arrays of NumPy also in its type."""
+    """Move inputs to the model's device; NumPy arrays also to its dtype."""
     return move_inputs(inputs, *locate_model(model))
 
 
 def move_inputs(inputs: Any, device: Any, kind: Any) -> Any:
-    """Return inputs on a device; arrays of NumPy also in a type."""
+    """Move inputs to a device; NumPy arrays also to a dtype."""
     import torch
 
     if isinstance(inputs, Mapping):
@@ -110,14 +110,14 @@ def move_inputs(inputs: Any, device: Any, kind: Any) -> Any:
 
 
 def copy_inputs(inputs: Any) -> Any:
-    """Return inputs that a network may change in place."""
+    """Return a copy of inputs, which a network may change in place."""
     if isinstance(inputs, Mapping):
         return {name: copy_inputs(value) for name, value in inputs.items()}
     return inputs.clone() if hasattr(inputs, "clone") else inputs
 
 
 def call_model(model: Any, inputs: Any, forward: Forward | None = None) -> Any:
-    """Return a model's predictions for a batch: logits (inputs, classes), or a family's parameters."""
+    """Return a model's predictions for a batch: logits (inputs, classes), or a predicted distribution."""
     inputs = move_to_model(inputs, model)
     if forward is not None:
         found = forward(model, inputs)
@@ -129,7 +129,7 @@ def call_model(model: Any, inputs: Any, forward: Forward | None = None) -> Any:
 
 
 def call_with_names(model: Any, inputs: Mapping[str, Any]) -> Any:
-    """Call a model with named inputs; a single one needs no name that the model knows."""
+    """Call a model with named inputs; a single input may have a name that the model does not know."""
     if len(inputs) == 1:
         names = inspect.signature(model.forward).parameters
         open_ended = any(each.kind is each.VAR_KEYWORD for each in names.values())
@@ -139,7 +139,7 @@ def call_with_names(model: Any, inputs: Mapping[str, Any]) -> Any:
 
 
 def extract_predictions(found: Any) -> Any:
-    """Return the logits of what a model returned; nothing is guessed from a tuple."""
+    """Return the logits in a model's output; which part of a tuple they are is never guessed."""
     import torch
 
     if isinstance(found, Mapping) and "logits" in found:
@@ -161,7 +161,7 @@ def extract_predictions(found: Any) -> Any:
 
 
 def stack_members(outputs: list[Any]) -> Any:
-    """Put the predictions of members, one (inputs, classes) each, together."""
+    """Stack the predictions of members, (inputs, classes) each, along a new first axis."""
     import torch
 
     first = outputs[0]

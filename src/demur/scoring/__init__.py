@@ -11,4 +11,6 @@ batches       inputs, labels and ids from any loader
 checkpoint    what a run has done so far, in a file
 score_files   `demur score`: predictions in files, tile by tile
 score_table   the columns of scores, however they were computed
+
+The posteriors are in `demur.posteriors`; any iterable of batches is a loader.
 """

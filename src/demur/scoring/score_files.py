@@ -14,8 +14,8 @@ from demur.moments import Moments
 from demur.predictions import Categorical, arrays
 from demur.predictions.members import check_weight_values, of_moderate_size
 from demur.scoring.score_table import DEFAULT_MEASURES, ScoreTable, compute_columns, count_groups
-from demur.stores.arrays import StoreError
-from demur.stores.predictions import Chunk, Predictions
+from demur.stores import Predictions, StoreError
+from demur.stores.predictions import Chunk
 
 Kind = Literal["logits", "probs", "log_probs"]
 

@@ -12,7 +12,7 @@ from demur.families import Family
 from demur.measures import Measure, needs_groups, resolve
 from demur.moments import Moments
 from demur.predictions import arrays
-from demur.stores.output import json_number
+from demur.stores import json_number
 
 PARTS = ("total", "aleatoric", "epistemic")
 
