@@ -14,8 +14,8 @@
 PyTorch is imported only when a network is given.
 """
 
-# Behind the methods: `chains`, `heads` and `dropout` hold what several of them share; `networks` calls PyTorch
-# models, `ensemble_training` trains members in parallel, `tensor_files` reads and writes safetensors,
+# Behind the methods: `chains`, `heads` and `dropout` hold what several of them share; `networks` calls
+# PyTorch models, `ensemble_training` trains members in parallel, `tensor_files` reads and writes safetensors,
 # `fingerprint` recognises models and data, and `compiled_calls` hands tensors to compiled loops.
 
 from demur.posteriors.chains.markov_chain import MarkovChain

@@ -293,7 +293,7 @@ class LastLayer(Posterior):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: Any, **options: Any) -> Self:
-        """Read a file that ``save`` wrote, for the same model; ``options`` as for the class."""
+        """Read a file from ``save``, for the same model; ``options`` as for the class."""
         tensors, facts = read_tensors(path, "LastLayer")
         if "dropout" not in facts:
             heads = (tensors["weight"], tensors["bias"])

@@ -1,4 +1,4 @@
-"""A callable that returns predictions of members: whatever draws them."""
+"""`Samples`: a function that returns the predictions of members, however it draws them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Samples(Posterior):
     Parameters
     ----------
     function
-        From inputs to an array (members, inputs, classes), or to ``demur.Categorical(...)`` or
-        ``demur.Gaussian(...)`` with these axes.
+        Takes the inputs of a batch and returns an array (members, inputs, classes), or a
+        ``demur.Categorical(...)`` or ``demur.Gaussian(...)`` with these axes.
     kind
-        What the numbers of an array are: ``"logits"``, ``"probs"`` or ``"log_probs"``. Nobody guesses it
+        What the numbers of an array are: ``"logits"``, ``"probs"`` or ``"log_probs"``. It is never guessed
         from their range, so that an array without it is an error.
     members
-        How many members it returns; only standard errors, the unbiased average and ``order="member"``
-        need to know it beforehand.
+        The number of members that it returns; only standard errors, unbiased values, a tolerance and
+        ``order="member"`` need it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Ensembles of scikit-learn and other objects with ``predict_proba``: each estimator a member."""
+"""`Forest`, `Bagging`, `Predictors`: scikit-learn ensembles and other objects with ``predict_proba``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from demur.predictions import Categorical, arrays
 
 
 class Predictors(Posterior):
-    """Objects with ``predict_proba``, trained apart, each one member.
+    """Independently trained objects with ``predict_proba``, each a member.
 
     Parameters
     ----------
     models
-        Objects with ``predict_proba(inputs)`` that returns (inputs, classes). Where they have ``classes_``
-        it must be the same.
+        Objects with ``predict_proba(inputs)``, which returns (inputs, classes). Where they have ``classes_``,
+        these must be the same.
 
     Examples
     --------
@@ -53,15 +53,15 @@ class Predictors(Posterior):
             yield Categorical(probs=np.stack([self.probabilities(k, inputs) for k in run]))
 
     def probabilities(self, k: int, inputs: Any) -> np.ndarray:
-        """Return the probabilities of one member, (inputs, classes)."""
+        """Return the probabilities that one member predicts, (inputs, classes)."""
         return np.asarray(self.models[k].predict_proba(inputs))
 
 
 class Bagging(Predictors):
-    """A fitted ``BaggingClassifier`` or ``VotingClassifier`` of scikit-learn; each estimator one member.
+    """A fitted ``BaggingClassifier`` or ``VotingClassifier`` of scikit-learn; each estimator is a member.
 
     Breiman (1996), "Bagging predictors". An estimator that never saw a class gives it probability 0, which
-    makes K infinite where another allows it.
+    makes K infinite where another estimator does not.
 
     Parameters
     ----------
@@ -93,14 +93,14 @@ class Bagging(Predictors):
         known = getattr(member, "classes_", None)
         if known is None or found.shape[1] == len(self.classes):
             return found
-        # Members count classes by their place in the ensemble's.
+        # Members number classes by their index in the ensemble's.
         whole = np.zeros((len(found), len(self.classes)), found.dtype)
         whole[:, np.asarray(known, int)] = found
         return whole
 
 
 class Forest(Bagging):
-    """A fitted forest of scikit-learn; each tree is one member.
+    """A fitted forest of scikit-learn; each tree is a member.
 
     Breiman (2001), "Random forests"; Shaker and Hüllermeier (2020), "Aleatoric and epistemic uncertainty
     with random forests".
@@ -111,8 +111,8 @@ class Forest(Bagging):
         A fitted ``RandomForestClassifier`` or ``ExtraTreesClassifier``.
     prior
         Pseudo-count of each class in each leaf: (n p + prior) / (n + classes prior) for a leaf with n
-        training inputs; 1 is Laplace's rule. Trees grown to pure leaves give probabilities 0 and 1, so
-        that K is infinite wherever two of them disagree: then give a prior, or grow smaller trees.
+        training inputs; 1 is Laplace's rule. Trees grown to pure leaves give probabilities of 0 and 1, which
+        make K infinite wherever two trees disagree: then give a prior, or grow smaller trees.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def _list_estimators(model: Any) -> list[Any]:
 
 
 def _to_table(batch: Any) -> Any:
-    """Return inputs as an array of NumPy, or as the table that they are."""
+    """Return inputs as a NumPy array, or unchanged where they are a table."""
     if isinstance(batch, Mapping):
         if len(batch) != 1:
             raise TypeError(f"Inputs must be one array. Got {len(batch)}: {', '.join(map(repr, batch))}.")

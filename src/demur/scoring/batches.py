@@ -131,12 +131,17 @@ def as_column(name: str, values: Any, size: int) -> np.ndarray | None:
     return found
 
 
+def find_generators(loader: Any) -> list[Any]:
+    """Return the random generators of a DataLoader and of its sampler."""
+    owners = (loader, getattr(loader, "sampler", None))
+    found = {id(g): g for g in (getattr(owner, "generator", None) for owner in owners) if g is not None}
+    return [generator for generator in found.values() if hasattr(generator, "get_state")]
+
+
 @contextlib.contextmanager
 def preserve_generators(loader: Any) -> Iterator[None]:
     """Restore the random generators of a DataLoader afterwards."""
-    owners = (loader, getattr(loader, "sampler", None))
-    found = {id(g): g for g in (getattr(owner, "generator", None) for owner in owners) if g is not None}
-    states = [(g, g.get_state()) for g in found.values() if hasattr(g, "get_state")]
+    states = [(generator, generator.get_state()) for generator in find_generators(loader)]
     try:
         yield
     finally:

@@ -48,7 +48,7 @@ class Checkpoint:
             raise ValueError(f"{expected}: {error}. Choose another name.") from None
         if header.get("format") != _FORMAT:
             raise ValueError(f"{expected}, which is something else. Choose another name.")
-        if others := describe_differences(header.get("settings") or {}, self.settings):
+        if others := describe_changes(header.get("settings") or {}, self.settings):
             raise ValueError(
                 f"{expected}, of a run with other settings: {others}. Remove it or choose another name."
             )
@@ -81,9 +81,14 @@ class Checkpoint:
             self.path.unlink(missing_ok=True)
 
 
-def describe_differences(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Return a text that says which settings changed; empty where none did."""
-    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+def list_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Return the names of the settings that changed."""
+    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+
+
+def describe_changes(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Return a text that says which settings changed, and how; empty where none did."""
+    names = list_changes(before, now)
     # Long values are fingerprints, which mean nothing to a reader.
     short = [name for name in names if max(len(repr(s.get(name))) for s in (before, now)) <= 32]
     said = [f"{name} was {before.get(name)!r} and is {now.get(name)!r}" for name in short]

@@ -244,13 +244,13 @@ def test_the_batch_of_a_step_does_not_depend_on_the_way_there(kind) -> None:
             *targets.tolist(),
         ]
 
-    steps = range(2 * batches.each)
+    steps = range(2 * batches.batches_per_pass)
     seen = [first(step) for step in steps]
-    assert seen[0] != seen[batches.each]
+    assert seen[0] != seen[batches.batches_per_pass]
     assert [first(step) for step in reversed(steps)] == seen[::-1]
     assert torch.equal(source.get_state(), before[0]) and torch.equal(torch.get_rng_state(), before[1])
     if kind == "arrays":
-        rows = [row for batch in seen[: batches.each] for row in batch[:16]]
+        rows = [row for batch in seen[: batches.batches_per_pass] for row in batch[:16]]
         assert len(set(rows)) == len(rows) == 48  # without replacement; 12 wait for another pass
 
 

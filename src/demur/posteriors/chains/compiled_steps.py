@@ -1,4 +1,4 @@
-"""Gaussian noise, several times as fast as PyTorch draws it, and steps of chains in one pass."""
+"""Compiled loops for the steps of chains, with Gaussian noise drawn several times as fast as in PyTorch."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from demur.kernels.arithmetic import COMPILED, cached, log_single
 from demur.posteriors.dropout.compiled_masks import GOLDEN, mix
 
 PAIRS_PER_BLOCK = 512
-"""Pairs of numbers that are drawn at a time: what they are made of stays in the first cache."""
+"""Pairs of numbers drawn at a time: what they are made of stays in the first-level cache."""
 
 BLOCK_SIZE = 2 * PAIRS_PER_BLOCK
-"""Numbers that these pairs are."""
+"""Numbers in these pairs."""
 
 HIGH_SHIFT, LOW_MASK = np.uint64(33), np.uint64(0x7FFFFFFF)
 HALF, ONE, MINUS_TWO = map(np.float32, (0.5, 1.0, -2.0))
 UNIT = np.float32(2.0**-31)
-# A quarter of a turn, about 0, for 29 bits.
+# The step of an angle with 29 bits over a quarter turn centred at 0, and half of that quarter.
 QUARTER_UNIT, EIGHTH_TURN = np.float32(2.0**-30 * math.pi), np.float32(math.pi / 4)
-# Taylor series, whose next terms are below the last digit at an eighth of a turn.
+# Taylor series; the next terms are below the last digit at an eighth of a turn.
 SINE = tuple(map(np.float32, (-1 / 6, 1 / 120, -1 / 5040)))
 COSINE = tuple(map(np.float32, (-1 / 2, 1 / 24, -1 / 720, 1 / 40320)))
 
 
 @njit(**COMPILED)
 def allocate():
-    """Allocate what ``draw_noise`` needs, and where it writes."""
+    """Allocate the scratch memory and the output of ``draw_noise``."""
     return (
         np.empty(PAIRS_PER_BLOCK, np.int32),
         np.empty(PAIRS_PER_BLOCK, np.int32),
@@ -40,18 +40,18 @@ def allocate():
 
 @njit(**COMPILED)
 def find_start(start, first):
-    """Return where the noise of a number is drawn that stands at the beginning of a block."""
+    """Return the state of the generator at the beginning of the block that starts with number ``first``."""
     return start + np.uint64(first // BLOCK_SIZE * PAIRS_PER_BLOCK) * GOLDEN
 
 
 @njit(**COMPILED)
 def draw_noise(at, scale, room, numbers):
-    """Draw noise of a standard deviation, by the method of Box and Muller (1958); return where it ends.
+    """Draw Gaussian noise by the method of Box and Muller (1958); return the state of the generator after it.
 
-    Where fewer numbers are wanted than ``PAIRS_PER_BLOCK``, they are the first ones of as many pairs.
+    Where fewer numbers are wanted than ``PAIRS_PER_BLOCK``, they are the first numbers of as many pairs.
 
-    A pair takes one number of SplitMix64: 31 bits for how far it is from 0, which reaches 6.6 standard
-    deviations, and 31 for the direction.
+    A pair takes one number of SplitMix64: 31 bits for its distance from 0, which reaches 6.6 standard
+    deviations, and 31 bits for its direction.
     """
     upper, lower, noise = room
     pairs = min(PAIRS_PER_BLOCK, numbers)
@@ -67,7 +67,7 @@ def draw_noise(at, scale, room, numbers):
         sine = (((SINE[2] * square + SINE[1]) * square + SINE[0]) * square + ONE) * angle
         cosine = ((COSINE[3] * square + COSINE[2]) * square + COSINE[1]) * square + COSINE[0]
         cosine = cosine * square + ONE
-        # Two more bits turn the quarter to the other ones.
+        # Two more bits choose among the four quarters.
         cosine = -cosine if lower[k] & 2 else cosine
         noise[k] = far * (sine if lower[k] & 1 else cosine)
         noise[PAIRS_PER_BLOCK + k] = far * (cosine if lower[k] & 1 else sine)
@@ -76,7 +76,7 @@ def draw_noise(at, scale, room, numbers):
 
 @cached
 def langevin_step(value, forces, factors, step, deviation, start, first, last):
-    """Do as ``sgld.langevin_step``, in one pass over numbers in a row, from ``first`` to before ``last``."""
+    """Take the step of ``sgld.langevin_step``, in one pass, for numbers ``first`` to before ``last``."""
     own, at, kind = allocate(), find_start(start, first), value.dtype.type
     own[2][:] = np.float32(0.0)
     gradient, values, centre = forces
@@ -92,7 +92,7 @@ def langevin_step(value, forces, factors, step, deviation, start, first, last):
 
 @cached
 def baoa_step(value, momentum, forces, factors, time, kept, deviation, start, first, last):
-    """Do as ``sghmc.baoa_step``, in one pass over numbers in a row, from ``first`` to before ``last``."""
+    """Take the step of ``sghmc.baoa_step``, in one pass, for numbers ``first`` to before ``last``."""
     own, at, kind = allocate(), find_start(start, first), value.dtype.type
     own[2][:] = np.float32(0.0)
     gradient, values, centre = forces
@@ -104,7 +104,7 @@ def baoa_step(value, momentum, forces, factors, time, kept, deviation, start, fi
             at = draw_noise(at, np.float32(deviation), own, last - begin)
         part = slice(begin, min(begin + BLOCK_SIZE, last))
         v, m, one, two, three = value[part], momentum[part], gradient[part], values[part], centre[part]
-        # Two loops: for one, the compiler would have to tell too many arrays apart.
+        # Two loops: with one, the compiler would have to check too many arrays for overlap.
         for k in range(v.size):
             pushed[k] = m[k] + (by * one[k] + then * two[k] + also * three[k])
         for k in range(v.size):

@@ -1,4 +1,4 @@
-"""The log-likelihood of a batch and its gradient: of any network, and of a linear layer by hand."""
+"""The log-likelihood of a batch and its gradient: for any network, and faster for a linear layer."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from demur.posteriors.chains.stepper import ChainState
 
 Likelihood = Callable[[Any, Any], Any]
-"""From what a model returns for a batch, and the targets, to the log-likelihood of each input."""
+"""A function of the model's output for a batch and of the targets: the log-likelihood of each input."""
 
 
 class Gradient(Protocol):
-    """The average log-likelihood of a batch, and its gradient by name, in the form of `flatten`."""
+    """Computes the average log-likelihood of a batch, and its gradient by name, flattened by `flatten`."""
 
     def __call__(self, state: ChainState) -> tuple[float, dict[str, Any]]:
-        """Compute them for the batch of a chain's next step."""
+        """Return both for the batch of a chain's next step."""
         ...
 
 
@@ -34,7 +34,7 @@ def choose_gradient(
     likelihood: Likelihood | None,
     forward: networks.Forward | None,
 ) -> Gradient:
-    """Return what computes the gradient with respect to the parameters that are sampled."""
+    """Return the fastest way to the gradient with respect to the sampled parameters."""
     import torch
 
     general = NetworkGradient(model, minibatches, likelihood, forward)
@@ -42,13 +42,13 @@ def choose_gradient(
     whole = set(sampled) == {name for name, _ in model.named_parameters()}
     if not (plain and whole and likelihood is None and forward is None):
         return general
-    if isinstance(minibatches, ArrayMinibatches) and CompiledLinearGradient.takes(minibatches, sampled):
+    if isinstance(minibatches, ArrayMinibatches) and CompiledLinearGradient.accepts(minibatches, sampled):
         return CompiledLinearGradient(minibatches, sampled)
     return LinearGradient(general)
 
 
 class NetworkGradient:
-    """By automatic differentiation."""
+    """The gradient of any network, by automatic differentiation."""
 
     def __init__(
         self,
@@ -59,31 +59,31 @@ class NetworkGradient:
     ) -> None:
         self.minibatches, self.log_likelihood = minibatches, log_likelihood
         self.place = networks.locate_model(model)
-        # The default likelihood takes logits, which forward finds; another takes what the model returns.
+        # The default likelihood takes logits, which forward returns; others take the model's own output.
         self.call = CallWithParameters(model, forward if log_likelihood is None else None)
 
     def batch(self, step: int) -> tuple[Any, Any]:
-        """Return inputs and targets of a step, where the model is."""
+        """Return the inputs and targets of a step, on the model's device."""
         inputs, targets = self.minibatches.at(step)
         return networks.move_inputs(inputs, *self.place), networks.move_inputs(targets, *self.place)
 
     def __call__(self, state: ChainState) -> tuple[float, dict[str, Any]]:
-        return self.of(state.parameters, self.batch(state.step))
+        return self.compute(state.parameters, self.batch(state.step))
 
-    def of(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> tuple[float, dict[str, Any]]:
-        """Compute them for a batch."""
+    def compute(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> tuple[float, dict[str, Any]]:
+        """Return the average log-likelihood and its gradient for a batch."""
         import torch
 
         with torch.enable_grad():
             leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
-            average = self.average(leaves, batch)
+            average = self.average_likelihood(leaves, batch)
             if not average.requires_grad:
                 raise ValueError("log_likelihood must depend on the parameters. Got one without gradients.")
             found = torch.autograd.grad(average, list(leaves.values()), materialize_grads=True)
         dense = [value.to_dense() if value.is_sparse else value for value in found]
         return average.item(), {name: flatten(value) for name, value in zip(leaves, dense, strict=True)}
 
-    def average(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> Any:
+    def average_likelihood(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> Any:
         """Return the average log-likelihood of the inputs of a batch."""
         import torch
 
@@ -105,9 +105,9 @@ class NetworkGradient:
 
 
 class LinearGradient:
-    """Of class labels given a linear layer alone: two products, where automatic differentiation takes longer.
+    """The gradient for class labels and a single linear layer: two products, faster than differentiation.
 
-    Batches of another kind, as probabilities of classes, are left to automatic differentiation.
+    Batches of another kind, such as probabilities of classes, are left to automatic differentiation.
     """
 
     def __init__(self, general: NetworkGradient) -> None:
@@ -118,7 +118,7 @@ class LinearGradient:
 
         inputs, labels = self.general.batch(state.step)
         if not _is_labelled(inputs, labels):
-            return self.general.of(state.parameters, (inputs, labels))
+            return self.general.compute(state.parameters, (inputs, labels))
         with torch.no_grad():
             weight, bias = state.parameters["weight"], state.parameters.get("bias")
             logits = torch.nn.functional.linear(inputs, weight, bias)
@@ -136,14 +136,15 @@ class LinearGradient:
 
 
 class CompiledLinearGradient:
-    """Of class labels given a linear layer alone, for arrays in memory: compiled, rows taken where they are.
+    """The gradient for class labels and a single linear layer of few classes, in a compiled loop.
 
-    The gradients are written to the same memory at each step.
+    It reads the rows of arrays in memory without copying them, and writes the gradients of all steps to the
+    same memory.
     """
 
     @staticmethod
-    def takes(minibatches: ArrayMinibatches, sampled: Mapping[str, Any]) -> bool:
-        """Tell whether it can be used; what it does not take, others complain of or can do."""
+    def accepts(minibatches: ArrayMinibatches, sampled: Mapping[str, Any]) -> bool:
+        """Return whether it can be used; the other ways handle, or refuse, everything else."""
         import torch
 
         inputs, weight = minibatches.inputs, sampled["weight"]
@@ -161,7 +162,7 @@ class CompiledLinearGradient:
         weight = sampled["weight"]
         self.minibatches = minibatches
         self.inputs = minibatches.inputs.detach().contiguous().numpy()
-        # Memory of its own: compiled loops do not check labels again.
+        # A copy: compiled loops do not check labels again.
         labels = minibatches.targets.detach().long().cpu().clone()
         _check_labels(labels, len(weight))
         self.labels = labels.numpy()
@@ -182,7 +183,7 @@ class CompiledLinearGradient:
 
 @contextlib.contextmanager
 def _explain_labels(labels: Any, logits: Any) -> Iterator[None]:
-    """Say what is wrong where PyTorch finds a label that is no class."""
+    """Replace PyTorch's error for a label that is not a class by one that names it."""
     try:
         yield
     except (IndexError, RuntimeError):
@@ -192,7 +193,7 @@ def _explain_labels(labels: Any, logits: Any) -> Iterator[None]:
 
 
 def _check_labels(labels: Any, classes: int) -> None:
-    """Raise unless all labels are classes."""
+    """Raise unless all labels are classes of the model."""
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise ValueError(
@@ -201,7 +202,7 @@ def _check_labels(labels: Any, classes: int) -> None:
 
 
 def _is_labelled(inputs: Any, labels: Any) -> bool:
-    """Tell whether these are rows of features with a class each."""
+    """Return whether these are rows of features with one class label each."""
     import torch
 
     if not isinstance(inputs, torch.Tensor) or inputs.ndim != 2 or labels.is_floating_point():
@@ -210,12 +211,12 @@ def _is_labelled(inputs: Any, labels: Any) -> bool:
 
 
 def _call_raw(model: Any, inputs: Any) -> Any:
-    """Return what a model returns, whatever it is."""
+    """Call a model and return its output as it is."""
     return networks.call_with_names(model, inputs) if isinstance(inputs, Mapping) else model(inputs)
 
 
 class CallWithParameters:
-    """A model, called with parameters that are not its own."""
+    """Calls a model with other parameters than its own."""
 
     def __init__(self, model: Any, forward: networks.Forward | None) -> None:
         import torch

@@ -1,4 +1,4 @@
-"""Minibatches of training data: the batch of any step, the same however a chain came to that step."""
+"""Minibatches of training data: the batch of any step, the same however a chain got to that step."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ from typing import Any, Protocol
 import numpy as np
 
 from demur.posteriors import networks
-from demur.scoring.batches import ID_NAMES, LABEL_NAMES, pop_first
+from demur.scoring.batches import (
+    ID_NAMES,
+    LABEL_NAMES,
+    find_generators,
+    pop_first,
+    preserve_generators,
+)
 
 
 class Minibatches(Protocol):
     """The batches of all passes over a data set."""
 
     size: int
-    """How many inputs the data set has."""
+    """The number of inputs in the data set."""
     batches_per_pass: int
-    """How many batches a pass has."""
+    """The number of batches in one pass over the data set."""
 
     def at(self, step: int) -> tuple[Any, Any]:
         """Return inputs and targets of a step, counted from 0."""
@@ -47,18 +53,18 @@ def make_minibatches(data: Any, batch_size: int, seed: int) -> Minibatches:
     return _LoaderMinibatches(data, seed)
 
 
-def rows(values: Any, index: Any) -> Any:
-    """Return some rows of a tensor, or of each tensor of a mapping."""
+def _index_rows(values: Any, index: Any) -> Any:
+    """Return some rows of a tensor, or of each tensor in a mapping."""
     if isinstance(values, Mapping):
-        return {name: rows(value, index) for name, value in values.items()}
-    # Faster than brackets.
+        return {name: _index_rows(value, index) for name, value in values.items()}
+    # Faster than indexing by brackets.
     return values.index_select(0, index)
 
 
 class ArrayMinibatches:
-    """Batches of arrays in memory, in an order of its own in each pass.
+    """Batches of arrays in memory, in a new random order in each pass.
 
-    Batches have the same size. What is left over at the end of a pass comes in another one.
+    All batches have the same size; the inputs left over at the end of a pass are skipped in that pass.
     """
 
     def __init__(self, inputs: Any, targets: Any, batch_size: int, seed: int) -> None:
@@ -85,10 +91,10 @@ class ArrayMinibatches:
         if self.batch_size == self.size:
             return self.inputs, self.targets
         index = torch.from_numpy(self.find_rows(step))
-        return rows(self.inputs, index), rows(self.targets, index)
+        return _index_rows(self.inputs, index), _index_rows(self.targets, index)
 
     def find_rows(self, step: int) -> np.ndarray:
-        """Return which inputs the batch of a step has."""
+        """Return the numbers of the inputs in the batch of a step."""
         import torch
 
         whole = self.batch_size == self.size
@@ -101,10 +107,10 @@ class ArrayMinibatches:
 
 
 class _LoaderMinibatches:
-    """Batches of a ``DataLoader``, gone through again and again.
+    """Batches of a ``DataLoader``, iterated over again and again.
 
-    All random generators are seeded before each batch is asked for, those of the loader too, so that
-    shuffling and random augmentation are the same in every run.
+    All random generators, those of the loader included, are seeded before each batch, so that shuffling and
+    random augmentation are the same in every run.
     """
 
     def __init__(self, loader: Any, seed: int) -> None:
@@ -113,7 +119,7 @@ class _LoaderMinibatches:
             self.size, self.batches_per_pass = len(loader.dataset), len(loader)
         except TypeError:
             raise TypeError(
-                "data must have a known size, which the likelihood is scaled by. Got a loader of "
+                "data must have a known size, which scales the likelihood. Got a loader of "
                 f"{type(loader.dataset).__name__} without a length."
             ) from None
         if min(self.size, self.batches_per_pass) < 1:
@@ -132,6 +138,7 @@ class _LoaderMinibatches:
         return _split_pair(found)
 
     def _take(self, step: int) -> Any:
+        """Return the next batch of the loader, which is that of a step."""
         with self._seed_loader(step, 1):
             found = next(self._batches, None)
         if found is None:
@@ -142,27 +149,21 @@ class _LoaderMinibatches:
 
     @contextlib.contextmanager
     def _seed_loader(self, *place: int) -> Iterator[None]:
+        """Seed all random generators for one batch, and restore them afterwards."""
         import torch
 
         seed = networks.derive_seed(self.seed, 2, *place)
-        owners = (self.loader, getattr(self.loader, "sampler", None))
-        own = [g for g in (getattr(owner, "generator", None) for owner in owners) if g is not None]
-        kept = [g.get_state() for g in own]
-        try:
-            with networks.preserve_random_state():
-                random.seed(seed)
-                np.random.seed(seed % 2**32)  # noqa: NPY002
-                torch.default_generator.manual_seed(seed)
-                for generator in own:
-                    generator.manual_seed(seed)
-                yield
-        finally:
-            for generator, state in zip(own, kept, strict=True):
-                generator.set_state(state)
+        with networks.preserve_random_state(), preserve_generators(self.loader):
+            random.seed(seed)
+            np.random.seed(seed % 2**32)  # noqa: NPY002
+            torch.default_generator.manual_seed(seed)
+            for generator in find_generators(self.loader):
+                generator.manual_seed(seed)
+            yield
 
 
 def _split_pair(batch: Any) -> tuple[Any, Any]:
-    """Tell inputs and targets of a batch apart."""
+    """Return the inputs and targets of a batch."""
     if isinstance(batch, Mapping):
         rest = dict(batch)
         targets = pop_first(rest, LABEL_NAMES)

@@ -1,4 +1,4 @@
-"""A Markov chain over the parameters of a network."""
+"""`Stepper` moves the parameters of a network along a Markov chain, one step after the other."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from demur.posteriors.chains.schedule import Schedule
 from demur.posteriors.compiled_calls import flatten
 
 Moving = list[tuple[Any, Any, tuple[Any, Any, Any]]]
-"""Of each parameter its value, its momentum (None where the method has none), and three forces, in the form
-of `flatten`. Summed up with their factors, the forces are the gradient of the log posterior."""
+"""For each parameter, as `flatten` returns them: its value, its momentum (None where the method has none),
+and three forces. Their sum, each times its factor, is the gradient of the log posterior."""
 
 Factors = tuple[float, float, float]
 
 _SEEDS_PER_BLOCK = 1024
-"""Seeds of steps that are made at a time."""
+"""Seeds of steps that are generated at a time."""
 
 
 @dataclass
 class ChainState:
-    """Where a chain is after so many steps; the momenta are empty where the method has none."""
+    """The parameters and momenta of a chain after some steps; without momenta, that mapping is empty."""
 
     step: int
     parameters: dict[str, Any]
     momenta: dict[str, Any]
 
     def copy(self) -> ChainState:
-        """Return a state with memory of its own."""
+        """Return a copy that shares no memory."""
         import torch
 
-        kept = {"memory_format": torch.contiguous_format}  # as `flatten` needs it
-        parts = ({n: v.clone(**kept) for n, v in part.items()} for part in (self.parameters, self.momenta))
+        layout = {"memory_format": torch.contiguous_format}  # as `flatten` needs it
+        parts = ({n: v.clone(**layout) for n, v in part.items()} for part in (self.parameters, self.momenta))
         return ChainState(self.step, *parts)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the views out: of a copy, they would be memory apart."""
+        """Leave out the views, which in a copy would no longer share the parameters' memory."""
         return {name: value for name, value in self.__dict__.items() if name != "flat"}
 
     @functools.cached_property
@@ -56,23 +56,23 @@ class ChainState:
 
 
 class Stepper:
-    """Steps from state to state. What a step draws depends on the seed and its number alone.
+    """Advances a chain from state to state. What a step draws depends only on the seed and the step's number.
 
     Parameters
     ----------
     model
-        The network, in evaluation mode during each step.
+        The network; the caller puts it in evaluation mode.
     minibatches, schedule
-        What each step sees of the data, and how large it is.
+        The batch of each step, and its size and noise.
     move
-        One step of all parameters, in place: from what moves, the factors of the forces, the step size and
-        the temperature. Log posterior and temperature are divided by the number of inputs.
+        Moves all parameters by one step, in place, given what moves, the factors of the forces, the step size
+        and the temperature. Log posterior and temperature are divided by the number of inputs.
     log_likelihood
-        None: of class labels, given logits.
+        None: that of class labels, given logits.
     prior_scale, prior_mean
-        Of the Gaussian prior.
+        Standard deviation and mean of the Gaussian prior.
     temperature, seed, forward
-        As for the methods.
+        As for the samplers.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Stepper:
         if not start:
             raise ValueError(
                 "Expected a model with parameters to sample. Got none that require gradients. "
-                "Set requires_grad on those that shall be sampled."
+                "Set requires_grad on the parameters to sample."
             )
         self.prior_scale, self.prior_mean = prior_scale, _check_prior_mean(prior_mean, start)
         zero = {name: torch.zeros_like(value) for name, value in start.items()} if momenta else {}
@@ -119,7 +119,7 @@ class Stepper:
         self._seeds: tuple[int, Any] = (-1, None)
 
     def advance(self, state: ChainState) -> None:
-        """Do one step, in place. The caller sees to modes and to random generators, which it changes."""
+        """Advance by one step, in place. The caller restores modes and random generators afterwards."""
         step, size = state.step, self.minibatches.size
         networks.seed_device(self.find_seed(step), self.place[0])
         rate = self.schedule.rate(step)
@@ -130,13 +130,13 @@ class Stepper:
         weight = 1 / (self.prior_scale**2 * size)
         factors = (1.0, -weight, 0.0 if self._centre is None else weight)
         centre = self._centre or gradient
-        # Forces are not summed up first: that would be another pass over them.
+        # Forces are not summed first: that would take another pass over them.
         moving = [(v, m, (gradient[name], v, centre[name])) for name, (v, m) in state.flat.items()]
         self.move(moving, factors, rate, temperature)
         state.step += 1
 
     def find_seed(self, step: int) -> int:
-        """Return the seed of a step; many are made at a time, since one takes as long as a small step."""
+        """Return the seed of a step. Many are generated at a time: one takes as long as a small step."""
         block, place = divmod(step, _SEEDS_PER_BLOCK)
         if self._seeds[0] != block:
             drawn = np.random.SeedSequence([self.seed, 0, block]).generate_state(_SEEDS_PER_BLOCK, np.uint64)
@@ -146,12 +146,12 @@ class Stepper:
     def check(self, state: ChainState) -> None:
         """Raise unless all parameters of a sample are finite."""
         for name, value in state.parameters.items():
-            # A finite sum, which is quick, has finite terms.
+            # A finite sum has finite terms, and is quick to check.
             if not math.isfinite(float(value.sum())) and not value.isfinite().all():
                 self.raise_diverged(f"finite parameters. Got others in {name!r}", state.step)
 
     def raise_diverged(self, expected: str, step: int) -> NoReturn:
-        """Raise with what to do about it."""
+        """Raise an error that says what to do about it."""
         raise FloatingPointError(
             f"Expected {expected} at step {step} of {self.schedule.steps}. Lower step_size, which is "
             f"{self.schedule.step_size:g}, or check data and model for numbers that are not finite."
@@ -159,7 +159,7 @@ class Stepper:
 
 
 def add_forces(values: Any, forces: tuple[Any, ...], factors: Factors, step: float) -> None:
-    """Add a step along the forces, in place."""
+    """Add a step along the forces to values, in place."""
     import torch
 
     largest = torch.finfo(values.dtype).max
@@ -167,12 +167,12 @@ def add_forces(values: Any, forces: tuple[Any, ...], factors: Factors, step: flo
         if factor == 0:
             continue
         along = step * factor
-        # PyTorch refuses numbers that its type cannot hold; the chain itself says what diverges.
+        # PyTorch refuses numbers beyond the dtype; a chain that diverges is reported by `raise_diverged`.
         values.add_(force, alpha=along if abs(along) <= largest else math.copysign(math.inf, along))
 
 
 def add_noise(values: Any, deviation: float) -> None:
-    """Add Gaussian noise, in place; where its standard deviation is 0, none is drawn."""
+    """Add Gaussian noise to values, in place; a standard deviation of 0 draws nothing."""
     import torch
 
     if deviation > 0:
@@ -180,7 +180,7 @@ def add_noise(values: Any, deviation: float) -> None:
 
 
 def draw_noise_starts(moving: Moving, deviation: float) -> Any:
-    """Draw where the compiled noise of each parameter starts; where none is needed, nothing is drawn."""
+    """Draw the start of each parameter's sequence of compiled noise, unless none of them needs it."""
     import torch
 
     if deviation == 0 or not any(isinstance(value, np.ndarray) for value, _, _ in moving):
@@ -189,7 +189,7 @@ def draw_noise_starts(moving: Moving, deviation: float) -> Any:
 
 
 def _check_prior_mean(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the prior mean of each parameter; None: zero."""
+    """Return the prior mean of each parameter after checking it; None: zero."""
     import torch
 
     if given is None:

@@ -1,4 +1,4 @@
-"""The masks of ``masks.draw``, several times as fast."""
+"""Compiled loops that draw and apply the masks of ``masks.Masks``, several times as fast as NumPy."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ _ONE_IN_EACH_BYTE, _LOW_SEVEN_BITS = np.uint64(0x0101010101010101), np.uint64(0x
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 _FEATURES_TOGETHER = 32
-"""Features come in so many, the last ones filled up: the processor takes as many bytes at a time."""
+"""Features processed at a time, the last group padded: the bytes in one register of the processor."""
 
 mix = njit(**INLINED)(masks.mix)
 
 
 @njit(**INLINED)
 def start_sequence(seed, member, place):
-    """Return where the sequence of a member and an input starts; as ``Masks.starts``."""
+    """Return the start of the sequence of a member and an input, as ``Masks.find_starts`` does."""
     of_input = mix(seed + (np.uint64(place) + _ONE) * GOLDEN)
     return mix(of_input + (np.uint64(member) + _ONE) * GOLDEN)
 
 
 @njit(**INLINED)
 def pad_features(features):
-    """Return how many features there are with those that fill up the last ones."""
+    """Return the number of features after padding."""
     return -(-features // _FEATURES_TOGETHER) * _FEATURES_TOGETHER
 
 
 @njit(**COMPILED)
 def allocate(features):
-    """Allocate what ``apply_mask`` needs: eight features a number."""
+    """Allocate the scratch memory of ``apply_mask``: one number for eight features."""
     words = pad_features(features) // 8
     return np.empty(words, np.uint64), np.empty(words, np.uint64)
 
 
 @njit(**COMPILED)
 def _draw_bytes(start, whole, room):
-    """Draw a byte a feature, of the sequence that starts there, and mark those at ``whole`` by a bit."""
+    """Draw one byte per feature from the sequence at ``start``, and mark the bytes equal to ``whole``."""
     drawn, tied = room
     every = _ONE_IN_EACH_BYTE * np.uint64(whole)
     for word in range(drawn.size):
@@ -54,7 +54,7 @@ def _draw_bytes(start, whole, room):
 
 @njit(**COMPILED)
 def _choose(drawn, whole, values, out):
-    """Write values whose byte is at least ``whole``, and 0 for the others."""
+    """Write the values whose byte is at least ``whole``, and 0 for the others."""
     nothing = out.dtype.type(0)
     for feature in range(out.size):
         out[feature] = values[feature] if drawn[feature] >= whole else nothing
@@ -62,7 +62,7 @@ def _choose(drawn, whole, values, out):
 
 @njit(**COMPILED)
 def _drop_further(start, below, room, features, out):
-    """Write 0 where a byte at ``whole`` takes a further number, which drops the feature."""
+    """Write 0 where a byte equals ``whole`` and a further number drops the feature."""
     _, tied = room
     first = -(-features // 8) + 1
     for word in range(tied.size):
@@ -77,7 +77,7 @@ def _drop_further(start, below, room, features, out):
 
 @njit(**COMPILED)
 def apply_mask(start, whole, below, room, values, features, out):
-    """Write values of features with 0 for those that are dropped, by the sequence that starts there."""
+    """Write the features, with 0 for those that the sequence at ``start`` drops."""
     _draw_bytes(start, whole, room)
     _choose(room[0].view(np.uint8), whole, values, out)
     _drop_further(start, below, room, features, out)
@@ -85,7 +85,7 @@ def apply_mask(start, whole, below, room, values, features, out):
 
 @cached
 def draw_masks(starts, whole, below, kept):
-    """Write 1 where a feature is kept and 0 where not; ``kept`` is (sequences, features)."""
+    """Write 1 where a feature is kept and 0 where it is dropped; ``kept`` is (sequences, features)."""
     features = kept.shape[1]
     own, ones = allocate(features), np.ones(features, np.uint8)
     for row in range(kept.shape[0]):
@@ -94,7 +94,7 @@ def draw_masks(starts, whole, below, kept):
 
 @cached
 def apply_masks(seed, members, places, whole, below, values, out, first, last):
-    """Write values where a feature is kept and 0 where not, of inputs from ``first`` to before ``last``.
+    """Write features, 0 where they are dropped, for the inputs from ``first`` to before ``last``.
 
     ``out`` is (members, inputs, features).
     """

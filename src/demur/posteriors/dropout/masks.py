@@ -1,4 +1,4 @@
-"""Dropout masks that belong to a seed, a member and an input: who else is in the batch does not matter."""
+"""Dropout masks that depend on the seed, the member and the input alone, not on the rest of the batch."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ _MULTIPLIER_1, _MULTIPLIER_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049
 
 
 def mix(z: Any) -> Any:
-    """Return the number that SplitMix64 makes of its state; of arrays, or compiled."""
+    """Return the number that SplitMix64 makes of its state; for arrays, and for compiled loops."""
     z = (z ^ (z >> _SHIFT_1)) * _MULTIPLIER_1
     z = (z ^ (z >> _SHIFT_2)) * _MULTIPLIER_2
     return z ^ (z >> _SHIFT_3)
 
 
 class Masks:
-    """Which features members drop, for inputs by their places in the data set.
+    """Which features each member drops, for inputs given by their numbers in the data set.
 
-    Each input and member has a sequence of its own, SplitMix64 (Steele et al., 2014) that starts at a mixture
-    of the seed, the input's place and the member. A feature takes one random byte, which is enough to tell
-    all but one value in 256 apart from the rate; that value takes a further number of 64 bits, so that the
-    rate is exact to 2**-72.
+    Each pair of input and member has its own sequence of random numbers: SplitMix64 (Steele et al., 2014),
+    started from a mix of the seed, the input's number and the member. A feature takes one random byte. For
+    255 of its 256 values, the byte alone decides whether it is below the rate; for the other, a further 64
+    bits do, so that the rate is exact to 2**-72.
 
     Parameters
     ----------
     rate
-        Probability with which a feature is dropped, above 0 and below 1.
+        Probability of dropping a feature, above 0 and below 1.
     seed
-        What fixes the masks.
+        The seed of the masks.
     features
-        How many features there are.
+        The number of features.
     """
 
     def __init__(self, rate: float, seed: int, features: int) -> None:
@@ -49,9 +49,9 @@ class Masks:
         self._room = np.empty((0, 0, features), np.uint8)
 
     def draw_kept(self, members: range, places: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return which features are kept, as 0 and 1 of type uint8, (members, inputs, features).
+        """Return 1 where a feature is kept and 0 where it is dropped, as uint8, (members, inputs, features).
 
-        The memory is that of the call before, since mapping new memory takes longer than drawing.
+        The memory is reused in the next call, since allocating it takes longer than drawing.
         """
         if self._room.shape[:2] != (len(members), len(places)):
             self._room = np.empty((len(members), len(places), self.features), np.uint8)
@@ -69,14 +69,14 @@ class Masks:
     def apply(
         self, members: range, places: Sequence[int] | np.ndarray, values: np.ndarray, out: np.ndarray
     ) -> None:
-        """Write values of features with 0 for those that are dropped, in compiled code.
+        """Write the features, with 0 for those that are dropped, in a compiled loop.
 
         ``values`` are (inputs, features), ``out`` is (members, inputs, features).
         """
         from demur.posteriors.dropout import compiled_masks
 
-        chosen = self._seed, np.asarray(members), np.asarray(places), self._whole, self._below
-        run_in_threads(compiled_masks.apply_masks, (*chosen, values, out), len(values), out.size)
+        selection = self._seed, np.asarray(members), np.asarray(places), self._whole, self._below
+        run_in_threads(compiled_masks.apply_masks, (*selection, values, out), len(values), out.size)
 
     def write_logits(
         self,
@@ -87,7 +87,7 @@ class Masks:
         bias: np.ndarray,
         out: np.ndarray,
     ) -> None:
-        """Write what a linear layer makes of values with 0 for those that are dropped, in compiled code.
+        """Write the logits of a linear layer, with 0 for the features that are dropped, in a compiled loop.
 
         ``values`` are (inputs, features), ``out`` is (members, inputs, classes).
         """
@@ -99,19 +99,19 @@ class Masks:
         )  # fmt: skip
 
     def find_starts(self, members: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return where the sequence of each member and input starts, (members, inputs)."""
+        """Return the start of the sequence of each member and input, (members, inputs)."""
         of_inputs = mix(self._seed + (places.astype(np.uint64) + np.uint64(1)) * GOLDEN)
         return mix(of_inputs + (members[:, None].astype(np.uint64) + np.uint64(1)) * GOLDEN)
 
 
 def _draw_plain(starts: np.ndarray, whole: np.uint8, below: np.uint64, kept: np.ndarray) -> None:
-    """Write 1 where a feature is kept and 0 where not; ``kept`` has the axes of ``starts`` and features."""
+    """Write 1 where a feature is kept and 0 where not, by NumPy; ``kept`` is (*starts, features)."""
     features = kept.shape[-1]
     words = -(-features // 8)
     counts = np.arange(1, words + 1, dtype=np.uint64)
     drawn = mix(starts[..., None] + counts * GOLDEN).view(np.uint8)[..., :features]
     np.greater_equal(drawn, whole, out=kept.view(bool))
-    # Places in flat arrays: NumPy finds them ten times as fast as places along three axes.
+    # Indices into flat arrays, which NumPy finds ten times as fast as indices along three axes.
     ties = np.flatnonzero(drawn == whole)
     row, feature = np.divmod(ties, features)
     further = mix(starts.reshape(-1)[row] + (feature.astype(np.uint64) + np.uint64(words + 1)) * GOLDEN)

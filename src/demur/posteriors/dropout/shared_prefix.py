@@ -16,21 +16,21 @@ from typing import Any, Protocol
 from demur.posteriors import networks
 
 Call = Callable[[Any], Any]
-"""From inputs to what the whole model returns for them."""
+"""A function of inputs that returns the output of the whole model."""
 
 
 class Split(Protocol):
-    """One way to run a pass."""
+    """A pass in two parts."""
 
     def run_shared(self, inputs: Any) -> Any:
-        """Run what all members share."""
+        """Run the part that all members share."""
 
     def run_own(self, state: Any) -> Any:
-        """Run what is each member's own; the state stays as it is."""
+        """Run the part of one member; the state is not changed."""
 
 
 class NoSplit:
-    """Nothing is shared."""
+    """A whole pass for each member: nothing is shared."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
@@ -39,12 +39,12 @@ class NoSplit:
         return inputs
 
     def run_own(self, state: Any) -> Any:
-        # A layer may work in place: what all members share must stay as it is.
+        # A copy, since a layer may work in place.
         return self.call(networks.copy_inputs(state))
 
 
 class SequenceSplit:
-    """Layers of a ``torch.nn.Sequential``, one after the other."""
+    """The layers of a ``torch.nn.Sequential``, split before the first one that samples."""
 
     def __init__(self, steps: list[Any], count: int) -> None:
         self.shared, self.own = steps[:count], steps[count:]
@@ -62,7 +62,7 @@ class SequenceSplit:
 
 
 class GraphSplit:
-    """A pass as ``torch.fx`` sees it, cut before its first sampling layer; what is needed later is kept."""
+    """A pass traced by ``torch.fx``, split before its first sampling layer; keeps the values needed later."""
 
     def __init__(self, traced: Any, count: int) -> None:
         from torch import fx
@@ -83,7 +83,7 @@ class GraphSplit:
         return [self.runner.env[node] for node in self.needed]
 
     def run_own(self, state: Any) -> Any:
-        # Copied together: what shares memory goes on sharing it. Parameters are not copied.
+        # Copied together, so that values which share memory still do. Parameters are not copied.
         own = {id(p): p for each in (self.traced.parameters(), self.traced.buffers()) for p in each}
         env = dict(zip(self.needed, copy.deepcopy(state, own), strict=True))
         self.runner.env = env
@@ -99,7 +99,7 @@ class GraphSplit:
 
 
 class ReplaySplit:
-    """The whole pass, in which layers up to a named one return what they returned before."""
+    """A whole pass in which the layers up to a named one return their earlier outputs."""
 
     def __init__(self, call: Call, model: Any, active: dict[str, Any], name: str) -> None:
         self.call, self.model, self.active, self.name = call, model, active, name
@@ -107,7 +107,7 @@ class ReplaySplit:
         self.target = model.get_submodule(name)
 
     def run_shared(self, inputs: Any) -> Any:
-        """Run a pass, and keep what layers return until the named one is done, the outermost layers alone."""
+        """Run a pass and keep the outputs of the outermost layers that finish before the named one does."""
         calls: list[tuple[Any, Any]] = []
         begun: list[int] = []
         reached = False
@@ -117,7 +117,7 @@ class ReplaySplit:
             if id(module) in self.sampling and not reached:
                 name = next(name for name, each in self.active.items() if each is module)
                 raise ValueError(
-                    f"after must name a layer that is done before dropout samples. Got {self.name!r}, and "
+                    f"after must name a layer that finishes before dropout samples. Got {self.name!r}, and "
                     f"{name!r} samples before it."
                 )
 
@@ -165,7 +165,7 @@ class ReplaySplit:
 
 
 def split_sequence(model: Any, sampling: set[int]) -> SequenceSplit | None:
-    """Return the pass of a plain sequence; None where the model is something else, or nothing is shared."""
+    """Split a plain sequence; None where the model is something else, or nothing would be shared."""
     steps = _list_layers(model)
     if steps is None:
         return None
@@ -174,7 +174,7 @@ def split_sequence(model: Any, sampling: set[int]) -> SequenceSplit | None:
 
 
 def _list_layers(model: Any) -> list[Any] | None:
-    """Return the layers of a plain sequence, nested ones too; None where it is something else."""
+    """Return the layers of a plain sequence, also of nested ones; None where the model is something else."""
     from torch import nn
 
     if type(model) is not nn.Sequential or _has_hooks(model):
@@ -183,11 +183,11 @@ def _list_layers(model: Any) -> list[Any] | None:
 
 
 def split_graph(model: Any, inputs: Any, sampling: set[int]) -> GraphSplit | None:
-    """Return the pass as ``torch.fx`` sees it; None where it cannot, or nothing is shared."""
+    """Split a pass traced by ``torch.fx``; None where it cannot be traced, or nothing would be shared."""
     from torch import fx, nn
 
     class Called(nn.Module):
-        """The model with the inputs that it is given; all others keep their default values."""
+        """The model with the given inputs; all its other arguments keep their defaults."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -199,7 +199,7 @@ def split_graph(model: Any, inputs: Any, sampling: set[int]) -> GraphSplit | Non
             return self.model(given)
 
     class Tracer(fx.Tracer):
-        """Looks into layers only where something samples inside."""
+        """Traces into a layer only where something inside it samples."""
 
         def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
             plain = super().is_leaf_module(m, module_qualified_name)
@@ -210,13 +210,13 @@ def split_graph(model: Any, inputs: Any, sampling: set[int]) -> GraphSplit | Non
         for each in model.modules()
         if contains_sampling(each, sampling) and id(each) not in sampling
     ):
-        return None  # nobody calls a layer that is looked into
+        return None  # a layer that is traced into is never called, and so are its hooks
     root = Called()
     with _preserve_attributes(model), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             traced = fx.GraphModule(root, Tracer().trace(root))
-        except Exception:  # whatever a model does that cannot be traced
+        except Exception:  # tracing runs the model's own code, which may raise anything
             return None
     layers = dict(traced.named_modules())
     nodes = list(traced.graph.nodes)
@@ -234,21 +234,21 @@ def split_graph(model: Any, inputs: Any, sampling: set[int]) -> GraphSplit | Non
 
 @contextlib.contextmanager
 def _preserve_attributes(model: Any) -> Iterator[None]:
-    """Leave the attributes of all modules as they were: a model may remember what it is called with."""
-    kept = [(module, dict(vars(module))) for module in model.modules()]
+    """Restore the attributes of all modules afterwards: a model may store what it is called with."""
+    saved = [(module, dict(vars(module))) for module in model.modules()]
     try:
         yield
     finally:
-        for module, before in kept:
+        for module, before in saved:
             vars(module).clear()
             vars(module).update(before)
 
 
 def contains_sampling(module: Any, sampling: set[int]) -> bool:
-    """Tell whether a module, or one inside, samples."""
+    """Return whether a module, or one inside it, samples."""
     return any(id(each) in sampling for each in module.modules())
 
 
 def _has_hooks(module: Any) -> bool:
-    """Tell whether somebody listens to this module, and would miss its call."""
+    """Return whether a module has hooks, which would be skipped if it were not called."""
     return bool(module._forward_hooks or module._forward_pre_hooks)

@@ -1,4 +1,4 @@
-"""Products of a linear layer of few classes, with what comes before and after them in the same pass."""
+"""Compiled loops for a linear layer with few classes: logits under dropout, and the gradient of labels."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from demur.kernels.arithmetic import COMPILED, cached
 from demur.posteriors.dropout.compiled_masks import allocate, apply_mask, pad_features, start_sequence
 
 _SUMMED = {**COMPILED, "fastmath": {"contract", "reassoc"}}
-"""The terms of a sum of products may come in any order."""
+"""Sums of products may be reordered."""
 
 _ROWS_TOGETHER = 4
-"""Rows that go through the layer together: their sums for two classes are what registers hold."""
+"""Rows multiplied at a time: their sums for two classes fit in the processor's registers."""
 
 
 @njit(**_SUMMED)
@@ -43,7 +43,7 @@ def _multiply(rows, weight, bias, out):
 
 @njit(**COMPILED)
 def _add_outer(factors, rows, out):
-    """Add products of ``_ROWS_TOGETHER`` factors a class and as many rows."""
+    """Add the products of ``_ROWS_TOGETHER`` factors per class with as many rows."""
     a, b, c, d = rows
     for one in range(out.shape[0]):
         own = out[one]
@@ -54,7 +54,7 @@ def _add_outer(factors, rows, out):
 
 @cached
 def multiply_masked(seed, members, places, whole, below, values, weight, bias, out):
-    """Write logits of features that members drop, as ``compiled_masks.apply_masks`` and a product would.
+    """Write the logits of masked features, as ``compiled_masks.apply_masks`` and a product would.
 
     ``values`` are (inputs, features), ``out`` is (members, inputs, classes).
     """
@@ -84,13 +84,13 @@ def multiply_masked(seed, members, places, whole, below, values, weight, bias, o
 def compute_gradient(inputs, labels, batch, weight, bias, by_weight, by_bias):
     """Return the average log-likelihood of the labels of a batch, and write its gradient.
 
-    ``batch`` tells which rows of ``inputs`` and ``labels`` it has. Weights and their gradient are in a row.
+    ``batch`` holds the numbers of its rows in ``inputs`` and ``labels``. Weights and their gradient are flat.
     """
     classes, features, kind = bias.size, inputs.shape[1], weight.dtype.type
     layer, by_layer = weight.reshape((classes, features)), by_weight.reshape((classes, features))
     missing, share, total = np.empty((_ROWS_TOGETHER, classes), weight.dtype), kind(1 / batch.size), 0.0
     by_weight[:] = kind(0)
-    sums = np.zeros(classes)  # one row after the other: too many for float32
+    sums = np.zeros(classes)  # float64: a sum over many rows, one after the other
     last = batch.size - 1
     for first in range(0, batch.size, _ROWS_TOGETHER):
         rows = (
