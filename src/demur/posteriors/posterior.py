@@ -76,7 +76,7 @@ class Posterior(ABC):
         """
 
         def ask(members: range | None, rows: np.ndarray | None = None) -> Iterator[Any]:
-            part = batch if rows is None else select_rows(batch, rows)
+            part = batch if rows is None else _select_rows(batch, rows)
             return self.predict(part, members=members, position=position)
 
         return ask
@@ -111,12 +111,12 @@ def parse_chunk(chunk: Any) -> tuple[Any, Any]:
     return host, weights
 
 
-def select_rows(batch: Any, rows: np.ndarray) -> Any:
+def _select_rows(batch: Any, rows: np.ndarray) -> Any:
     """Return some inputs of a batch; entries of a mapping without one row per input are left as they are."""
     if isinstance(batch, Mapping):
         size = len(next(iter(batch.values())))
         return {
-            name: select_rows(v, rows) if np.ndim(v) and len(v) == size else v for name, v in batch.items()
+            name: _select_rows(v, rows) if np.ndim(v) and len(v) == size else v for name, v in batch.items()
         }
     return batch[rows] if hasattr(batch, "shape") else [batch[row] for row in rows]
 

@@ -108,7 +108,9 @@ def _split_batch(given: Any, position: int) -> InputBatch:
         if not hasattr(inputs, "__len__"):
             raise TypeError(f"A batch must have an array of inputs. Got {type(inputs).__name__}.")
         size = len(inputs)
-    return InputBatch(inputs, as_column("labels", labels, size), as_column("ids", ids, size), position, size)
+    return InputBatch(
+        inputs, _as_column("labels", labels, size), _as_column("ids", ids, size), position, size
+    )
 
 
 def pop_first(rest: dict[Any, Any], names: tuple[str, ...]) -> Any:
@@ -116,7 +118,7 @@ def pop_first(rest: dict[Any, Any], names: tuple[str, ...]) -> Any:
     return next((rest.pop(name) for name in names if name in rest), None)
 
 
-def as_column(name: str, values: Any, size: int) -> np.ndarray | None:
+def _as_column(name: str, values: Any, size: int) -> np.ndarray | None:
     """Return labels or ids as an array, one per input."""
     if values is None:
         return None

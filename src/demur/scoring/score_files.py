@@ -84,7 +84,7 @@ def score_predictions(
     columns: dict[str, np.ndarray] = {"input": np.arange(predictions.inputs)}
     options = {"rule": rule, "weights": weights, "groups": groups, "budget": budget, "progress": progress}
     named = {name: name for name in measures}
-    for inputs, moments in iterate_tiles(predictions, kind, **options):
+    for inputs, moments in _iterate_tiles(predictions, kind, **options):
         for name, values in compute_columns(moments, named, unbiased=unbiased, stderr=stderr, base=base):
             if name not in columns:
                 columns[name] = np.empty(predictions.inputs, values.dtype)
@@ -97,12 +97,12 @@ def average_predictions(
 ) -> np.ndarray:
     """Return the average of the members' probabilities, (inputs, classes)."""
     found = np.empty((predictions.inputs, predictions.classes))
-    for inputs, moments in iterate_tiles(predictions, kind, progress=progress):
+    for inputs, moments in _iterate_tiles(predictions, kind, progress=progress):
         found[inputs] = arrays.to_numpy(moments.mean)
     return found
 
 
-def iterate_tiles(
+def _iterate_tiles(
     predictions: Predictions,
     kind: Kind,
     *,

@@ -12,78 +12,78 @@ from numba import njit
 from demur.kernels.arithmetic import COMPILED, cached, log_single
 from demur.posteriors.dropout.compiled_masks import GOLDEN, mix
 
-PAIRS_PER_BLOCK = 512
+_PAIRS_PER_BLOCK = 512
 """Pairs of numbers drawn at a time: what they are made of stays in the first-level cache."""
 
-BLOCK_SIZE = 2 * PAIRS_PER_BLOCK
+BLOCK_SIZE = 2 * _PAIRS_PER_BLOCK
 """Numbers in these pairs."""
 
-HIGH_SHIFT, LOW_MASK = np.uint64(33), np.uint64(0x7FFFFFFF)
-HALF, ONE, MINUS_TWO = map(np.float32, (0.5, 1.0, -2.0))
-UNIT = np.float32(2.0**-31)
+_HIGH_SHIFT, _LOW_MASK = np.uint64(33), np.uint64(0x7FFFFFFF)
+_HALF, _ONE, _MINUS_TWO = map(np.float32, (0.5, 1.0, -2.0))
+_UNIT = np.float32(2.0**-31)
 # The step of an angle with 29 bits over a quarter turn centred at 0, and half of that quarter.
-QUARTER_UNIT, EIGHTH_TURN = np.float32(2.0**-30 * math.pi), np.float32(math.pi / 4)
+_QUARTER_UNIT, _EIGHTH_TURN = np.float32(2.0**-30 * math.pi), np.float32(math.pi / 4)
 # Taylor series; the next terms are below the last digit at an eighth of a turn.
-SINE = tuple(map(np.float32, (-1 / 6, 1 / 120, -1 / 5040)))
-COSINE = tuple(map(np.float32, (-1 / 2, 1 / 24, -1 / 720, 1 / 40320)))
+_SINE = tuple(map(np.float32, (-1 / 6, 1 / 120, -1 / 5040)))
+_COSINE = tuple(map(np.float32, (-1 / 2, 1 / 24, -1 / 720, 1 / 40320)))
 
 
 @njit(**COMPILED)
-def allocate():
-    """Allocate the scratch memory and the output of ``draw_noise``."""
+def _allocate():
+    """Allocate the scratch memory and the output of ``_draw_noise``."""
     return (
-        np.empty(PAIRS_PER_BLOCK, np.int32),
-        np.empty(PAIRS_PER_BLOCK, np.int32),
+        np.empty(_PAIRS_PER_BLOCK, np.int32),
+        np.empty(_PAIRS_PER_BLOCK, np.int32),
         np.empty(BLOCK_SIZE, np.float32),
     )
 
 
 @njit(**COMPILED)
-def find_start(start, first):
+def _find_start(start, first):
     """Return the state of the generator at the beginning of the block that starts with number ``first``."""
-    return start + np.uint64(first // BLOCK_SIZE * PAIRS_PER_BLOCK) * GOLDEN
+    return start + np.uint64(first // BLOCK_SIZE * _PAIRS_PER_BLOCK) * GOLDEN
 
 
 @njit(**COMPILED)
-def draw_noise(at, scale, room, numbers):
+def _draw_noise(at, scale, room, numbers):
     """Draw Gaussian noise by the method of Box and Muller (1958); return the state of the generator after it.
 
-    Where fewer numbers are wanted than ``PAIRS_PER_BLOCK``, they are the first numbers of as many pairs.
+    Where fewer numbers are wanted than ``_PAIRS_PER_BLOCK``, they are the first numbers of as many pairs.
 
     A pair takes one number of SplitMix64: 31 bits for its distance from 0, which reaches 6.6 standard
     deviations, and 31 bits for its direction.
     """
     upper, lower, noise = room
-    pairs = min(PAIRS_PER_BLOCK, numbers)
+    pairs = min(_PAIRS_PER_BLOCK, numbers)
     for k in range(pairs):
         at += GOLDEN
         bits = mix(at)
-        upper[k] = np.int32(bits >> HIGH_SHIFT)
-        lower[k] = np.int32(bits & LOW_MASK)
+        upper[k] = np.int32(bits >> _HIGH_SHIFT)
+        lower[k] = np.int32(bits & _LOW_MASK)
     for k in range(pairs):
-        far = scale * np.sqrt(MINUS_TWO * log_single((np.float32(upper[k]) + HALF) * UNIT))
-        angle = (np.float32(lower[k] >> 2) + HALF) * QUARTER_UNIT - EIGHTH_TURN
+        far = scale * np.sqrt(_MINUS_TWO * log_single((np.float32(upper[k]) + _HALF) * _UNIT))
+        angle = (np.float32(lower[k] >> 2) + _HALF) * _QUARTER_UNIT - _EIGHTH_TURN
         square = angle * angle
-        sine = (((SINE[2] * square + SINE[1]) * square + SINE[0]) * square + ONE) * angle
-        cosine = ((COSINE[3] * square + COSINE[2]) * square + COSINE[1]) * square + COSINE[0]
-        cosine = cosine * square + ONE
+        sine = (((_SINE[2] * square + _SINE[1]) * square + _SINE[0]) * square + _ONE) * angle
+        cosine = ((_COSINE[3] * square + _COSINE[2]) * square + _COSINE[1]) * square + _COSINE[0]
+        cosine = cosine * square + _ONE
         # Two more bits choose among the four quarters.
         cosine = -cosine if lower[k] & 2 else cosine
         noise[k] = far * (sine if lower[k] & 1 else cosine)
-        noise[PAIRS_PER_BLOCK + k] = far * (cosine if lower[k] & 1 else sine)
+        noise[_PAIRS_PER_BLOCK + k] = far * (cosine if lower[k] & 1 else sine)
     return at
 
 
 @cached
 def langevin_step(value, forces, factors, step, deviation, start, first, last):
     """Take the step of ``sgld.langevin_step``, in one pass, for numbers ``first`` to before ``last``."""
-    own, at, kind = allocate(), find_start(start, first), value.dtype.type
+    own, at, kind = _allocate(), _find_start(start, first), value.dtype.type
     own[2][:] = np.float32(0.0)
     gradient, values, centre = forces
     by, then, also = kind(factors[0] * step), kind(factors[1] * step), kind(factors[2] * step)
     for begin in range(first, last, BLOCK_SIZE):
         if deviation > 0.0:
-            at = draw_noise(at, np.float32(deviation), own, last - begin)
+            at = _draw_noise(at, np.float32(deviation), own, last - begin)
         part = slice(begin, min(begin + BLOCK_SIZE, last))
         v, one, two, three = value[part], gradient[part], values[part], centre[part]
         for k in range(v.size):
@@ -93,7 +93,7 @@ def langevin_step(value, forces, factors, step, deviation, start, first, last):
 @cached
 def baoa_step(value, momentum, forces, factors, time, kept, deviation, start, first, last):
     """Take the step of ``sghmc.baoa_step``, in one pass, for numbers ``first`` to before ``last``."""
-    own, at, kind = allocate(), find_start(start, first), value.dtype.type
+    own, at, kind = _allocate(), _find_start(start, first), value.dtype.type
     own[2][:] = np.float32(0.0)
     gradient, values, centre = forces
     by, then, also = kind(factors[0] * time), kind(factors[1] * time), kind(factors[2] * time)
@@ -101,7 +101,7 @@ def baoa_step(value, momentum, forces, factors, time, kept, deviation, start, fi
     pushed = np.empty(BLOCK_SIZE, value.dtype)
     for begin in range(first, last, BLOCK_SIZE):
         if deviation > 0.0:
-            at = draw_noise(at, np.float32(deviation), own, last - begin)
+            at = _draw_noise(at, np.float32(deviation), own, last - begin)
         part = slice(begin, min(begin + BLOCK_SIZE, last))
         v, m, one, two, three = value[part], momentum[part], gradient[part], values[part], centre[part]
         # Two loops: with one, the compiler would have to check too many arrays for overlap.

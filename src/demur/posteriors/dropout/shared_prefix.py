@@ -124,7 +124,7 @@ class ReplaySplit:
         def done(module: Any, _: Any, output: Any) -> None:
             nonlocal reached
             start = begun.pop()
-            if not reached and not contains_sampling(module, self.sampling):
+            if not reached and not _contains_sampling(module, self.sampling):
                 del calls[start:]
                 calls.append((module, copy.deepcopy(output)))
             reached = reached or module is self.target
@@ -169,7 +169,7 @@ def split_sequence(model: Any, sampling: set[int]) -> SequenceSplit | None:
     steps = _list_layers(model)
     if steps is None:
         return None
-    count = next((i for i, step in enumerate(steps) if contains_sampling(step, sampling)), 0)
+    count = next((i for i, step in enumerate(steps) if _contains_sampling(step, sampling)), 0)
     return SequenceSplit(steps, count) if count else None
 
 
@@ -203,12 +203,12 @@ def split_graph(model: Any, inputs: Any, sampling: set[int]) -> GraphSplit | Non
 
         def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
             plain = super().is_leaf_module(m, module_qualified_name)
-            return plain or id(m) in sampling or not contains_sampling(m, sampling)
+            return plain or id(m) in sampling or not _contains_sampling(m, sampling)
 
     if any(
         _has_hooks(each)
         for each in model.modules()
-        if contains_sampling(each, sampling) and id(each) not in sampling
+        if _contains_sampling(each, sampling) and id(each) not in sampling
     ):
         return None  # a layer that is traced into is never called, and so are its hooks
     root = Called()
@@ -224,7 +224,7 @@ def split_graph(model: Any, inputs: Any, sampling: set[int]) -> GraphSplit | Non
         (
             i
             for i, node in enumerate(nodes)
-            if node.op == "call_module" and contains_sampling(layers[str(node.target)], sampling)
+            if node.op == "call_module" and _contains_sampling(layers[str(node.target)], sampling)
         ),
         0,
     )
@@ -244,7 +244,7 @@ def _preserve_attributes(model: Any) -> Iterator[None]:
             vars(module).update(before)
 
 
-def contains_sampling(module: Any, sampling: set[int]) -> bool:
+def _contains_sampling(module: Any, sampling: set[int]) -> bool:
     """Return whether a module, or one inside it, samples."""
     return any(id(each) in sampling for each in module.modules())
 

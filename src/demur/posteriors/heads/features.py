@@ -164,7 +164,7 @@ def features(
             show(done)
         store.finish(done)
     mark = fingerprint(settings, store.marks)
-    return Features(store.values(), *store.labels_and_ids(), layer=source.layer, rows=rows, mark=mark)
+    return Features(store.values(), *store.read_labels_and_ids(), layer=source.layer, rows=rows, mark=mark)
 
 
 def _cast(found: Any, kind: np.dtype | None) -> np.ndarray:
@@ -202,7 +202,7 @@ class _FeatureStore:
         self.parts: list[np.ndarray] = []
         self.file: Any = None
         if self.folder is not None and found:
-            path, expected = self.folder / _VALUES, self.inputs * self.size * _item_size(self.kind)
+            path, expected = self.folder / _VALUES, self.inputs * self.size * _count_bytes(self.kind)
             there = path.stat().st_size if path.exists() else 0
             if there < expected:
                 raise ValueError(
@@ -231,7 +231,7 @@ class _FeatureStore:
         else:
             if self.file is None:
                 self.file = open(self.folder / _VALUES, "r+b" if self.marks else "wb")  # noqa: SIM115
-                self.file.truncate(self.inputs * self.size * _item_size(self.kind))
+                self.file.truncate(self.inputs * self.size * _count_bytes(self.kind))
                 self.file.seek(0, os.SEEK_END)
             self.file.write(np.ascontiguousarray(values).data)
         for name, column in (("labels", batch.labels), ("ids", batch.ids)):
@@ -279,7 +279,7 @@ class _FeatureStore:
         assert self.kind is not None
         return np.memmap(self.folder / _VALUES, self.kind, "r", shape=(self.inputs, self.size))
 
-    def labels_and_ids(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+    def read_labels_and_ids(self) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Return the labels and ids of all inputs."""
         labels, ids = (
             np.concatenate(self.columns[name]) if name in self.columns else None for name in ("labels", "ids")
@@ -290,6 +290,6 @@ class _FeatureStore:
 _ADVICE = "Choose another folder."
 
 
-def _item_size(kind: np.dtype | None) -> int:
+def _count_bytes(kind: np.dtype | None) -> int:
     """Return the size of one number in bytes; 0 before the dtype is known."""
     return 0 if kind is None else kind.itemsize
