@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import demur
-from demur.scoring.files import plan, score_predictions
+from demur.scoring.score_files import plan_tiles, score_predictions
 from demur.stores import (
     StoreError,
     check_output,
@@ -287,9 +287,9 @@ def test_axis(tmp_path, logits, axis):
 def test_members_that_lie_side_by_side_are_read_at_once(tmp_path, axis, order):
     np.save(tmp_path / "z.npy", np.asarray(np.zeros((40, 40, 4)), order=order))
     with open_predictions([tmp_path / "z.npy"], axis=axis) as predictions:
-        assert plan(predictions, groups=1, budget=4000)[1] == 40
+        assert plan_tiles(predictions, groups=1, budget=4000)[1] == 40
     with open_predictions([tmp_path / "z.npy"], axis=1 - axis) as predictions:
-        assert plan(predictions, groups=1, budget=4000)[1] < 40
+        assert plan_tiles(predictions, groups=1, budget=4000)[1] < 40
 
 
 def test_more_files_than_descriptors(tmp_path, logits):
@@ -934,7 +934,7 @@ def test_a_plan_keeps_to_its_budget(tmp_path):
     for shape in [(1000, 1000, 2), (10, 10**6, 1000), (8, 64, 128_000), (10**5, 10, 1000)]:
         for groups in (1, 64):
             sizes = Sizes(*shape)
-            tile, members = plan(sizes, groups=groups, budget=64 << 20)  # pyright: ignore
+            tile, members = plan_tiles(sizes, groups=groups, budget=64 << 20)  # pyright: ignore
             assert 1 <= tile <= sizes.inputs
             assert 1 <= members <= sizes.members
             values = tile * members * sizes.classes * 4

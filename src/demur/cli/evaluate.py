@@ -220,7 +220,7 @@ def calibration(
     """
     with bad_input_exits():
         from demur.report.tables import table_of_figures
-        from demur.scoring.files import average_predictions
+        from demur.scoring.score_files import average_predictions
         from demur.stores import open_predictions, read_labels
         from demur.tasks import calibration
 

@@ -14,7 +14,7 @@ import pytest
 
 import demur
 from demur.posteriors import SGHMC, SGLD, CyclicalSGHMC
-from demur.posteriors.chains.minibatches import minibatches_of
+from demur.posteriors.chains.minibatches import make_minibatches
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -67,8 +67,8 @@ def test_scores_are_the_same_with_samples_kept_and_let_go() -> None:
 def test_each_state_of_a_let_go_chain_is_stepped_to_once(monkeypatch) -> None:
     passing = CyclicalSGHMC(network(), (X, Y), keep=False, **SMALL)
     steps = []
-    advance = passing.chain.advance
-    monkeypatch.setattr(passing.chain, "advance", lambda state: steps.append(state.step) or advance(state))
+    advance = passing.stepper.advance
+    monkeypatch.setattr(passing.stepper, "advance", lambda state: steps.append(state.step) or advance(state))
     demur.score(passing, [X[:25], X[25:]], order="member", progress=False)
     assert steps == list(range(24))
     steps.clear()
@@ -81,7 +81,7 @@ def test_after_an_interrupt_within_a_step_samples_are_the_same(keep) -> None:
     model, done = network(), 0
     expected = CyclicalSGHMC(model, (X, Y), **SMALL).parameters()
     chain = CyclicalSGHMC(model, (X, Y), keep=keep, **SMALL)
-    move = chain.chain.move
+    move = chain.stepper.move
 
     def interrupted(*given):
         nonlocal done
@@ -90,7 +90,7 @@ def test_after_an_interrupt_within_a_step_samples_are_the_same(keep) -> None:
         if done in (3, 21):  # all has moved, the step is not counted
             raise KeyboardInterrupt
 
-    chain.chain.move = interrupted
+    chain.stepper.move = interrupted
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             chain.parameters()
@@ -213,7 +213,7 @@ def test_data_sets_and_loaders_with_named_inputs() -> None:
     pair = ({"values": X, "mask": torch.ones(60, 4)}, Y)
     assert equal(found, SGLD(model, pair, steps=4, samples=2).parameters())
     shuffled = SGLD(model, Rows(), batch_size=25, steps=4, samples=2)
-    assert shuffled.chain.minibatches.each == 2
+    assert shuffled.stepper.minibatches.batches_per_pass == 2
     assert not equal(found, shuffled.parameters())
     batch = {"values": X[:7], "mask": torch.ones(7, 4), "labels": Y[:7]}
     assert demur.score(shuffled, [batch], progress=False).members == 2
@@ -235,7 +235,7 @@ def test_the_batch_of_a_step_does_not_depend_on_the_way_there(kind) -> None:
     if kind == "workers" and sys.platform != "linux":
         pytest.skip("starts workers by fork")
     before = source.get_state(), torch.get_rng_state()
-    batches = minibatches_of(data, 16, seed=0)
+    batches = make_minibatches(data, 16, seed=0)
 
     def first(step):
         inputs, targets = batches.at(step)
@@ -244,13 +244,13 @@ def test_the_batch_of_a_step_does_not_depend_on_the_way_there(kind) -> None:
             *targets.tolist(),
         ]
 
-    steps = range(2 * batches.each)
+    steps = range(2 * batches.batches_per_pass)
     seen = [first(step) for step in steps]
-    assert seen[0] != seen[batches.each]
+    assert seen[0] != seen[batches.batches_per_pass]
     assert [first(step) for step in reversed(steps)] == seen[::-1]
     assert torch.equal(source.get_state(), before[0]) and torch.equal(torch.get_rng_state(), before[1])
     if kind == "arrays":
-        rows = [row for batch in seen[: batches.each] for row in batch[:16]]
+        rows = [row for batch in seen[: batches.batches_per_pass] for row in batch[:16]]
         assert len(set(rows)) == len(rows) == 48  # without replacement; 12 wait for another pass
 
 
@@ -273,7 +273,7 @@ def test_samples_are_saved_and_loaded(tmp_path) -> None:
 def test_a_finished_folder_is_found_again(tmp_path, monkeypatch) -> None:
     first = CyclicalSGHMC(network(), (X, Y), checkpoint=tmp_path / "chain", **SMALL).parameters()
     again = CyclicalSGHMC(network(), (X, Y), checkpoint=tmp_path / "chain", **SMALL)
-    monkeypatch.setattr(again.chain, "advance", lambda state: pytest.fail("a step"))
+    monkeypatch.setattr(again.stepper, "advance", lambda state: pytest.fail("a step"))
     assert equal(again.parameters(), first)
 
 
@@ -309,8 +309,8 @@ posterior = CyclicalSGHMC(
     model, (x, y), steps=120, samples=12, cycles=2, exploration=0.3, batch_size=16,
     checkpoint=sys.argv[1], every=0.0)
 if sys.argv[3] == "slowly":
-    advance = posterior.chain.advance
-    posterior.chain.advance = lambda state: time.sleep(0.01) or advance(state)
+    advance = posterior.stepper.advance
+    posterior.stepper.advance = lambda state: time.sleep(0.01) or advance(state)
 posterior.save(sys.argv[2])
 """
 
@@ -346,8 +346,8 @@ def test_a_let_go_chain_goes_on_from_its_folder(tmp_path, monkeypatch) -> None:
     CyclicalSGHMC(network(), (X, Y), **options).parameters(range(4))
     again = CyclicalSGHMC(network(), (X, Y), **options)
     steps = []
-    advance = again.chain.advance
-    monkeypatch.setattr(again.chain, "advance", lambda state: steps.append(state.step) or advance(state))
+    advance = again.stepper.advance
+    monkeypatch.setattr(again.stepper, "advance", lambda state: steps.append(state.step) or advance(state))
     assert equal(again.parameters(range(4, 5)), {name: value[4:5] for name, value in whole.items()})
     assert steps == [20, 21]
     assert not list((tmp_path / "chain").glob("sample-*"))

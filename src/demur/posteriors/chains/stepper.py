@@ -1,4 +1,4 @@
-"""A Markov chain over the parameters of a network."""
+"""`Stepper` moves the parameters of a network along a Markov chain, one step after the other."""
 
 from __future__ import annotations
 
@@ -11,68 +11,68 @@ from typing import Any, NoReturn
 import numpy as np
 
 from demur.posteriors import networks
-from demur.posteriors.chains.gradients import Likelihood, gradient_of
+from demur.posteriors.chains.gradients import Likelihood, choose_gradient
 from demur.posteriors.chains.minibatches import Minibatches
 from demur.posteriors.chains.schedule import Schedule
-from demur.posteriors.compiled import flat
+from demur.posteriors.compiled_calls import flatten
 
 Moving = list[tuple[Any, Any, tuple[Any, Any, Any]]]
-"""Of each parameter its value, its momentum (None where the method has none), and three forces, in the form
-of `flat`. Summed up with their factors, the forces are the gradient of the log posterior."""
+"""For each parameter, as `flatten` returns them: its value, its momentum (None where the method has none),
+and three forces. Their sum, each times its factor, is the gradient of the log posterior."""
 
 Factors = tuple[float, float, float]
 
-_SEEDS = 1024
-"""Seeds of steps that are made at a time."""
+_SEEDS_PER_BLOCK = 1024
+"""Seeds of steps that are generated at a time."""
 
 
 @dataclass
-class State:
-    """Where a chain is after so many steps; the momenta are empty where the method has none."""
+class ChainState:
+    """The parameters and momenta of a chain after some steps; without momenta, that mapping is empty."""
 
     step: int
     parameters: dict[str, Any]
     momenta: dict[str, Any]
 
-    def copy(self) -> State:
-        """Return a state with memory of its own."""
+    def copy(self) -> ChainState:
+        """Return a copy that shares no memory."""
         import torch
 
-        kept = {"memory_format": torch.contiguous_format}  # as `flat` needs it
-        parts = ({n: v.clone(**kept) for n, v in part.items()} for part in (self.parameters, self.momenta))
-        return State(self.step, *parts)
+        layout = {"memory_format": torch.contiguous_format}  # as `flatten` needs it
+        parts = ({n: v.clone(**layout) for n, v in part.items()} for part in (self.parameters, self.momenta))
+        return ChainState(self.step, *parts)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the views out: of a copy, they would be memory apart."""
+        """Leave out the views, which in a copy would no longer share the parameters' memory."""
         return {name: value for name, value in self.__dict__.items() if name != "flat"}
 
     @functools.cached_property
     def flat(self) -> dict[str, tuple[Any, Any]]:
-        """Each parameter and its momentum, which is None where the method has none, in the form of `flat`."""
+        """Each flattened parameter and its momentum, None where the method has none; see `flatten`."""
         return {
-            name: (flat(value), flat(self.momenta[name]) if self.momenta else None)
+            name: (flatten(value), flatten(self.momenta[name]) if self.momenta else None)
             for name, value in self.parameters.items()
         }
 
 
-class Chain:
-    """Steps from state to state. What a step draws depends on the seed and its number alone.
+class Stepper:
+    """Advances a chain from state to state. What a step draws depends only on the seed and the step's number.
 
     Parameters
     ----------
     model
-        The network, in evaluation mode during each step.
+        The network; the caller puts it in evaluation mode.
     minibatches, schedule
-        What each step sees of the data, and how large it is.
+        The batch of each step, and its size and noise.
     move
-        One step of all parameters, in place: from what moves, the factors of the forces, the step size and
-        the temperature. Log posterior and temperature are divided by the number of inputs.
+        Moves all parameters by one step, in place, given what moves, the factors of the forces, the step size
+        and the temperature. Log posterior and temperature are divided by the number of inputs.
     log_likelihood
-        None: of class labels, given logits.
+        None: that of class labels, given logits.
     prior_scale, prior_mean
-        Of the Gaussian prior.
+        Standard deviation and mean of the Gaussian prior.
     temperature, seed, forward
-        As for the methods.
+        As for the samplers.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Chain:
             raise ValueError(f"temperature must be at least 0 and finite. Got {temperature!r}.")
         self.model, self.minibatches, self.schedule, self.move = model, minibatches, schedule, move
         self.temperature, self.seed = float(temperature), seed
-        self.place = networks.place_of(model)
+        self.place = networks.locate_model(model)
         start = {
             name: value.detach().clone(memory_format=torch.contiguous_format)
             for name, value in model.named_parameters()
@@ -107,57 +107,59 @@ class Chain:
         if not start:
             raise ValueError(
                 "Expected a model with parameters to sample. Got none that require gradients. "
-                "Set requires_grad on those that shall be sampled."
+                "Set requires_grad on the parameters to sample."
             )
-        self.prior_scale, self.prior_mean = prior_scale, _means_of(prior_mean, start)
+        self.prior_scale, self.prior_mean = prior_scale, _check_prior_mean(prior_mean, start)
         zero = {name: torch.zeros_like(value) for name, value in start.items()} if momenta else {}
-        self.start = State(0, start, zero)
-        self._centre = None if self.prior_mean is None else {n: flat(v) for n, v in self.prior_mean.items()}
-        self.gradient = gradient_of(model, start, minibatches, log_likelihood, forward)
+        self.start = ChainState(0, start, zero)
+        self._centre = (
+            None if self.prior_mean is None else {n: flatten(v) for n, v in self.prior_mean.items()}
+        )
+        self.gradient = choose_gradient(model, start, minibatches, log_likelihood, forward)
         self._seeds: tuple[int, Any] = (-1, None)
 
-    def advance(self, state: State) -> None:
-        """Do one step, in place. The caller sees to modes and to random generators, which it changes."""
+    def advance(self, state: ChainState) -> None:
+        """Advance by one step, in place. The caller restores modes and random generators afterwards."""
         step, size = state.step, self.minibatches.size
-        networks.sow(self.seed_of(step), self.place[0])
+        networks.seed_device(self.find_seed(step), self.place[0])
         rate = self.schedule.rate(step)
-        temperature = self.temperature / size if self.schedule.noisy(step) else 0.0
+        temperature = self.temperature / size if self.schedule.has_noise(step) else 0.0
         average, gradient = self.gradient(state)
         if not math.isfinite(average):
-            self.diverged(f"a finite log-likelihood. Got {average}", step + 1)
+            self.raise_diverged(f"a finite log-likelihood. Got {average}", step + 1)
         weight = 1 / (self.prior_scale**2 * size)
         factors = (1.0, -weight, 0.0 if self._centre is None else weight)
         centre = self._centre or gradient
-        # Forces are not summed up first: that would be another pass over them.
+        # Forces are not summed first: that would take another pass over them.
         moving = [(v, m, (gradient[name], v, centre[name])) for name, (v, m) in state.flat.items()]
         self.move(moving, factors, rate, temperature)
         state.step += 1
 
-    def seed_of(self, step: int) -> int:
-        """Return the seed of a step; many are made at a time, since one takes as long as a small step."""
-        block, place = divmod(step, _SEEDS)
+    def find_seed(self, step: int) -> int:
+        """Return the seed of a step. Many are generated at a time: one takes as long as a small step."""
+        block, place = divmod(step, _SEEDS_PER_BLOCK)
         if self._seeds[0] != block:
-            drawn = np.random.SeedSequence([self.seed, 0, block]).generate_state(_SEEDS, np.uint64)
+            drawn = np.random.SeedSequence([self.seed, 0, block]).generate_state(_SEEDS_PER_BLOCK, np.uint64)
             self._seeds = block, drawn >> np.uint64(1)
         return int(self._seeds[1][place])
 
-    def check(self, state: State) -> None:
+    def check(self, state: ChainState) -> None:
         """Raise unless all parameters of a sample are finite."""
         for name, value in state.parameters.items():
-            # A finite sum, which is quick, has finite terms.
+            # A finite sum has finite terms, and is quick to check.
             if not math.isfinite(float(value.sum())) and not value.isfinite().all():
-                self.diverged(f"finite parameters. Got others in {name!r}", state.step)
+                self.raise_diverged(f"finite parameters. Got others in {name!r}", state.step)
 
-    def diverged(self, expected: str, step: int) -> NoReturn:
-        """Raise with what to do about it."""
+    def raise_diverged(self, expected: str, step: int) -> NoReturn:
+        """Raise an error that says what to do about it."""
         raise FloatingPointError(
             f"Expected {expected} at step {step} of {self.schedule.steps}. Lower step_size, which is "
             f"{self.schedule.step_size:g}, or check data and model for numbers that are not finite."
         )
 
 
-def push(values: Any, forces: tuple[Any, ...], factors: Factors, step: float) -> None:
-    """Add a step along the forces, in place."""
+def add_forces(values: Any, forces: tuple[Any, ...], factors: Factors, step: float) -> None:
+    """Add a step along the forces to values, in place."""
     import torch
 
     largest = torch.finfo(values.dtype).max
@@ -165,20 +167,20 @@ def push(values: Any, forces: tuple[Any, ...], factors: Factors, step: float) ->
         if factor == 0:
             continue
         along = step * factor
-        # PyTorch refuses numbers that its type cannot hold; the chain itself says what diverges.
+        # PyTorch refuses numbers beyond the dtype; a chain that diverges is reported by `raise_diverged`.
         values.add_(force, alpha=along if abs(along) <= largest else math.copysign(math.inf, along))
 
 
-def shake(values: Any, deviation: float) -> None:
-    """Add Gaussian noise, in place; where its standard deviation is 0, none is drawn."""
+def add_noise(values: Any, deviation: float) -> None:
+    """Add Gaussian noise to values, in place; a standard deviation of 0 draws nothing."""
     import torch
 
     if deviation > 0:
         values.add_(torch.randn_like(values), alpha=deviation)
 
 
-def starts_of(moving: Moving, deviation: float) -> Any:
-    """Draw where the compiled noise of each parameter starts; where none is needed, nothing is drawn."""
+def draw_noise_starts(moving: Moving, deviation: float) -> Any:
+    """Draw the start of each parameter's sequence of compiled noise, unless none of them needs it."""
     import torch
 
     if deviation == 0 or not any(isinstance(value, np.ndarray) for value, _, _ in moving):
@@ -186,8 +188,8 @@ def starts_of(moving: Moving, deviation: float) -> Any:
     return torch.empty(len(moving), dtype=torch.int64, device="cpu").random_().numpy().view(np.uint64)
 
 
-def _means_of(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the prior mean of each parameter; None: zero."""
+def _check_prior_mean(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the prior mean of each parameter after checking it; None: zero."""
     import torch
 
     if given is None:

@@ -1,7 +1,7 @@
-"""A network's pass cut in two: what comes before the first sampling layer runs once for all members.
+"""Splits a forward pass: the layers before the first one that samples run once for all members.
 
-Each way to cut has ``first(inputs)``, which is run once a batch, and ``rest(state)``, once a member. Layers
-run in the order of the whole pass, so that with the same seed the results are the same to the last bit.
+Each split has ``run_shared(inputs)``, called once per batch, and ``run_own(state)``, called once per member.
+Layers run in the order of the whole pass, so that the same seed gives the same result to the last bit.
 """
 
 from __future__ import annotations
@@ -16,53 +16,53 @@ from typing import Any, Protocol
 from demur.posteriors import networks
 
 Call = Callable[[Any], Any]
-"""From inputs to what the whole model returns for them."""
+"""A function of inputs that returns the output of the whole model."""
 
 
-class Way(Protocol):
-    """One way to run a pass."""
+class Split(Protocol):
+    """A pass in two parts."""
 
-    def first(self, inputs: Any) -> Any:
-        """Run what all members share."""
+    def run_shared(self, inputs: Any) -> Any:
+        """Run the part that all members share."""
 
-    def rest(self, state: Any) -> Any:
-        """Run what is each member's own; the state stays as it is."""
+    def run_own(self, state: Any) -> Any:
+        """Run the part of one member; the state is not changed."""
 
 
-class Whole:
-    """Nothing is shared."""
+class NoSplit:
+    """A whole pass for each member: nothing is shared."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
 
-    def first(self, inputs: Any) -> Any:
+    def run_shared(self, inputs: Any) -> Any:
         return inputs
 
-    def rest(self, state: Any) -> Any:
-        # A layer may work in place: what all members share must stay as it is.
-        return self.call(networks.copied(state))
+    def run_own(self, state: Any) -> Any:
+        # A copy, since a layer may work in place.
+        return self.call(networks.copy_inputs(state))
 
 
-class Chain:
-    """Layers of a ``torch.nn.Sequential``, one after the other."""
+class SequenceSplit:
+    """The layers of a ``torch.nn.Sequential``, split before the first one that samples."""
 
     def __init__(self, steps: list[Any], count: int) -> None:
         self.shared, self.own = steps[:count], steps[count:]
 
-    def first(self, inputs: Any) -> Any:
+    def run_shared(self, inputs: Any) -> Any:
         for step in self.shared:
             inputs = step(inputs)
         return inputs
 
-    def rest(self, state: Any) -> Any:
-        value = networks.copied(state)
+    def run_own(self, state: Any) -> Any:
+        value = networks.copy_inputs(state)
         for step in self.own:
             value = step(value)
         return value
 
 
-class Graph:
-    """A pass as ``torch.fx`` sees it, cut before its first sampling layer; what is needed later is kept."""
+class GraphSplit:
+    """A pass traced by ``torch.fx``, split before its first sampling layer; keeps the values needed later."""
 
     def __init__(self, traced: Any, count: int) -> None:
         from torch import fx
@@ -76,14 +76,14 @@ class Graph:
         last = {used: node for node in self.own for used in node.all_input_nodes}
         self.done = {node: [used for used, user in last.items() if user is node] for node in self.own}
 
-    def first(self, inputs: Any) -> Any:
-        self.runner.env, self.runner.args_iter = {}, iter([networks.copied(inputs)])
+    def run_shared(self, inputs: Any) -> Any:
+        self.runner.env, self.runner.args_iter = {}, iter([networks.copy_inputs(inputs)])
         for node in self.shared:
             self.runner.env[node] = self.runner.run_node(node)
         return [self.runner.env[node] for node in self.needed]
 
-    def rest(self, state: Any) -> Any:
-        # Copied together: what shares memory goes on sharing it. Parameters are not copied.
+    def run_own(self, state: Any) -> Any:
+        # Copied together, so that values which share memory still do. Parameters are not copied.
         own = {id(p): p for each in (self.traced.parameters(), self.traced.buffers()) for p in each}
         env = dict(zip(self.needed, copy.deepcopy(state, own), strict=True))
         self.runner.env = env
@@ -98,16 +98,16 @@ class Graph:
         return found
 
 
-class Replay:
-    """The whole pass, in which layers up to a named one return what they returned before."""
+class ReplaySplit:
+    """A whole pass in which the layers up to a named one return their earlier outputs."""
 
     def __init__(self, call: Call, model: Any, active: dict[str, Any], name: str) -> None:
         self.call, self.model, self.active, self.name = call, model, active, name
         self.sampling = {id(module) for module in active.values()}
         self.target = model.get_submodule(name)
 
-    def first(self, inputs: Any) -> Any:
-        """Run a pass, and keep what layers return until the named one is done, the outermost layers alone."""
+    def run_shared(self, inputs: Any) -> Any:
+        """Run a pass and keep the outputs of the outermost layers that finish before the named one does."""
         calls: list[tuple[Any, Any]] = []
         begun: list[int] = []
         reached = False
@@ -117,14 +117,14 @@ class Replay:
             if id(module) in self.sampling and not reached:
                 name = next(name for name, each in self.active.items() if each is module)
                 raise ValueError(
-                    f"after must name a layer that is done before dropout samples. Got {self.name!r}, and "
+                    f"after must name a layer that finishes before dropout samples. Got {self.name!r}, and "
                     f"{name!r} samples before it."
                 )
 
         def done(module: Any, _: Any, output: Any) -> None:
             nonlocal reached
             start = begun.pop()
-            if not reached and not samples(module, self.sampling):
+            if not reached and not _contains_sampling(module, self.sampling):
                 del calls[start:]
                 calls.append((module, copy.deepcopy(output)))
             reached = reached or module is self.target
@@ -135,13 +135,13 @@ class Replay:
             for handle in (module.register_forward_pre_hook(before), module.register_forward_hook(done))
         ]
         try:
-            self.call(networks.copied(inputs))
+            self.call(networks.copy_inputs(inputs))
         finally:
             for handle in handles:
                 handle.remove()
         return inputs, calls
 
-    def rest(self, state: Any) -> Any:
+    def run_own(self, state: Any) -> Any:
         inputs, calls = state
         outputs = iter(copy.deepcopy([output for _, output in calls]))
         waiting: dict[Any, list[Any]] = {}
@@ -156,7 +156,7 @@ class Replay:
             for module in waiting:
                 patched.append((module, module.__dict__.get("forward")))
                 module.forward = functools.partial(replayed, module, module.forward)
-            return self.call(networks.copied(inputs))
+            return self.call(networks.copy_inputs(inputs))
         finally:
             for module, own in patched:
                 del module.forward
@@ -164,30 +164,30 @@ class Replay:
                     module.forward = own
 
 
-def chain_of(model: Any, sampling: set[int]) -> Chain | None:
-    """Return the pass of a plain sequence; None where the model is something else, or nothing is shared."""
-    steps = _steps_of(model)
+def split_sequence(model: Any, sampling: set[int]) -> SequenceSplit | None:
+    """Split a plain sequence; None where the model is something else, or nothing would be shared."""
+    steps = _list_layers(model)
     if steps is None:
         return None
-    count = next((i for i, step in enumerate(steps) if samples(step, sampling)), 0)
-    return Chain(steps, count) if count else None
+    count = next((i for i, step in enumerate(steps) if _contains_sampling(step, sampling)), 0)
+    return SequenceSplit(steps, count) if count else None
 
 
-def _steps_of(model: Any) -> list[Any] | None:
-    """Return the layers of a plain sequence, nested ones too; None where it is something else."""
+def _list_layers(model: Any) -> list[Any] | None:
+    """Return the layers of a plain sequence, also of nested ones; None where the model is something else."""
     from torch import nn
 
     if type(model) is not nn.Sequential or _has_hooks(model):
         return None
-    return [step for child in model for step in (_steps_of(child) or [child])]
+    return [step for child in model for step in (_list_layers(child) or [child])]
 
 
-def graph_of(model: Any, inputs: Any, sampling: set[int]) -> Graph | None:
-    """Return the pass as ``torch.fx`` sees it; None where it cannot, or nothing is shared."""
+def split_graph(model: Any, inputs: Any, sampling: set[int]) -> GraphSplit | None:
+    """Split a pass traced by ``torch.fx``; None where it cannot be traced, or nothing would be shared."""
     from torch import fx, nn
 
     class Called(nn.Module):
-        """The model with the inputs that it is given; all others keep their default values."""
+        """The model with the given inputs; all its other arguments keep their defaults."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -195,26 +195,28 @@ def graph_of(model: Any, inputs: Any, sampling: set[int]) -> Graph | None:
 
         def forward(self, given: Any) -> Any:
             if isinstance(inputs, Mapping):
-                return networks.with_names(self.model, {name: given[name] for name in inputs})
+                return networks.call_with_names(self.model, {name: given[name] for name in inputs})
             return self.model(given)
 
     class Tracer(fx.Tracer):
-        """Looks into layers only where something samples inside."""
+        """Traces into a layer only where something inside it samples."""
 
         def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
             plain = super().is_leaf_module(m, module_qualified_name)
-            return plain or id(m) in sampling or not samples(m, sampling)
+            return plain or id(m) in sampling or not _contains_sampling(m, sampling)
 
     if any(
-        _has_hooks(each) for each in model.modules() if samples(each, sampling) and id(each) not in sampling
+        _has_hooks(each)
+        for each in model.modules()
+        if _contains_sampling(each, sampling) and id(each) not in sampling
     ):
-        return None  # nobody calls a layer that is looked into
+        return None  # a layer that is traced into is never called, and so are its hooks
     root = Called()
-    with _attributes_kept(model), warnings.catch_warnings():
+    with _preserve_attributes(model), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             traced = fx.GraphModule(root, Tracer().trace(root))
-        except Exception:  # whatever a model does that cannot be traced
+        except Exception:  # tracing runs the model's own code, which may raise anything
             return None
     layers = dict(traced.named_modules())
     nodes = list(traced.graph.nodes)
@@ -222,31 +224,31 @@ def graph_of(model: Any, inputs: Any, sampling: set[int]) -> Graph | None:
         (
             i
             for i, node in enumerate(nodes)
-            if node.op == "call_module" and samples(layers[str(node.target)], sampling)
+            if node.op == "call_module" and _contains_sampling(layers[str(node.target)], sampling)
         ),
         0,
     )
     work = any(node.op.startswith("call_") for node in nodes[:count])
-    return Graph(traced, count) if work else None
+    return GraphSplit(traced, count) if work else None
 
 
 @contextlib.contextmanager
-def _attributes_kept(model: Any) -> Iterator[None]:
-    """Leave the attributes of all modules as they were: a model may remember what it is called with."""
-    kept = [(module, dict(vars(module))) for module in model.modules()]
+def _preserve_attributes(model: Any) -> Iterator[None]:
+    """Restore the attributes of all modules afterwards: a model may store what it is called with."""
+    saved = [(module, dict(vars(module))) for module in model.modules()]
     try:
         yield
     finally:
-        for module, before in kept:
+        for module, before in saved:
             vars(module).clear()
             vars(module).update(before)
 
 
-def samples(module: Any, sampling: set[int]) -> bool:
-    """Tell whether a module, or one inside, samples."""
+def _contains_sampling(module: Any, sampling: set[int]) -> bool:
+    """Return whether a module, or one inside it, samples."""
     return any(id(each) in sampling for each in module.modules())
 
 
 def _has_hooks(module: Any) -> bool:
-    """Tell whether somebody listens to this module, and would miss its call."""
+    """Return whether a module has hooks, which would be skipped if it were not called."""
     return bool(module._forward_hooks or module._forward_pre_hooks)

@@ -1,4 +1,4 @@
-"""Ensembles of scikit-learn and other objects with ``predict_proba``: each estimator a member."""
+"""`Forest`, `Bagging`, `Predictors`: scikit-learn ensembles and other objects with ``predict_proba``."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from demur.posteriors.posterior import Posterior, chosen, chunks_of
+from demur.posteriors.posterior import Posterior, select_members, split_members
 from demur.predictions import Categorical, arrays
 
 
 class Predictors(Posterior):
-    """Objects with ``predict_proba``, trained apart, each one member.
+    """Independently trained objects with ``predict_proba``, each a member.
 
     Parameters
     ----------
     models
-        Objects with ``predict_proba(inputs)`` that returns (inputs, classes). Where they have ``classes_``
-        it must be the same.
+        Objects with ``predict_proba(inputs)``, which returns (inputs, classes). Where they have ``classes_``,
+        these must be the same.
 
     Examples
     --------
@@ -46,22 +46,22 @@ class Predictors(Posterior):
         return f"{type(self).__name__}({self.members} members)"
 
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
-        inputs = _table_of(batch)
-        wanted = chosen(members, len(self.models))
+        inputs = _to_table(batch)
+        wanted = select_members(members, len(self.models))
         step = max(1, len(inputs) * (2 if self.classes is None else len(self.classes)))
-        for run in chunks_of(wanted, step):
+        for run in split_members(wanted, step):
             yield Categorical(probs=np.stack([self.probabilities(k, inputs) for k in run]))
 
     def probabilities(self, k: int, inputs: Any) -> np.ndarray:
-        """Return the probabilities of one member, (inputs, classes)."""
+        """Return the probabilities that one member predicts, (inputs, classes)."""
         return np.asarray(self.models[k].predict_proba(inputs))
 
 
 class Bagging(Predictors):
-    """A fitted ``BaggingClassifier`` or ``VotingClassifier`` of scikit-learn; each estimator one member.
+    """A fitted ``BaggingClassifier`` or ``VotingClassifier`` of scikit-learn; each estimator is a member.
 
     Breiman (1996), "Bagging predictors". An estimator that never saw a class gives it probability 0, which
-    makes K infinite where another allows it.
+    makes K infinite where another estimator does not.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class Bagging(Predictors):
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self.models = _estimators_of(model)
+        self.models = _list_estimators(model)
         self.members = len(self.models)
         self.classes = model.classes_
         self._features = getattr(model, "estimators_features_", None)
@@ -93,14 +93,14 @@ class Bagging(Predictors):
         known = getattr(member, "classes_", None)
         if known is None or found.shape[1] == len(self.classes):
             return found
-        # Members count classes by their place in the ensemble's.
+        # Members number classes by their index in the ensemble's.
         whole = np.zeros((len(found), len(self.classes)), found.dtype)
         whole[:, np.asarray(known, int)] = found
         return whole
 
 
 class Forest(Bagging):
-    """A fitted forest of scikit-learn; each tree is one member.
+    """A fitted forest of scikit-learn; each tree is a member.
 
     Breiman (2001), "Random forests"; Shaker and Hüllermeier (2020), "Aleatoric and epistemic uncertainty
     with random forests".
@@ -111,8 +111,8 @@ class Forest(Bagging):
         A fitted ``RandomForestClassifier`` or ``ExtraTreesClassifier``.
     prior
         Pseudo-count of each class in each leaf: (n p + prior) / (n + classes prior) for a leaf with n
-        training inputs; 1 is Laplace's rule. Trees grown to pure leaves give probabilities 0 and 1, so
-        that K is infinite wherever two of them disagree: then give a prior, or grow smaller trees.
+        training inputs; 1 is Laplace's rule. Trees grown to pure leaves give probabilities of 0 and 1, which
+        make K infinite wherever two trees disagree: then give a prior, or grow smaller trees.
 
     Examples
     --------
@@ -141,7 +141,7 @@ class Forest(Bagging):
         return (count * found + self.prior) / (count + self.prior * found.shape[1])
 
 
-def _estimators_of(model: Any) -> list[Any]:
+def _list_estimators(model: Any) -> list[Any]:
     """Return the estimators of a fitted ensemble of classifiers."""
     name = type(model).__name__
     members = getattr(model, "estimators_", None)
@@ -162,8 +162,8 @@ def _estimators_of(model: Any) -> list[Any]:
     return members
 
 
-def _table_of(batch: Any) -> Any:
-    """Return inputs as an array of NumPy, or as the table that they are."""
+def _to_table(batch: Any) -> Any:
+    """Return inputs as a NumPy array, or unchanged where they are a table."""
     if isinstance(batch, Mapping):
         if len(batch) != 1:
             raise TypeError(f"Inputs must be one array. Got {len(batch)}: {', '.join(map(repr, batch))}.")

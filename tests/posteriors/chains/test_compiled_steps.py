@@ -8,7 +8,7 @@ from scipy import stats
 
 from demur import kernels
 from demur.kernels import workers
-from demur.posteriors.compiled import flat
+from demur.posteriors.compiled_calls import flatten
 from demur.posteriors.sghmc import baoa_step
 from demur.posteriors.sgld import langevin_step
 
@@ -29,12 +29,12 @@ def way(request, monkeypatch):
 def noise(seed, size=SIZE, deviation=1.0, kind=torch.float32, shape=None):
     torch.manual_seed(seed)
     values = torch.zeros(shape or size, dtype=kind)
-    shake(values, deviation)
+    add_noise(values, deviation)
     return values.double().numpy()
 
 
-def shake(values, deviation):
-    own = flat(values)
+def add_noise(values, deviation):
+    own = flatten(values)
     langevin_step([(own, None, (own, own, own))], (0.0, 0.0, 0.0), 0.5, deviation**2)
 
 
@@ -80,7 +80,7 @@ def test_noise_has_its_size_its_seed_and_its_place(way) -> None:
 def test_noise_is_added() -> None:
     torch.manual_seed(9)
     values = torch.full((1000,), 5.0)
-    shake(values, 0.1)
+    add_noise(values, 0.1)
     assert abs(values.mean().item() - 5) < 4.5 * 0.1 / math.sqrt(1000)
 
 
@@ -105,7 +105,7 @@ def test_a_compiled_step_of_hamiltonian_dynamics(kind, third) -> None:
     torch.manual_seed(11)
     value, momentum, *others = (torch.randn(31, 100, dtype=kind) for _ in range(5))
 
-    def stepped(temperature, form=flat):
+    def stepped(temperature, form=flatten):
         own = value.clone(), momentum.clone()
         moving = [(*map(form, own), tuple(map(form, others)))]
         baoa_step(moving, (1.0, -0.3, third), 0.2, temperature, 0.1)
@@ -127,7 +127,7 @@ def test_a_compiled_step_of_langevin_dynamics(kind, third) -> None:
     torch.manual_seed(12)
     value, *others = (torch.randn(31, 100, dtype=kind) for _ in range(4))
 
-    def stepped(temperature, form=flat):
+    def stepped(temperature, form=flatten):
         own = value.clone()
         moving = [(form(own), None, tuple(map(form, others)))]
         langevin_step(moving, (1.0, -0.3, third), 0.2, temperature)
@@ -139,7 +139,7 @@ def test_a_compiled_step_of_langevin_dynamics(kind, third) -> None:
     assert stats.kstest(noise.numpy().ravel(), "norm").pvalue > 1e-4
 
 
-@pytest.mark.parametrize("form", [flat, lambda values: values], ids=["compiled", "torch"])
+@pytest.mark.parametrize("form", [flatten, lambda values: values], ids=["compiled", "torch"])
 def test_forces_are_taken_where_the_value_was(form) -> None:
     """The value is one of the forces, and moves."""
     gradient, value, centre, momentum = torch.randn(4, 50, dtype=torch.float64)
@@ -166,7 +166,7 @@ def test_threads_do_the_step_of_one(monkeypatch, size) -> None:
     def stepped(threads):
         monkeypatch.setattr(workers, "threads", lambda: threads)
         torch.manual_seed(14)
-        first, second, *forces = (flat(each) for each in given.clone())
+        first, second, *forces = (flatten(each) for each in given.clone())
         baoa_step([(first, second, tuple(forces))], (1.0, -0.3, 0.2), 0.2, 0.5, 0.1)
         langevin_step([(forces[0], None, tuple(forces))], (1.0, -0.3, 0.2), 0.2, 0.5)
         return np.stack([first, second, forces[0]])

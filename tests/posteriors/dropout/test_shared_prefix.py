@@ -5,7 +5,7 @@ import pytest
 
 import demur
 from demur.posteriors import MCDropout
-from demur.posteriors.dropout import prefix
+from demur.posteriors.dropout import shared_prefix
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -144,7 +144,7 @@ def logits(posterior, inputs, **options) -> np.ndarray:
 def whole(model, inputs) -> np.ndarray:
     from demur.posteriors import networks
 
-    forward = lambda model, given: networks.called(model, given)  # noqa: E731
+    forward = lambda model, given: networks.call_model(model, given)  # noqa: E731
     return logits(MCDropout(model, SAMPLES, seed=3, forward=forward), inputs)
 
 
@@ -164,7 +164,7 @@ def test_a_traced_model_gives_what_whole_passes_give(kind, inputs) -> None:
     before = {name: t.clone() for name, t in model.state_dict().items()}
     posterior = MCDropout(model, SAMPLES, seed=3)
     np.testing.assert_array_equal(logits(posterior, inputs), expected)
-    assert isinstance(posterior._ways[tuple(inputs) if inputs is NAMED else None], prefix.Graph)
+    assert isinstance(posterior._splits[tuple(inputs) if inputs is NAMED else None], shared_prefix.GraphSplit)
     assert model.backbone.calls == 2  # in the very first pass, and once for the batch
     np.testing.assert_array_equal(logits(posterior, inputs), expected)
     np.testing.assert_array_equal(logits(posterior, inputs, members=range(2, 4)), expected[2:4])
@@ -184,7 +184,7 @@ def test_a_model_that_cannot_be_cut_runs_whole_passes(kind) -> None:
     model.backbone.calls = 0
     posterior = MCDropout(model, SAMPLES, seed=3)
     np.testing.assert_array_equal(logits(posterior, X), expected)
-    assert isinstance(posterior._ways[None], prefix.Whole)
+    assert isinstance(posterior._splits[None], shared_prefix.NoSplit)
     assert model.backbone.calls >= SAMPLES
 
 

@@ -1,4 +1,4 @@
-"""A folder in which a chain leaves its samples and where it is, so that a run can go on after a kill."""
+"""The folder of a chain: its samples and its last states, from which an interrupted run resumes."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ import time
 from pathlib import Path
 from typing import Any
 
-from demur.posteriors.chains.chain import State
-from demur.posteriors.tensors import read_tensors, write_tensors
+from demur.posteriors.chains.stepper import ChainState
+from demur.posteriors.tensor_files import read_tensors, write_tensors
+from demur.scoring.checkpoint import list_changes
 
-_STATES = 2
-"""States that stay: the last, and one before it for a scoring that is behind the chain."""
+_STATES_KEPT = 2
+"""The last state, and the one before it for a run that scores samples before the last state."""
 
 
-class ChainFiles:
-    """Files of one chain, each whole or not there.
+class ChainCheckpoint:
+    """The files of one chain, each complete or not there.
 
     Parameters
     ----------
     path
-        The folder; it is made if need be, and stays when the chain is done.
+        The folder; it is created if needed, and stays when the chain is done.
     method, facts
-        What the chain is. A folder of another one is refused.
+        What identifies the chain. A folder of another chain is refused.
     every
-        Seconds between two states.
+        Seconds between states.
     """
 
     def __init__(
@@ -41,10 +42,10 @@ class ChainFiles:
             except ValueError:
                 found = None
             if found != facts:
-                other = sorted(k for k in facts if not isinstance(found, dict) or found.get(k) != facts[k])
+                changed = sorted(list_changes(found if isinstance(found, dict) else {}, facts))
                 raise ValueError(
                     f"checkpoint: expected a folder of this chain. Got {str(path)!r}, of one with another "
-                    f"{', '.join(other)}. Remove it or choose another name."
+                    f"{', '.join(changed)}. Remove it or choose another name."
                 )
         elif any(self.path.iterdir()):
             raise ValueError(
@@ -58,20 +59,20 @@ class ChainFiles:
         self._last = time.monotonic()
 
     def due(self) -> bool:
-        """Tell whether it is time to write a state."""
+        """Return whether it is time to write a state."""
         return time.monotonic() - self._last >= self.every
 
-    def write_state(self, state: State) -> None:
-        """Keep where the chain is."""
+    def write_state(self, state: ChainState) -> None:
+        """Write a state, and remove old ones."""
         tensors = {f"parameters.{name}": value for name, value in state.parameters.items()}
         tensors |= {f"momenta.{name}": value for name, value in state.momenta.items()}
         write_tensors(self.path / f"state-{state.step:09d}.safetensors", tensors, {"method": self.method})
-        for old in sorted(self.path.glob("state-*"))[:-_STATES]:
+        for old in sorted(self.path.glob("state-*"))[:-_STATES_KEPT]:
             old.unlink(missing_ok=True)
         self._last = time.monotonic()
 
-    def states(self, like: State) -> list[State]:
-        """Return the states that were kept, on the device of another one, in their order."""
+    def read_states(self, like: ChainState) -> list[ChainState]:
+        """Return the saved states, in order, on the device of another state."""
         found = []
         for path in sorted(self.path.glob("state-*.safetensors")):
             tensors, _ = read_tensors(path, self.method)
@@ -79,17 +80,17 @@ class ChainFiles:
                 {name: tensors[f"{part}.{name}"].to(value.device) for name, value in own.items()}
                 for part, own in (("parameters", like.parameters), ("momenta", like.momenta))
             ]
-            found.append(State(int(path.stem.removeprefix("state-")), *parts))
+            found.append(ChainState(int(path.stem.removeprefix("state-")), *parts))
         return found
 
     def write_sample(self, sample: int, parameters: dict[str, Any]) -> None:
-        """Keep a sample."""
-        write_tensors(self._sample(sample), parameters, {"method": self.method})
+        """Write a sample."""
+        write_tensors(self._sample_path(sample), parameters, {"method": self.method})
 
     def read_sample(self, sample: int) -> dict[str, Any] | None:
-        """Return a sample that was kept; None where it was not."""
-        path = self._sample(sample)
+        """Return a saved sample; None where there is none."""
+        path = self._sample_path(sample)
         return read_tensors(path, self.method)[0] if path.exists() else None
 
-    def _sample(self, sample: int) -> Path:
+    def _sample_path(self, sample: int) -> Path:
         return self.path / f"sample-{sample:06d}.safetensors"

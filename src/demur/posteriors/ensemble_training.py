@@ -1,4 +1,4 @@
-"""Networks trained apart by a function of the user's, in parallel, each kept as soon as it is done."""
+"""Trains the members of a deep ensemble in parallel, and writes each to a file once it is done."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from demur.posteriors import networks
-from demur.posteriors.fingerprint import code_of, fingerprint
-from demur.posteriors.posterior import count_of
-from demur.posteriors.tensors import load_state, read_tensors, write_tensors
+from demur.posteriors.fingerprint import describe_code, fingerprint
+from demur.posteriors.posterior import check_count
+from demur.posteriors.tensor_files import load_state, read_tensors, write_tensors
 from demur.progress import progress_bar
-from demur.scoring.checkpoint import differences
+from demur.scoring.checkpoint import describe_changes
 
 _METHOD = "DeepEnsemble.fit"
 _SETTINGS = "ensemble.json"
@@ -30,15 +30,15 @@ _SETTINGS = "ensemble.json"
 
 @dataclass(frozen=True)
 class Member:
-    """Which member is trained.
+    """The member that a training function trains.
 
     Attributes
     ----------
     index
         Its number, from 0.
     seed
-        A seed of its own, below 2**32. The generators of Python, NumPy and PyTorch have it already; it is
-        for others, as that of a ``DataLoader``.
+        Its own seed, below 2**32. The generators of Python, NumPy and PyTorch are already seeded with it; use
+        it for others, such as that of a ``DataLoader``.
     """
 
     index: int
@@ -47,14 +47,14 @@ class Member:
 
 @dataclass(frozen=True)
 class _Fit:
-    """What all members have in common.
+    """What the training of all members has in common.
 
     Parameters
     ----------
     factory, train, seed, threads
         As for ``DeepEnsemble.fit``.
     folder
-        Where members are kept.
+        The folder for the members.
     """
 
     factory: Callable[[], Any]
@@ -64,29 +64,29 @@ class _Fit:
     folder: Path
 
     def member(self, k: int) -> Member:
-        """Return number and seed of a member."""
-        return Member(k, networks.seed_of(self.seed, k) >> 31)
+        """Return the number and seed of a member."""
+        return Member(k, networks.derive_seed(self.seed, k) >> 31)
 
     def path(self, k: int) -> Path:
-        """Return where a member is kept."""
+        """Return the file of a member."""
         return self.folder / f"member-{k:04d}.safetensors"
 
-    def made(self, k: int) -> Any:
-        """Return a member before training, with the generators in its own state."""
-        _sow_all(self.member(k).seed)
+    def make_model(self, k: int) -> Any:
+        """Make a member's untrained network, with all generators seeded for it."""
+        _seed_all(self.member(k).seed)
         model = self.factory()
         networks.check_network("What factory returns", model)
         return model
 
-    def trained(self, k: int) -> Any:
-        """Train a member, keep it, and return it."""
-        with networks.random_state_kept(), threads_set(self.threads):
-            model = self.made(k)
-            shapes = _shapes_of(model)
+    def train_member(self, k: int) -> Any:
+        """Train a member, write it to its file, and return it."""
+        with networks.preserve_random_state(), set_threads(self.threads):
+            model = self.make_model(k)
+            shapes = _list_shapes(model)
             found = self.train(model, self.member(k))
-            found = networks.uncompiled(model if found is None else found)
+            found = networks.unwrap_compiled(model if found is None else found)
             networks.check_network("What train returns", found)
-        now = _shapes_of(found)
+        now = _list_shapes(found)
         if others := [
             n for n in {**shapes, **now} if shapes.get(n, "none") not in (now.get(n, "none"), None)
         ]:
@@ -98,16 +98,16 @@ class _Fit:
         return found
 
     def read(self, k: int) -> Any:
-        """Return a member that is kept."""
+        """Read a member from its file."""
         tensors, _ = read_tensors(self.path(k), _METHOD)
-        with networks.random_state_kept():
-            model = self.made(k)
+        with networks.preserve_random_state():
+            model = self.make_model(k)
         load_state(f"For {str(self.path(k))!r}, what factory returns", model, tensors)
         return model
 
     def settings(self) -> dict[str, Any]:
-        """Return what must be the same for another run to go on."""
-        own = {name: fingerprint(code_of(getattr(self, name))) for name in ("factory", "train")}
+        """Return what must be unchanged for another run to resume."""
+        own = {name: fingerprint(describe_code(getattr(self, name))) for name in ("factory", "train")}
         return {"format": "demur ensemble 1", "seed": self.seed, "threads": self.threads, **own}
 
 
@@ -115,50 +115,52 @@ def fit_members(
     factory: Callable[[], Any], train: Callable[[Any, Member], Any], members: int, *, seed: int,
     folder: str | os.PathLike[str] | None, processes: int | None, threads: int | None, progress: bool,
 ) -> list[Any]:  # fmt: skip
-    """Return trained members; those that the folder holds are not trained again."""
-    count_of("members", members)
+    """Train the members that the folder does not hold, and return all of them."""
+    check_count("members", members)
     if threads is not None:
-        count_of("threads", threads)
+        check_count("threads", threads)
     for name, function in (("factory", factory), ("train", train)):
         if not callable(function):
             raise TypeError(f"{name} must be a function. Got {type(function).__name__}.")
     if processes is not None and (not isinstance(processes, int) or processes < 0):
-        raise ValueError(f"processes must be 0 or more, 0: train in this process. Got {processes!r}.")
-    with _folder_for(folder) as place:
+        raise ValueError(f"processes must be 0 or more, where 0 trains in this process. Got {processes!r}.")
+    with _open_folder(folder) as place:
         fit = _Fit(factory, train, seed, threads, place)
         _check_settings(place / _SETTINGS, fit.settings())
         missing = [k for k in range(members) if not fit.path(k).exists()]
         with progress_bar(members, "members", hidden=not progress) as show:
             show(members - len(missing))
-            count = min(len(missing), cores(threads) if processes is None else processes)
-            # What cannot be sent to other processes is refused whatever the number of cores.
-            sent = _payload_of(fit) if processes is None or processes > 1 else b""
-            run = _in_turn(fit, missing) if count <= 1 else _in_parallel(fit, sent, missing, count)
+            count = min(len(missing), _count_trainings(threads) if processes is None else processes)
+            # Functions that cannot be sent to other processes are refused on any number of cores.
+            sent = _pickle_fit(fit) if processes is None or processes > 1 else b""
+            run = (
+                _train_in_turn(fit, missing) if count <= 1 else _train_in_parallel(fit, sent, missing, count)
+            )
             for done, _ in enumerate(run, members - len(missing) + 1):
                 show(done)
-        for left in place.glob(".member-*"):  # of runs that were killed while they wrote
+        for left in place.glob(".member-*"):  # from runs that were killed while writing
             left.unlink(missing_ok=True)
         return [fit.read(k) for k in range(members)]
 
 
-def _in_turn(fit: _Fit, missing: list[int]) -> Iterator[int]:
-    """Train members one after the other, in this process."""
+def _train_in_turn(fit: _Fit, missing: list[int]) -> Iterator[int]:
+    """Train members one after the other in this process; yield the number of each when it is done."""
     for k in missing:
         try:
-            fit.trained(k)
+            fit.train_member(k)
         except Exception as error:
-            raise _failed(k, f"{type(error).__name__}: {error}", fit.folder) from error
+            raise _make_error(k, f"{type(error).__name__}: {error}", fit.folder) from error
         yield k
 
 
-def _in_parallel(fit: _Fit, payload: bytes, missing: list[int], count: int) -> Iterator[int]:
-    """Train members in processes of their own; after a failure those that run are waited for."""
+def _train_in_parallel(fit: _Fit, payload: bytes, missing: list[int], count: int) -> Iterator[int]:
+    """Train members in processes of their own; after a failure, wait for those that are running."""
     from concurrent.futures import ProcessPoolExecutor, as_completed
     from concurrent.futures.process import BrokenProcessPool
 
     failures: list[RuntimeError] = []
     with ProcessPoolExecutor(count, get_context("spawn"), _end_with_parent) as pool:
-        tasks = {pool.submit(_in_child, payload, k): k for k in missing}
+        tasks = {pool.submit(_train_in_child, payload, k): k for k in missing}
         for task in as_completed(tasks):
             if task.cancelled():
                 continue
@@ -167,15 +169,15 @@ def _in_parallel(fit: _Fit, payload: bytes, missing: list[int], count: int) -> I
                 wrong = task.result()
             except BrokenProcessPool:
                 pool.shutdown(wait=False, cancel_futures=True)
-                raise _failed(
-                    k, "its process ended without a word. It may have been killed, for want of memory for "
-                    "instance; or the script starts work when it is imported: put the call of fit under "
+                raise _make_error(
+                    k, "its process ended without a word. It may have been killed, for instance for lack of "
+                    "memory; or the script starts work when it is imported: put the call of fit under "
                     "if __name__ == '__main__'", fit.folder,
                 ) from None  # fmt: skip
             if wrong is None:
                 yield k
                 continue
-            failures.append(_failed(k, wrong[0], fit.folder))
+            failures.append(_make_error(k, wrong[0], fit.folder))
             failures[-1].add_note(wrong[1])
             for other in tasks:
                 other.cancel()
@@ -183,18 +185,18 @@ def _in_parallel(fit: _Fit, payload: bytes, missing: list[int], count: int) -> I
         raise failures[0]
 
 
-def _in_child(payload: bytes, k: int) -> tuple[str, str] | None:
-    """Train one member in this process; return what went wrong."""
+def _train_in_child(payload: bytes, k: int) -> tuple[str, str] | None:
+    """Train one member in this process; return the error and its traceback, or None."""
     try:
-        pickle.loads(payload).trained(k)
+        pickle.loads(payload).train_member(k)
     except Exception as error:
-        # As text: not every exception can be sent.
+        # As text, since not every exception can be pickled.
         return f"{type(error).__name__}: {error}", traceback.format_exc()
     return None
 
 
 def _end_with_parent() -> None:
-    """Let this process end when its parent does, even if that is killed."""
+    """End this process when its parent ends, even if that is killed."""
     parent = parent_process()
     if parent is not None:
 
@@ -205,27 +207,27 @@ def _end_with_parent() -> None:
         threading.Thread(target=wait, daemon=True).start()
 
 
-def _failed(k: int, why: str, folder: Path) -> RuntimeError:
-    """Return the error of a member, which says where the others are."""
+def _make_error(k: int, why: str, folder: Path) -> RuntimeError:
+    """Return an error for a member that says how to resume."""
     return RuntimeError(
         f"Training of member {k} failed: {why.rstrip('.')}. Members that were done are kept: the same call "
-        f"with folder={str(folder)!r} goes on with those that miss."
+        f"with folder={str(folder)!r} trains only the missing ones."
     )
 
 
-def _payload_of(fit: _Fit) -> bytes:
-    """Return the bytes that other processes get; raise where they could not import the functions."""
+def _pickle_fit(fit: _Fit) -> bytes:
+    """Pickle a fit for other processes; raise where they could not import its functions."""
     for name in ("factory", "train"):
         function = getattr(fit, name)
         advice = (
-            f"{name} must be a function that other processes can import: in a file of its own, by def and "
-            "outside of other functions; functools.partial may give it arguments. Or train in this process: "
+            f"{name} must be a function that other processes can import: defined in a file, with def, and "
+            "not inside another function; functools.partial may bind arguments. Or train in this process: "
             "processes=0."
         )
         inner = getattr(function, "func", function)
         at_prompt = not hasattr(sys.modules.get("__main__"), "__file__")
         if getattr(inner, "__module__", None) == "__main__" and at_prompt:
-            raise ValueError(f"{advice} Got one of a notebook or prompt.")
+            raise ValueError(f"{advice} Got one from a notebook or prompt.")
         try:
             pickle.dumps(function)
         except Exception as error:
@@ -234,8 +236,8 @@ def _payload_of(fit: _Fit) -> bytes:
 
 
 @contextmanager
-def _folder_for(given: str | os.PathLike[str] | None) -> Iterator[Path]:
-    """Make a folder; one that nobody asked for is removed at the end, but not after an error."""
+def _open_folder(given: str | os.PathLike[str] | None) -> Iterator[Path]:
+    """Create the folder; without a name, a temporary one, removed at the end unless an error occurs."""
     if given is None:
         place = Path(tempfile.mkdtemp(prefix="demur-ensemble-"))
     else:
@@ -247,7 +249,7 @@ def _folder_for(given: str | os.PathLike[str] | None) -> Iterator[Path]:
 
 
 def _check_settings(path: Path, settings: dict[str, Any]) -> None:
-    """Write the settings of a new folder; raise where those of an old one are others."""
+    """Write the settings of a new folder; raise where those of an existing one differ."""
     if not path.exists():
         scratch = path.with_name(f".{path.name}.{os.getpid()}")
         scratch.write_text(json.dumps(settings, indent=1) + "\n", encoding="utf-8")
@@ -255,19 +257,19 @@ def _check_settings(path: Path, settings: dict[str, Any]) -> None:
         return
     try:
         before = json.loads(path.read_text(encoding="utf-8"))
-        others = differences(before, settings)
+        others = describe_changes(before, settings)
     except (ValueError, AttributeError):
         others = f"{path.name} cannot be read"
     if others:
         raise ValueError(
-            f"folder: expected members of the same settings. Got {str(path.parent)!r}: {others}. Choose "
+            f"folder: expected members with the same settings. Got {str(path.parent)!r}: {others}. Choose "
             f"another folder, or remove {path.name} to keep its members all the same."
         )
 
 
 @contextmanager
-def threads_set(count: int | None) -> Iterator[None]:
-    """Let PyTorch compute with so many threads; the number is afterwards as it was."""
+def set_threads(count: int | None) -> Iterator[None]:
+    """Set the number of PyTorch's threads, unless None, and restore it afterwards."""
     import torch
 
     before = torch.get_num_threads()
@@ -279,7 +281,7 @@ def threads_set(count: int | None) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _sow_all(seed: int) -> None:
+def _seed_all(seed: int) -> None:
     """Seed the generators of Python, NumPy and PyTorch, on all devices."""
     import random
 
@@ -291,14 +293,14 @@ def _sow_all(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def cores(threads: int | None) -> int:
-    """Return how many members this machine can train at a time."""
+def _count_trainings(threads: int | None) -> int:
+    """Return how many members this machine can train at a time, with this many threads each."""
     there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, there // (threads or 1))
 
 
-def _shapes_of(model: Any) -> dict[str, tuple[int, ...] | None]:
-    """Return the shapes of a network's parameters and buffers; None while a lazy one has none."""
+def _list_shapes(model: Any) -> dict[str, tuple[int, ...] | None]:
+    """Return the shapes of a network's parameters and buffers; None for a lazy one without a shape yet."""
     from torch.nn.parameter import is_lazy
 
     return {name: None if is_lazy(each) else tuple(each.shape) for name, each in model.state_dict().items()}

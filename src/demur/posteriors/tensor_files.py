@@ -1,4 +1,4 @@
-"""Tensors of a posterior in a safetensors file: no code in it, whole or not at all."""
+"""Reads and writes the tensors of a posterior as a safetensors file, which never holds code."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _FORMAT = "demur posterior 1"
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Any], facts: dict[str, str]) -> None:
-    """Write tensors, and facts about them; an existing file is replaced."""
+    """Write tensors and facts about them; an existing file is replaced as a whole."""
     from safetensors.torch import save_file
 
     path = Path(path)
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
-    # Tensors that share memory are refused: each gets its own.
+    # Copies, since safetensors refuses tensors that share memory.
     own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     try:
-        # One entry: several are written in an order that changes from run to run.
+        # One entry, since several are written in an order that changes from run to run.
         save_file(own, scratch, {_FORMAT: json.dumps(facts, sort_keys=True)})
         with scratch.open("rb") as file:
             os.fsync(file.fileno())
@@ -31,7 +31,7 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Any], facts: 
 
 
 def read_tensors(path: str | os.PathLike[str], method: str) -> tuple[dict[str, Any], dict[str, str]]:
-    """Read what ``write_tensors`` wrote for a method; any other file is a ValueError."""
+    """Read a file that ``write_tensors`` wrote for a method; any other file is a ValueError."""
     from safetensors import SafetensorError, safe_open
 
     expected = f"Expected a file written by {method}.save. Got {os.fspath(path)!r}"
@@ -48,7 +48,7 @@ def read_tensors(path: str | os.PathLike[str], method: str) -> tuple[dict[str, A
 
 
 def load_state(name: str, model: Any, state: dict[str, Any]) -> None:
-    """Put parameters and buffers into a network; raise where it has others."""
+    """Load parameters and buffers into a network; raise where it has others."""
     networks.check_network(name, model)
     try:
         model.load_state_dict(state)
@@ -56,8 +56,8 @@ def load_state(name: str, model: Any, state: dict[str, Any]) -> None:
         raise ValueError(f"{name} must have the architecture that was saved. {error}") from None
 
 
-def weights_kept(weights: Any) -> dict[str, Any]:
-    """Return the weights of members as a tensor for a file; empty where there are none."""
+def pack_weights(weights: Any) -> dict[str, Any]:
+    """Return the weights of members as an entry for a file; empty where there are none."""
     import torch
 
     return {} if weights is None else {"weights": torch.from_numpy(weights)}

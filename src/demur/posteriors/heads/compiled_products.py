@@ -1,4 +1,4 @@
-"""Products of a linear layer of few classes, with what comes before and after them in the same pass."""
+"""Compiled loops for a linear layer with few classes: logits under dropout, and the gradient of labels."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import numpy as np
 from numba import njit
 
 from demur.kernels.arithmetic import COMPILED, cached
-from demur.posteriors.dropout.compiled_masks import filled_up, keep, start_of, workspace
+from demur.posteriors.dropout.compiled_masks import allocate, apply_mask, pad_features, start_sequence
 
 _SUMMED = {**COMPILED, "fastmath": {"contract", "reassoc"}}
-"""The terms of a sum of products may come in any order."""
+"""Sums of products may be reordered."""
 
-_ROWS = 4
-"""Rows that go through the layer together: their sums for two classes are what registers hold."""
+_ROWS_TOGETHER = 4
+"""Rows multiplied at a time: their sums for two classes fit in the processor's registers."""
 
 
 @njit(**_SUMMED)
 def _multiply(rows, weight, bias, out):
-    """Write the logits of ``_ROWS`` rows of features; what one row gets does not depend on the others."""
+    """Write the logits of ``_ROWS_TOGETHER`` rows of features, each independent of the others."""
     a, b, c, d = rows
     for one in range(0, bias.size, 2):
         other = min(one + 1, bias.size - 1)
@@ -43,7 +43,7 @@ def _multiply(rows, weight, bias, out):
 
 @njit(**COMPILED)
 def _add_outer(factors, rows, out):
-    """Add products of ``_ROWS`` factors a class and as many rows."""
+    """Add the products of ``_ROWS_TOGETHER`` factors per class with as many rows."""
     a, b, c, d = rows
     for one in range(out.shape[0]):
         own = out[one]
@@ -53,14 +53,14 @@ def _add_outer(factors, rows, out):
 
 
 @cached
-def masked(seed, members, places, whole, below, values, weight, bias, out):
-    """Write logits of features that members drop, as ``compiled_masks.apply`` and a product would.
+def multiply_masked(seed, members, places, whole, below, values, weight, bias, out):
+    """Write the logits of masked features, as ``compiled_masks.apply_masks`` and a product would.
 
     ``values`` are (inputs, features), ``out`` is (members, inputs, classes).
     """
     inputs, features = values.shape
-    classes, padded, kind = bias.size, filled_up(values.shape[1]), values.dtype
-    own, logits = workspace(features), np.empty((_ROWS, classes), kind)
+    classes, padded, kind = bias.size, pad_features(values.shape[1]), values.dtype
+    own, logits = allocate(features), np.empty((_ROWS_TOGETHER, classes), kind)
     wide, layer = np.zeros(padded, kind), np.zeros((classes, padded), kind)
     for k in range(classes):
         for feature in range(features):
@@ -69,11 +69,11 @@ def masked(seed, members, places, whole, below, values, weight, bias, out):
     for b in range(inputs):
         for feature in range(features):
             wide[feature] = values[b, feature]
-        for first in range(0, members.size, _ROWS):
-            some = min(_ROWS, members.size - first)
+        for first in range(0, members.size, _ROWS_TOGETHER):
+            some = min(_ROWS_TOGETHER, members.size - first)
             for m in range(some):
-                start = start_of(seed, members[first + m], places[b])
-                keep(start, whole, below, own, wide, features, rows[m])
+                start = start_sequence(seed, members[first + m], places[b])
+                apply_mask(start, whole, below, own, wide, features, rows[m])
             _multiply(rows, layer, bias, logits)
             for m in range(some):
                 for k in range(classes):
@@ -81,18 +81,18 @@ def masked(seed, members, places, whole, below, values, weight, bias, out):
 
 
 @cached
-def gradient(inputs, labels, batch, weight, bias, by_weight, by_bias):
+def compute_gradient(inputs, labels, batch, weight, bias, by_weight, by_bias):
     """Return the average log-likelihood of the labels of a batch, and write its gradient.
 
-    ``batch`` tells which rows of ``inputs`` and ``labels`` it has. Weights and their gradient are in a row.
+    ``batch`` holds the numbers of its rows in ``inputs`` and ``labels``. Weights and their gradient are flat.
     """
     classes, features, kind = bias.size, inputs.shape[1], weight.dtype.type
     layer, by_layer = weight.reshape((classes, features)), by_weight.reshape((classes, features))
-    missing, share, total = np.empty((_ROWS, classes), weight.dtype), kind(1 / batch.size), 0.0
+    missing, share, total = np.empty((_ROWS_TOGETHER, classes), weight.dtype), kind(1 / batch.size), 0.0
     by_weight[:] = kind(0)
-    sums = np.zeros(classes)  # one row after the other: too many for float32
+    sums = np.zeros(classes)  # float64: a sum over many rows, one after the other
     last = batch.size - 1
-    for first in range(0, batch.size, _ROWS):
+    for first in range(0, batch.size, _ROWS_TOGETHER):
         rows = (
             inputs[batch[first]],
             inputs[batch[min(first + 1, last)]],
@@ -100,7 +100,7 @@ def gradient(inputs, labels, batch, weight, bias, by_weight, by_bias):
             inputs[batch[min(first + 3, last)]],
         )
         _multiply(rows, layer, bias, missing)
-        for row in range(_ROWS):
+        for row in range(_ROWS_TOGETHER):
             own = missing[row]
             if first + row > last:
                 own[:] = kind(0)

@@ -8,8 +8,8 @@ from scipy.special import softmax
 
 import demur
 from demur.posteriors import LastLayer
-from demur.scoring.adaptive import FIRST, STEP
-from demur.scoring.spread import Spread, expected_of_dropout
+from demur.scoring.adaptive import FIRST_MEMBERS, MORE_MEMBERS
+from demur.scoring.logit_spread import LogitSpread, compute_dropout_spread
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -42,7 +42,7 @@ def test_the_average_is_that_of_all_masks() -> None:
     layer = layer_of()
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(5, 7)))
     z = layer(x).detach().numpy()
-    found = expected_of_dropout(x, layer.weight, z, RATE)
+    found = compute_dropout_spread(x, layer.weight, z, RATE)
     masks, shares = every_mask(7)
     for i in range(5):
         members = (masks * x[i].numpy()) @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
@@ -58,7 +58,7 @@ def test_it_keeps_its_digits_where_one_class_has_all_the_probability() -> None:
 
     layer, x = layer_of(), torch.full((1, 7), 0.5).double()
     z = np.array([[60.0, 0.0, -1.0, 3.0]])
-    found = expected_of_dropout(x, layer.weight, z, RATE)[0]
+    found = compute_dropout_spread(x, layer.weight, z, RATE)[0]
     with mpmath.workdps(60):
         p = [mpmath.exp(v) for v in z[0]]
         p = [each / sum(p) for each in p]
@@ -69,7 +69,7 @@ def test_it_keeps_its_digits_where_one_class_has_all_the_probability() -> None:
             variance += sum(p[y] * (w[y, f] - mean) ** 2 for y in range(4)) * mpmath.mpf(0.25)
         assert found == pytest.approx(float(variance * RATE / (1 - RATE)), rel=1e-12)
     member = z + np.array([[0.3, 0.1, -0.2, 0.5]])
-    seen = Spread(z, np.ones(1), 2)
+    seen = LogitSpread(z, np.ones(1), 2)
     seen.update(member[None], 0, np.arange(1))
     with mpmath.workdps(60):
         d = [mpmath.mpf(float(v)) for v in (member - z)[0]]
@@ -82,7 +82,7 @@ def test_factors_are_of_all_members_and_without_each_group() -> None:
     rng = np.random.default_rng(3)
     z, expected = rng.normal(size=(4, 3)), rng.uniform(1, 2, 4)
     members, groups = z + rng.normal(size=(7, 4, 3)), 3
-    seen = Spread(z, expected, groups)
+    seen = LogitSpread(z, expected, groups)
     seen.update(members[:4], 0, np.arange(4))
     seen.update(members[4:, [1, 3]], 4, np.array([1, 3]))
     each = np.array([[spread_of(m[i], z[i]) for i in range(4)] for m in members])
@@ -116,7 +116,7 @@ def inputs(count: int = 200):
 def test_a_score_is_that_of_its_members_times_the_factor() -> None:
     x, measures = inputs(), ("pairwise", "average", "reverse", "bma")
     scores = leaning(0, x, measures=measures)
-    assert set(np.unique(scores.used)) <= set(range(FIRST // 2, 2001, STEP // 2))
+    assert set(np.unique(scores.used)) <= set(range(FIRST_MEMBERS // 2, 2001, MORE_MEMBERS // 2))
     layer = layer_of(24, 10, 3.0)
     posterior = LastLayer(layer, dropout=0.2, samples=2000, seed=0)
     z, expected = layer(x).detach().numpy(), posterior.spread(x)
