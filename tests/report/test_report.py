@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import demur
-from demur.report.cards import promised
-from demur.report.findings import find
-from demur.report.folder import read_run
-from demur.report.page import write
+from demur.report.cards import describe_promise
+from demur.report.contents import gather_contents
+from demur.report.page import write_page
+from demur.report.run_folder import read_run
 from demur.stores import write_columns
 
 pytestmark = pytest.mark.browser
@@ -35,7 +35,7 @@ def run(tmp_path_factory, write_run):
 
 @pytest.fixture(scope="module")
 def address(run):
-    return write(find(read_run(run)), run / "report.html").as_uri()
+    return write_page(gather_contents(read_run(run)), run / "report.html").as_uri()
 
 
 def share(text):
@@ -126,7 +126,7 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
             continue
         held += 1
         last = np.sort(scores)[policy.thresholds[""].kept - 1]
-        assert said == promised(policy, last)
+        assert said == describe_promise(policy, last)
         shown = float(page.inner_text("#cut"))
         assert (scores <= shown).sum() == policy.thresholds[""].kept  # whoever types it keeps as many
         assert page.inner_text("#looked").startswith(
@@ -154,7 +154,7 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
         assert f"{kept} are kept." in now
         assert now.endswith(f"The promise of {100 * target:g} % belongs to the marked threshold alone.")
         page.click("#go")
-        assert page.inner_text("#promised") == promised(policy, last)
+        assert page.inner_text("#promised") == describe_promise(policy, last)
         low = page.inner_text("#accuracy-interval").partition(";")[2].split(" to ")[0]
         apart = "it leaves 2.5 % of doubt on each side, the promise 5 % on one" in page.inner_text(
             "#condition"
@@ -362,7 +362,7 @@ def test_equal_measures_all_have_a_star(open_page, tmp_path):
         write_columns(
             tmp_path / f"{name}.csv", {"mine": mine, "twice": 2 * mine, "noise": rng.normal(size=200)}
         )
-    page = open_page(write(find(read_run(tmp_path)), tmp_path / "report.html").as_uri())
+    page = open_page(write_page(gather_contents(read_run(tmp_path)), tmp_path / "report.html").as_uri())
     assert page.locator("#all td.best").count() == 2 and page.locator("#all td.tie").count() == 0
     assert page.locator("#tally td:has-text('1 of 1')").count() == 2
     assert page.is_hidden("#accuracies")
@@ -408,7 +408,7 @@ def test_names_from_files_stay_text(open_page, tmp_path, write_run):
         number=40,
         names=lambda i: f"{NASTY}{i}",
     )
-    page = open_page(write(find(read_run(tmp_path)), tmp_path / "report.html").as_uri())
+    page = open_page(write_page(gather_contents(read_run(tmp_path)), tmp_path / "report.html").as_uri())
     assert page.inner_text("h1").startswith("</script><script>document.title") and "broken'" in page.title()
     assert page.title() != "broken"
     assert page.locator("img, main script").count() == 0
@@ -430,7 +430,7 @@ def test_names_from_files_stay_text(open_page, tmp_path, write_run):
 )  # fmt: skip
 def test_what_is_not_there_is_not_shown(open_page, tmp_path, write_run, options, hidden, shown):
     write_run(tmp_path, **({"number": 60} | options))
-    page = open_page(write(find(read_run(tmp_path)), tmp_path / "report.html").as_uri())
+    page = open_page(write_page(gather_contents(read_run(tmp_path)), tmp_path / "report.html").as_uri())
     for selector in hidden:
         assert page.is_hidden(selector), selector
     for selector in shown:
@@ -455,7 +455,7 @@ def test_infinite_scores_are_shown_beside_the_axis(open_page, tmp_path):
             "average_epistemic": i,
         }
         write_columns(tmp_path / f"{name}.csv", columns)
-    page = open_page(write(find(read_run(tmp_path)), tmp_path / "report.html").as_uri())
+    page = open_page(write_page(gather_contents(read_run(tmp_path)), tmp_path / "report.html").as_uri())
     page.select_option("#score", "0")
     assert page.text_content("#density .endless") == "∞" == page.text_content("#points .endless")
     page.locator("#density .frame").focus()

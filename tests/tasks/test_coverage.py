@@ -13,7 +13,7 @@ from scipy.special import digamma
 from scipy.stats import norm
 
 from demur.tasks import calibration, compare, compare_all, detection, misclassification, selective
-from demur.tasks.estimate import Estimate, over_splits
+from demur.tasks.estimate import Estimate, average_splits
 
 RESAMPLES = 500
 Draw = Callable[[int], dict[str, tuple[Estimate, float]]]
@@ -145,7 +145,7 @@ def of_splits(seed: int) -> dict[str, tuple[Estimate, float]]:
     return {
         "auroc": (found.auroc, truth["auroc"]),
         "fpr95": (found.fpr95, truth["fpr95"]),
-        "auroc, shared": (over_splits(shared, 0.95), truth["auroc"]),
+        "auroc, shared": (average_splits(shared, 0.95), truth["auroc"]),
     }
 
 

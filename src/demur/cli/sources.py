@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from demur.cli.score import Kind, choose_kind, score_files
-from demur.report.folder import kind_of
+from demur.report.run_folder import kind_of
+from demur.report.score_names import NAMES, SHORT
 from demur.report.tables import PAPER
-from demur.report.words import NAMES, SHORT
 
 if TYPE_CHECKING:
     import numpy as np

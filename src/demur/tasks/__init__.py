@@ -9,7 +9,6 @@ from demur.tasks.contest import Contest, Standing, contest
 from demur.tasks.correlation import rank_correlation
 from demur.tasks.detection import Detection, detection, misclassification
 from demur.tasks.estimate import Estimate
-from demur.tasks.leading import Leading, leading
 from demur.tasks.selective import Selective, selective
 from demur.tasks.sparsification import Sparsification, sparsification
 
@@ -21,7 +20,6 @@ __all__ = [
     "Contest",
     "Detection",
     "Estimate",
-    "Leading",
     "Selective",
     "Sparsification",
     "Standing",
@@ -35,7 +33,6 @@ __all__ = [
     "contest",
     "detection",
     "holm",
-    "leading",
     "misclassification",
     "rank_correlation",
     "roc_band",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.tasks.estimate import Estimate, Options, checked_scores, generator, percentile
+from demur.tasks.estimate import Estimate, IntervalOptions, check_scores, generator, percentile
 
 
 def rank_correlation(
@@ -30,8 +30,8 @@ def rank_correlation(
     >>> print(demur.tasks.rank_correlation(x, x + rng.normal(size=300)))
     0.7092 [0.6379, 0.7663]
     """
-    options = Options(confidence, "bootstrap", resamples, None, seed)
-    both = [checked_scores("scores", scores), checked_scores("target", target)]
+    options = IntervalOptions(confidence, "bootstrap", resamples, None, seed)
+    both = [check_scores("scores", scores), check_scores("target", target)]
     if len(both[0]) != len(both[1]):
         raise ValueError(
             f"scores and target must be of the same inputs. Got {len(both[0])} and {len(both[1])} of them."

@@ -77,7 +77,7 @@ def name_of(score: str) -> Name:
     return known or Name(score, score, "A score of the files, higher where the prediction is less certain.")
 
 
-def distinct(scores: Sequence[str], columns: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
+def drop_duplicates(scores: Sequence[str], columns: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
     """Return the scores to show, the best known first, without those that are others under a second name.
 
     Two names of one measure stay apart where the values differ, as unbiased ones may.
