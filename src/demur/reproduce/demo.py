@@ -176,7 +176,12 @@ def tables(measured: ReportContents, scores: Mapping[str, Mapping[str, demur.Sco
 def _joined(contests: Mapping[str, Contest]) -> Table:
     """Return one table with a section for each contest."""
     parts = {section: table_of_scores(found, PAPER) for section, found in contests.items()}
-    rows = [replace(row, section=section) for section, part in parts.items() for row in part.rows]
+    order = list(METHODS)
+    rows = [
+        replace(row, section=section)
+        for section, part in parts.items()
+        for row in sorted(part.rows, key=lambda row: order.index(row.name))
+    ]
     return replace(next(iter(parts.values())), rows=rows)
 
 

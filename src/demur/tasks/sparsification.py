@@ -126,7 +126,9 @@ def sparsification(
         drawn = _bootstrap_area(ranked, best, kind.root, options)
         ause = percentile(value, drawn[~np.isnan(drawn)], confidence)
     else:
-        half = normal_quantile(confidence) * _standard_error(ranked, best, kind, value)
+        number = len(loss)
+        error_of_area, _ = spread_of([(_influence(values, off, kind) / number, np.ones(number))])
+        half = normal_quantile(confidence) * error_of_area
         ause = Estimate(value, max(value - half, 0.0), value + half, confidence, "asymptotic")
     kept = np.arange(1, len(loss) + 1) / len(loss)
     return Sparsification(ause, Remaining(kept, curve), Remaining(kept, oracle))
@@ -144,27 +146,26 @@ def _bootstrap_area(ranked: Ranking, best: Ranking, root: _Root, options: Interv
     return np.array(replicates)
 
 
-def _standard_error(ranked: Ranking, best: Ranking, kind: _ErrorKind, value: float) -> float:
-    """Return the standard error of the area from the influence of each input."""
-    number = len(ranked.loss)
-    of_curve, of_oracle = (_area_influence(each, kind) for each in (ranked, best))
-    loss = np.empty(number)
-    loss[ranked.order] = ranked.loss
+def _influence(scores: np.ndarray, errors: np.ndarray, kind: _ErrorKind) -> np.ndarray:
+    """Return the derivative of the area between the curves by the share of each input."""
+    loss = kind.loss(errors)
+    ranked, best = order_losses(scores, loss), order_losses(np.abs(errors), loss)
     mean = loss.mean()
-    of_whole = kind.slope(mean) * (loss - mean) / number
-    influence = (of_curve - of_oracle - value * of_whole) / kind.root(mean)
-    return spread_of([(influence, np.ones(number))])[0]
+    value = area_between(*(remaining_error(each, kind.root) for each in (ranked, best)))
+    of_curve, of_oracle = (_area_influence(each, kind) for each in (ranked, best))
+    of_whole = kind.slope(mean) * (loss - mean)
+    return (of_curve - of_oracle - value * of_whole) / kind.root(mean)
 
 
 def _area_influence(ranked: Ranking, kind: _ErrorKind) -> np.ndarray:
-    """Return the derivative of the area under one curve by the weight of each input."""
+    """Return the derivative of the area under one curve by the share of each input."""
     mean = remaining_error(ranked, lambda mean: mean)
     number = len(mean)
     size = np.diff(np.append(ranked.starts, number))
     constant, by_loss = curve_influence(mean, kind.root(mean), kind.slope(mean), ranked.starts, size)
     found = np.empty(number)
     found[ranked.order] = np.repeat(constant, size) + np.repeat(by_loss, size) * ranked.loss
-    return found
+    return number * found
 
 
 class Ranking(NamedTuple):
