@@ -1,4 +1,4 @@
-"""When to defer: thresholds of a score, with what they promise."""
+"""When to defer: thresholds of a score, and what each of them promises for new inputs."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import numpy as np
 from demur.tasks.estimate import Estimate, check_correct, check_scores, check_share, proportion
 from demur.tasks.thresholds import find_ends, find_threshold
 
-SMALLEST_SHARE_KEPT = 0.3  # the smallest share kept that is tested: fewer inputs prove little and help few
-NUMBERS_TESTED = 100  # numbers kept that are tested, evenly spaced from there to all
+_SMALLEST_SHARE_KEPT = 0.3  # the smallest share kept that is tested: fewer inputs prove little and help few
+_NUMBERS_TESTED = 100  # numbers kept that are tested, evenly spaced from there to all
 _MORE_INPUTS = "or give more inputs with known truth"
 
 
@@ -71,7 +71,7 @@ class Deferral:
     target : float
         The accuracy, coverage, risk, or cost of a deferral in units of that of an error.
     confidence : float
-        Of the promise, for each group by itself.
+        Confidence level of the promise, for each group by itself.
     thresholds : dict
         The `Threshold` of each group; of "" where there are no groups.
     score, method : str or None
@@ -120,7 +120,7 @@ class Deferral:
         cost : float
             Cost of a deferral over that of an error: the cheapest threshold on the given inputs. No promise.
         confidence : float
-            Of the promise, for each group by itself.
+            Confidence level of the promise, for each group by itself.
         groups : (inputs,) array, optional
             A name for each input: each group gets a threshold of its own, and its own promise.
 
@@ -306,7 +306,7 @@ def choose_numbers_kept(ends: np.ndarray, number: int) -> np.ndarray:
 
     Never on labels, so that the promise holds; never on the target, so that a higher one keeps no more.
     """
-    wanted = np.ceil(np.linspace(SMALLEST_SHARE_KEPT * number, number, NUMBERS_TESTED))
+    wanted = np.ceil(np.linspace(_SMALLEST_SHARE_KEPT * number, number, _NUMBERS_TESTED))
     return np.unique(ends[np.searchsorted(ends, np.clip(wanted, 1, number))])
 
 

@@ -212,7 +212,7 @@ def test_equal_ones_are_all_best(tmp_path):
     content = gather_data(gather_contents(read_run(tmp_path)))
     assert list(marks_of(content).values()) == ["best", "best", ""]
     assert content["tally"]["good"] == [1, 1, 0] and content["tally"]["loss"][:2] == ["0 points"] * 2
-    assert "; as often is two (up to 0 points below it)." in content["headline"][1]
+    assert "; equally often is two (up to 0 points below it)." in content["headline"][1]
     lowest = content["tally"]["loss"][2]
     assert content["cards"][0]["sentences"][-1] == (
         f"The highest of the 3 measures, but not shown to be better than two. The lowest is {lowest} below "
@@ -289,7 +289,7 @@ def test_a_score_of_the_user_s_own_and_few_inputs(tmp_path):
     (card,) = gather_data(found)["cards"]
     assert any("No better than chance" in s for s in card["sentences"])
     assert any(
-        "Only 1 unknown input to judge by: with so few, even a perfect ranking" in s
+        "Only 1 out-of-distribution input to judge by: with so few, even a perfect ranking" in s
         for s in card["sentences"]
     )
 
@@ -355,9 +355,9 @@ def test_a_winner_is_called_so(tmp_path):
     )
     area = found.evaluation.result(("", "good"), "ood-a").auroc
     assert third == (
-        f"What this choice finds, by AUROC (50 % is a coin toss): a {100 * area.value:.1f} % "
-        f"({100 * area.low:.1f} to {100 * area.high:.1f}). The ranges are 95 % intervals for other "
-        "inputs of the same kinds: they do not tell how another training run would come out."
+        f"AUROC of this choice (50 % is a coin toss): a {100 * area.value:.1f} % "
+        f"({100 * area.low:.1f} to {100 * area.high:.1f}). The ranges are 95 % confidence "
+        "intervals over draws of inputs; another training run may differ by more."
     )
     gap = area.value - found.evaluation.result(("", "none"), "ood-a").auroc.value
     assert fourth == f"Measures differ by up to {100 * gap:.2g} points."
@@ -385,8 +385,8 @@ def test_no_verdict_is_the_same_for_all(tmp_path):
     assert found.recommendation.key[1] == first
     assert write_verdict(found)[1] == (
         f"The measure {first} is the best, or statistically tied with the best, in 1 of 2 comparisons (one "
-        f"for each task) and never more than {100 * losses[first]:.2g} points below it; as often is {second} "
-        f"(up to {100 * losses[second]:.2g} points below it)."
+        f"for each task) and never more than {100 * losses[first]:.2g} points below it; equally often is "
+        f"{second} (up to {100 * losses[second]:.2g} points below it)."
     )
 
 
@@ -424,7 +424,7 @@ def test_a_measure_that_keeps_closer_to_the_best_is_named(tmp_path):
     choice = found.recommendation
     assert choice.key[1] == "often" and choice.good == {"often": 2, "close": 1}
     assert write_verdict(found)[2] == (
-        "The one that keeps closest to the best is close (best or tied in 1): never more than "
+        "The measure that stays closest to the best is close (best or tied in 1): never more than "
         f"{100 * choice.losses['close']:.2g} points below it."
     )
 
@@ -452,10 +452,12 @@ def test_the_verdict_of_several_methods_names_one_score(found):
     pairs = [(m.sets["id"].scores[score], m.sets["ood-far"].scores[score]) for m in found.run.methods]
     told = demur.tasks.compare(*pairs, "detection").p_value < 0.05
     assert ("but is not shown to be better than" in by) == (not told) == bool(choice.rivals)
-    (worth,) = [sentence for sentence in content if sentence.startswith("What this choice finds, by AUROC")]
+    (worth,) = [sentence for sentence in content if sentence.startswith("AUROC of this choice")]
     assert "far " in worth and "pgd " in worth and "mistakes " in worth
     (matter,) = [
-        sentence for sentence in content if sentence.startswith("On unknown inputs the method matters")
+        sentence
+        for sentence in content
+        if sentence.startswith("On out-of-distribution inputs the method matters")
     ]
     assert f"methods differ by up to {100 * np.ptp(list(areas.values())):.2g} points (by {short})" in matter
     own = [
@@ -469,7 +471,7 @@ def test_the_verdict_of_several_methods_names_one_score(found):
 
 
 def attacked_run(folder, *, unknown):
-    """By the same score "a" finds unknown inputs, "b" attacked ones, which fool it more often."""
+    """By the same score "a" finds out-of-distribution inputs, "b" attacked ones, which fool it more often."""
     for method, far, near, fooled in (("a", 3.0, 0.5, 10), ("b", 2.0, 3.0, 60)):
         (folder / method).mkdir()
         rng = np.random.default_rng(0)
@@ -499,12 +501,12 @@ def test_methods_are_compared_on_unknown_inputs_only(tmp_path):
     assert found.recommendation.key == ("a", score)
     said = " ".join(write_verdict(found))
     assert said.startswith("Use a with aleatoric (column pairwise_aleatoric). ")
-    assert "By aleatoric, a finds unknown inputs best of the 2 methods. " in said
+    assert "By aleatoric, a finds out-of-distribution inputs best of the 2 methods. " in said
     assert "with a aleatoric and K rise together" in said
     gap = areas["a", score]["ood-far"] - areas["b", score]["ood-far"]
     assert f"methods differ by up to {100 * gap:.2g} points (by aleatoric)" in said
     assert write_accuracies(found) == (
-        "Accuracy on known inputs and x: a 98.0 % and 90.0 %; b 98.0 % and 40.0 %."
+        "Accuracy on in-distribution inputs and x: a 98.0 % and 90.0 %; b 98.0 % and 40.0 %."
     )
     assert set(found.evaluation.across) == {"ood-far"}
     unknown, attacked, *_ = cards.make_cards(found)
@@ -556,9 +558,9 @@ def test_one_measure_of_several_methods(tmp_path):
     found = gather_contents(read_run(tmp_path))
     first, second, *rest = write_verdict(found)
     assert first == "Use b with mine."
-    assert second == "By mine, b finds unknown inputs best of the 2 methods."
+    assert second == "By mine, b finds out-of-distribution inputs best of the 2 methods."
     assert (
-        rest[-1].startswith("On unknown inputs methods differ by up to")
+        rest[-1].startswith("On out-of-distribution inputs methods differ by up to")
         and gather_data(found)["tally"] is None
     )
 
@@ -566,7 +568,7 @@ def test_one_measure_of_several_methods(tmp_path):
 def test_accuracy_is_said_where_labels_tell(tmp_path, write_run):
     found, content = shown(tmp_path / "one", write_run)
     share = found.run.methods[0].sets["id"].correct.mean()
-    assert content["accuracies"] == f"Accuracy on known inputs: {100 * share:.1f} %."
+    assert content["accuracies"] == f"Accuracy on in-distribution inputs: {100 * share:.1f} %."
     assert shown(tmp_path / "two", write_run, labels=False)[1]["accuracies"] == ""
 
 
@@ -611,7 +613,7 @@ def test_cards_are_about_the_choice_of_the_verdict(found):
         assert card["bounds"][0] == float(found.evaluation.result((method, score), task).auroc)
     assert all_cards[2]["bounds"][0] == float(found.evaluation.result((method, score), "errors").auroc)
     assert all_cards[-1]["sentences"][-1] == (
-        "Measured on these inputs. What can be promised for new ones stands below: When to ask a person."
+        "Measured on these inputs. What can be promised for new ones is below, under When to ask a person."
     )
 
 
@@ -645,8 +647,8 @@ def test_sets_and_methods_are_called_as_the_run_says(tmp_path, write_run):
         "training": "on 400 images", "sources": {"ood-far": "from elsewhere"},
     }  # fmt: skip
     _, content = shown(tmp_path, write_run, methods=("one", "two"), facts=facts, number=40)
-    assert [each["name"] for each in content["sets"]] == ["known inputs", "eights and nines"]
-    assert content["cards"][0]["title"] == "Telling eights and nines from known inputs"
+    assert [each["name"] for each in content["sets"]] == ["in-distribution inputs", "eights and nines"]
+    assert content["cards"][0]["title"] == "Telling eights and nines from in-distribution inputs"
     assert "eights and nines" in " ".join(content["headline"])
     lines = [["Command", "make it"], ["Training", "on 400 images"], ["one", "ten networks"]]
     assert content["provenance"][:3] == lines and "two" not in dict(content["provenance"])

@@ -167,7 +167,7 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
 def test_why_a_target_is_chosen_at_first_is_said(open_page):
     page = open_page()
     first = page.locator("#target option:checked").inner_text()
-    assert page.inner_text("#target-why").startswith(f"{first} is chosen at first: ")
+    assert page.inner_text("#target-why").startswith(f"{first} is selected at first: ")
     page.select_option("#target", "0" if page.input_value("#target") != "0" else "1")
     assert page.inner_text("#target-why") == ""
 
@@ -184,10 +184,10 @@ def test_what_slips_through_is_said_of_what_is_to_be_found(open_page):
         assert page.inner_text("#slip-what") == f"of {name} slip through"
         assert page.inner_text("#slip-note") == f"{slipped} of 400 are kept"
         if name != "pgd":  # their labels are numbers of known classes, which says nothing
-            assert kept[name][2] == f"not known: {slipped} of 400 unknown inputs are kept"
+            assert kept[name][2] == f"not known: {slipped} of 400 out-of-distribution inputs are kept"
     assert "wrong)" in kept["pgd"][2]
     page.get_by_role("radio", name="mistakes").check()
-    wrong = int(re.search(r"\((\d+) wrong\)", kept["known inputs"][2])[1])
+    wrong = int(re.search(r"\((\d+) wrong\)", kept["in-distribution inputs"][2])[1])
     assert page.inner_text("#slip-what") == "of mistakes slip through"
     assert page.inner_text("#slip-note").startswith(f"{wrong} of ")
 
@@ -319,7 +319,15 @@ def test_the_verdict_comes_first_and_says_how_sure_it_is(open_page):
     assert page.inner_text("#headline").startswith("Use ") and page.inner_text("#findings")
     words = page.locator("#glossary dt").all_inner_texts()
     assert words[:5] == ["aleatoric", "epistemic", "K", "I", "M"]
-    assert {"method", "members", "known inputs", "unknown inputs", "deferred", "points", "nats"} <= set(words)
+    assert {
+        "method",
+        "members",
+        "in-distribution inputs",
+        "out-of-distribution inputs",
+        "deferred",
+        "points",
+        "nats",
+    } <= set(words)
     assert "K: epistemic, pairwise" in page.inner_text("#score")
     page.select_option("#score", "0")
     assert page.inner_text("#about").endswith("Column pairwise_epistemic.")
@@ -327,7 +335,7 @@ def test_the_verdict_comes_first_and_says_how_sure_it_is(open_page):
     assert cards.count() == 5  # three sets, mistakes, and asking a person
     for card in cards.all():
         assert "95 % interval" in " ".join(card.inner_text().split())
-    assert page.inner_text("#accuracies").startswith("Accuracy on known inputs and pgd: one ")
+    assert page.inner_text("#accuracies").startswith("Accuracy on in-distribution inputs and pgd: one ")
 
 
 def test_the_verdict_can_be_counted_in_the_table(open_page):
@@ -461,7 +469,7 @@ def test_infinite_scores_are_shown_beside_the_axis(open_page, tmp_path):
     page.locator("#density .frame").focus()
     page.keyboard.press("End")
     assert page.inner_text("#density .reading").replace("\u00a0", " ") == (
-        "Score infinite: 8.3 % of known inputs, 66.7 % of a."
+        "Score infinite: 8.3 % of in-distribution inputs, 66.7 % of a."
     )
     page.locator("#threshold").fill(page.get_attribute("#threshold", "max"))
     assert page.inner_text("#cut") == "none" and page.inner_text("#share").split() == ["100", "%"]

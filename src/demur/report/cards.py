@@ -25,7 +25,7 @@ from demur.tasks.evaluation import ERRORS, Key
 
 _TIES_NAMED = 3  # ties that are named; more are counted
 _NO_COMPARISON = (
-    "Methods are not compared here: one that attacks fool less is certain of them with good reason."
+    "Methods are not compared here: a method that resists the attack is rightly certain of these inputs."
 )
 
 
@@ -60,18 +60,19 @@ def _name_key(found: ReportContents, key: Key) -> str:
 
 
 def _detection_cards(found: ReportContents, key: Key) -> list[dict[str, Any]]:
-    """Return how well other inputs are told from known ones, set by set."""
+    """Return how well other inputs are told from in-distribution ones, set by set."""
     made = []
     for name in [task for task in found.evaluation.tasks_of(key[0]) if task != ERRORS]:
         result = found.evaluation.result(key, name)
-        kind = "unknown" if kind_of(name) == "ood" else "attacked"
-        caption = f"How often an {kind} input scores higher than a known one, by {_name_key(found, key)}."
+        kind = "out-of-distribution" if kind_of(name) == "ood" else "adversarial"
+        higher = f"How often an {kind} input scores higher than an in-distribution one"
+        caption = f"{higher}, by {_name_key(found, key)}."
         title = f"Telling {found.run.set_name(name)} from {found.run.set_name('id')}"
-        sentences = _say_doubts(result, (f"{kind} inputs", "known inputs")) + _compare_within(
+        sentences = _say_doubts(result, (f"{kind} inputs", "in-distribution inputs")) + _compare_within(
             found, key, name
         )
         if len(found.run.methods) > 1:
-            sentences.append(_NO_COMPARISON if kind == "attacked" else _compare_across(found, key, name))
+            sentences.append(_NO_COMPARISON if kind == "adversarial" else _compare_across(found, key, name))
         made.append(_make_card(title, result.auroc, caption, sentences, chance=True))
     return made
 
@@ -110,7 +111,7 @@ def _deferral_cards(found: ReportContents, key: Key) -> list[dict[str, Any]]:
     accuracy = found.evaluation.accuracy[key[0]]
     sentences = [
         f"Without asking, {write_share(accuracy.value)} of the predictions are right.",
-        "Measured on these inputs. What can be promised for new ones stands below: When to ask a person.",
+        "Measured on these inputs. What can be promised for new ones is below, under When to ask a person.",
     ]
     made = _make_card("Asking a person", proportion(t.right, t.kept, found.confidence), caption, sentences)
     return [made | {"show": [names.index(key[0]), found.scores.index(key[1]), t.kept]}]

@@ -1,4 +1,4 @@
-"""Curves with bands: what is found against false alarms, and accuracy over the fraction kept."""
+"""Curves with confidence bands: ROC, and accuracy over the fraction kept."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def roc_figure(results: Mapping[str, Detection], *, bands: bool = True) -> Figur
             axes.plot(curve.fpr[some], curve.tpr[some], color=colour, ls=line, lw=1.4, label=label)
         axes.plot([0, 1], [0, 1], color="#777777", lw=0.8, ls=":")
         axes.set(xlim=(-0.005, 1), ylim=(0, 1.005), aspect="equal")
-        axes.set(xlabel="false positive rate", ylabel="true positive rate")
+        axes.set(xlabel="false-positive rate", ylabel="true-positive rate")
         axes.legend(frameon=False, loc="lower right", title="AUROC", alignment="left")
     return figure
 

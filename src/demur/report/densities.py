@@ -1,4 +1,4 @@
-"""How scores are spread, set by set; and one score against another."""
+"""Figures of scores: their histograms by set, and one score against another."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def density_figure(sets: Mapping[str, Any], *, label: str = "score", bins: int =
     sets : dict
         Scores by the name of a set, (inputs,) each.
     label : str
-        Of the axis.
+        Label of the axis.
     bins : int
         How many.
 
@@ -86,7 +86,7 @@ def scatter_figure(
     sets : dict
         I and K by the name of a set, (inputs,) each.
     labels : pair of str
-        Of the axes.
+        Labels of the axes.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Single members and single inputs: who disagrees with whom, about what, and how it settles."""
+"""Figures of disagreement: which members disagree, about which classes, and how K settles with more."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def divergence_figure(matrix: Any, *, names: Sequence[str] | None = None, unit: 
     matrix : array
         Square, as ``demur.divergences`` returns it for one input, or its mean over inputs.
     names : sequence of str, optional
-        Of the members; their numbers by default.
+        Names of the members; their numbers by default.
     unit : str
-        Of the divergences.
+        Unit of the divergences.
 
     Examples
     --------
@@ -92,13 +92,13 @@ def decomposition_figure(
     Parameters
     ----------
     found : Decomposition
-        Of a few inputs, (inputs,) each part.
+        The parts of a few inputs, (inputs,) each.
     shares : (inputs, classes) array
         What ``demur.attribute`` returns for the same inputs and measure.
     names, classes : sequence of str, optional
-        Of inputs and classes; their numbers by default.
+        Names of inputs and classes; their numbers by default.
     unit : str
-        Of the uncertainties.
+        Unit of the uncertainties.
 
     Examples
     --------
@@ -144,7 +144,9 @@ def decomposition_figure(
         right.spines[:].set_visible(False)
         right.tick_params(length=0)
         right.set(
-            xlabel="class" if len(some) == shares.shape[1] else f"class, of the {len(some)} that matter most"
+            xlabel="class"
+            if len(some) == shares.shape[1]
+            else f"class (the {len(some)} with the largest parts)"
         )
         figure.colorbar(image, ax=right, label=f"epistemic part ({unit})").outline.set_visible(False)
     return figure
@@ -160,9 +162,9 @@ def convergence_figure(
     found : Convergence
         What ``demur.convergence`` returned for up to six inputs. Infinite values are left out.
     names : sequence of str, optional
-        Of the inputs; their numbers by default.
+        Names of the inputs; their numbers by default.
     label : str
-        Of the axis.
+        Label of the axis.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Many numbers made into few that look the same: bins for densities, corners for curves, ranks for points."""
+"""Fewer points that look the same: bins for histograms, corners for curves, ranks for scatter plots."""
 
 from __future__ import annotations
 

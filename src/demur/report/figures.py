@@ -1,4 +1,4 @@
-"""How figures look and how they are written: for print and screen, the same bytes each time."""
+"""The style of all figures, and saving them: PDF and PNG, the same bytes each time."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from demur.tasks.estimate import Estimate, proportion
 from demur.tasks.evaluation import ERRORS, Key
 from demur.tasks.thresholds import count_kept, find_threshold, spread_numbers_kept
 
-SLIDER_STEPS = 100
+_SLIDER_STEPS = 100
 _BAND_POINTS = 401
 _CURVE_POINTS = 60  # of the curve of accuracy, beside its corners
 
@@ -95,7 +95,7 @@ def _describe_slider(found: ReportContents, key: Key, method: MethodScores) -> d
     number, ranked = len(scores), np.sort(scores)
     policies = found.policies.get(key, [])
     promised = [p.thresholds[""].kept for p in policies if isinstance(p, Deferral)]
-    at = spread_numbers_kept(ranked, SLIDER_STEPS, promised)
+    at = spread_numbers_kept(ranked, _SLIDER_STEPS, promised)
     thresholds = np.array([find_threshold(ranked, int(k)) for k in at])
     shares = [proportion(int(k), number, found.confidence) for k in at]
     shown: dict[str, Any] = {

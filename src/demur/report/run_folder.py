@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.report.score_names import NAMES, SAME
+from demur.report.score_names import EQUAL_COLUMNS, SCORE_NAMES
 from demur.stores import StoreError, numbers_of, read_columns
 from demur.stores.names import natural
 from demur.stores.output import SUFFIXES
@@ -121,10 +121,17 @@ def shown_name(name: str) -> str:
     Examples
     --------
     >>> shown_name("ood-svhn"), shown_name("ood"), shown_name("id")
-    ('svhn', 'unknown inputs', 'known inputs')
+    ('svhn', 'out-of-distribution inputs', 'in-distribution inputs')
     """
     kind, _, rest = name.partition("-")
-    return rest or {"id": "known inputs", "ood": "unknown inputs", "adversarial": "attacked inputs"}[kind]
+    return (
+        rest
+        or {
+            "id": "in-distribution inputs",
+            "ood": "out-of-distribution inputs",
+            "adversarial": "adversarial inputs",
+        }[kind]
+    )
 
 
 def correct_of(run: Run, method: MethodScores, name: str) -> np.ndarray | None:
@@ -147,7 +154,7 @@ def correct_of(run: Run, method: MethodScores, name: str) -> np.ndarray | None:
 
 
 def _order_of(name: str) -> tuple[int, Any]:
-    """Return a sort key: known inputs first, then by kind and name."""
+    """Return a sort key: in-distribution inputs first, then by kind and name."""
     return _SET_KINDS.index(name.partition("-")[0]), natural(name)
 
 
@@ -207,7 +214,7 @@ def _read_scored(path: Path) -> SetScores:
     for name, values in columns.items():
         if name in _OTHER_COLUMNS or name.endswith("_stderr") or name.startswith("prediction_"):
             continue
-        if name in NAMES or name in SAME:
+        if name in SCORE_NAMES or name in EQUAL_COLUMNS:
             numbers_of(columns, name, path)  # one bad cell makes text of a column
         if values.dtype.kind == "f":
             missing = np.isnan(values)

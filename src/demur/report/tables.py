@@ -1,4 +1,4 @@
-"""Tables of figures: for a terminal, LaTeX, Markdown and CSV. What stands in them, tasks computed."""
+"""Tables of figures that tasks computed: for a terminal, LaTeX, Markdown and CSV."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Table:
     across : "score" or "figure"
         What the columns are; the sections of rows are the other.
     level : float
-        Of the tests behind the marks of best and tied figures.
+        Significance level of the tests behind the marks of best and tied figures.
     rare : str
         What the rarer kind of inputs is called.
 
@@ -189,7 +189,7 @@ class Table:
         for group, members in groupby(self.columns, key=lambda column: column.group):
             wide = len(list(members))
             above.append(
-                rf"\multicolumn{{{wide}}}{{c}}{{{escape_latex(group)}}}" if group else " & " * (wide - 1)
+                rf"\multicolumn{{{wide}}}{{c}}{{{_escape_latex(group)}}}" if group else " & " * (wide - 1)
             )
             if group and wide > 1:
                 rules.append(rf"\cmidrule(lr){{{at}-{at + wide - 1}}}")
@@ -198,7 +198,7 @@ class Table:
             rf"\begin{{tabular}}{{{'l' * len(self.corner)}{'c' * len(self.columns)}}}",
             r"\toprule",
             " & ".join(above) + r" \\ " + "".join(rules),
-            " & ".join([*self.corner, *(escape_latex(c.heading) for c in self.columns)]) + r" \\",
+            " & ".join([*self.corner, *(_escape_latex(c.heading) for c in self.columns)]) + r" \\",
         ]
         last = None
         for names, row in zip(self.name_rows(), self.rows, strict=True):
@@ -206,7 +206,7 @@ class Table:
                 lines.append(r"\midrule")
                 last = row.section
             cells = [_latex_cell(cell) for cell in row.cells]
-            lines.append(" & ".join([*(escape_latex(name) for name in names), *cells]) + r" \\")
+            lines.append(" & ".join([*(_escape_latex(name) for name in names), *cells]) + r" \\")
         notes = [f"% {note}" for note in self.notes("Bold")]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes])
 
@@ -330,12 +330,12 @@ def _latex_cell(cell: Standing) -> str:
     return rf"${value}$ {{\scriptsize [{write_number(estimate.low)}, {write_number(estimate.high)}]}}"
 
 
-def escape_latex(text: str) -> str:
+def _escape_latex(text: str) -> str:
     r"""Return text that LaTeX prints as it is.
 
     Examples
     --------
-    >>> escape_latex("DE_5 & 10 %")
+    >>> _escape_latex("DE_5 & 10 %")
     'DE\\_5 \\& 10 \\%'
     """
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}

@@ -1,4 +1,4 @@
-"""Small pictures of inputs, all of a set in one PNG, written without an image library."""
+"""Thumbnails of inputs, all of a set in one PNG, written without an image library."""
 
 from __future__ import annotations
 

@@ -44,11 +44,13 @@ def _say_what_is_missing(found: ReportContents) -> list[str]:
         ]
     else:
         said = [
-            "No scores of known inputs: there is nothing to measure these against. Add them as id.csv, best "
-            "with the true classes in a column label, as demur score --labels writes it."
+            "No scores of in-distribution inputs: there is nothing to measure these against. Add them as "
+            "id.csv, best with the true classes in a column label, as demur score --labels writes it."
         ]
     if found.run.sets == ["id"]:
-        said.append("To see how well they find unknown inputs, add scores of such inputs as ood-NAME.csv.")
+        said.append(
+            "To see how well they find out-of-distribution inputs, add scores of such inputs as ood-NAME.csv."
+        )
     return [*said, "Below is how the scores are spread, and which inputs are the least certain."]
 
 
@@ -75,7 +77,7 @@ def _explain_measure(found: ReportContents, choice: Recommendation) -> list[str]
         often += f" (one for each {'method and ' * (len(found.run.methods) > 1)}task)"
     lost = write_points(choice.losses[own])
     if len(choice.equal) == len(found.scores) - 1 and good == number:
-        never = f"is never more than {lost} below the best, and no other keeps closer to it"
+        never = f"is never more than {lost} below the best, and no other stays closer to it"
         return [
             f"None of the {len(found.scores)} measures is shown to be better: each is the best, or "
             f"statistically tied with the best, {often}.",
@@ -87,12 +89,12 @@ def _explain_measure(found: ReportContents, choice: Recommendation) -> list[str]
         others = [
             f"{name_of(s).short} (up to {write_points(choice.losses[s])} below it)" for s in choice.equal
         ]
-        return [f"{reason}; as often {'is' if len(others) == 1 else 'are'} {join_names(others)}."]
-    said = [f"{reason}; no other measure is{' that often' if number > 1 else ''}."]
+        return [f"{reason}; equally often {'is' if len(others) == 1 else 'are'} {join_names(others)}."]
+    said = [f"{reason}; no other measure is{' as often' if number > 1 else ''}."]
     closest = min(choice.losses, key=lambda score: choice.losses[score])
     if choice.losses[closest] < choice.losses[own]:
         said.append(
-            f"The one that keeps closest to the best is {name_of(closest).short} (best or tied in "
+            f"The measure that stays closest to the best is {name_of(closest).short} (best or tied in "
             f"{choice.good[closest]}): never more than {write_points(choice.losses[closest])} below it."
         )
     return said
@@ -110,8 +112,8 @@ def _explain_method(found: ReportContents, choice: Recommendation) -> list[str]:
         others = "any of the others" if all_others else join_names(choice.rivals or [""])
         doubt = f", but is not shown to be better than {others}" if choice.rivals else ""
         return [
-            f"By {name_of(choice.key[1]).short}, {method} finds unknown inputs best of the {number} "
-            f"methods{average}{doubt}."
+            f"By {name_of(choice.key[1]).short}, {method} finds out-of-distribution inputs best of the "
+            f"{number} methods{average}{doubt}."
         ]
     if method in found.evaluation.accuracy:
         most = max(accuracy.value for accuracy in found.evaluation.accuracy.values())
@@ -133,14 +135,14 @@ def _say_how_good(found: ReportContents, choice: Recommendation) -> str:
         for task, result in choice.figures.items()
     ]
     return (
-        f"What this choice finds, by AUROC (50 % is a coin toss): {', '.join(told)}. The ranges are "
-        f"{100 * found.confidence:g} % intervals for other inputs of the same kinds: they do not tell how "
-        "another training run would come out."
+        f"AUROC of this choice (50 % is a coin toss): {', '.join(told)}. The ranges are "
+        f"{100 * found.confidence:g} % confidence intervals over draws of inputs; another training run may "
+        "differ by more."
     )
 
 
 def _explain_aleatoric(found: ReportContents, choice: Recommendation) -> list[str]:
-    """Return why the aleatoric part may find unknown inputs, if that is the verdict."""
+    """Return why the aleatoric part may find out-of-distribution inputs, if that is the verdict."""
     finds = any(result.auroc.low > 0.5 for task, result in choice.figures.items() if kind_of(task) == "ood")
     if choice.aleatoric_with_k is None or not finds:
         return []
@@ -151,7 +153,7 @@ def _explain_aleatoric(found: ReportContents, choice: Recommendation) -> list[st
         if choice.aleatoric_with_k >= _RISE_TOGETHER_FROM
         else f"aleatoric and K tell different things {correlation}, and the members are unsure of them"
     )
-    return [f"That the aleatoric part finds unknown inputs is no mistake: {where}{how}."]
+    return [f"That the aleatoric part finds out-of-distribution inputs is no mistake: {where}{how}."]
 
 
 def _say_what_matters(found: ReportContents, choice: Recommendation) -> list[str]:
@@ -163,12 +165,12 @@ def _say_what_matters(found: ReportContents, choice: Recommendation) -> list[str
         return [f"Measures{of} differ by up to {write_points(choice.by_score)}."]
     method = f"methods differ by up to {write_points(choice.by_method)} (by {name_of(choice.key[1]).short})"
     if len(found.scores) == 1:
-        return [f"On unknown inputs {method}."]
+        return [f"On out-of-distribution inputs {method}."]
     ratio = choice.by_method / choice.by_score if choice.by_score else math.inf
     how = "about as much as" if 0.8 < ratio < 1.25 else "more than" if ratio > 1 else "less than"
     return [
-        f"On unknown inputs the method matters {how} the measure: {method}, measures of one method by up to "
-        f"{write_points(choice.by_score)}."
+        f"On out-of-distribution inputs the method matters {how} the measure: {method}, measures of one "
+        f"method by up to {write_points(choice.by_score)}."
     ]
 
 

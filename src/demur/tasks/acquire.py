@@ -21,8 +21,8 @@ def acquire(
 ) -> np.ndarray:
     r"""Return the k inputs to label next, the most wanted first.
 
-    Without options these are the k highest scores. Such a batch may hold the same question k times, since
-    inputs that are alike have scores that are alike. Two options draw it at random instead, one input after
+    Without options these are the k highest scores. Such a batch may ask the same question k times, since
+    similar inputs have similar scores. Two options draw it at random instead, one input after
     the other, with probabilities in proportion to
 
     .. math:: s_x^{\mathrm{power}} \cdot \min_{z} \| f_x - f_z \|^2
@@ -47,7 +47,7 @@ def acquire(
     features : (inputs, features) array, optional
         Draw inputs that differ in these, as a network's last hidden layer.
     seed : int
-        Of the draws, and of the order of equal scores, which is never that of the inputs.
+        Seed of the draws and of the order of equal scores, which is random.
 
     Returns
     -------

@@ -126,7 +126,7 @@ class Joint:
     log_probs : (members, inputs, classes)
     probs : (members, inputs, classes)
     entropies : (members, inputs)
-        Of each prediction.
+        Entropy of each prediction.
     prior : (members,)
         Weights, which sum to 1.
     logs : (configurations, members)

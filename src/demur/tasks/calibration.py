@@ -64,7 +64,8 @@ def calibration(
     bins : int
         How many bins of equally many inputs, by confidence; inputs of the same confidence share a bin.
     confidence, resamples, seed
-        Of the intervals, which are normal; `resamples` draws of normal numbers give the lower end of `ece`.
+        Confidence level of the intervals, which are normal; `resamples` draws of normal numbers give the
+        lower end of `ece`.
 
     Examples
     --------
@@ -131,7 +132,7 @@ def _assign_bins(sure: np.ndarray, bins: int) -> np.ndarray:
 def _estimate_ece(curve: Reliability, options: IntervalOptions) -> Estimate:
     """Return the calibration error with an interval that holds however well calibrated the predictions are.
 
-    Of the gap of each bin the size is averaged, and noise makes sizes larger. So the error found is above the
+    The error averages the sizes of the gaps, and noise makes sizes larger. So the error found is above the
     true one by at most the mean size of the noise itself, with equality where there are no true gaps: the
     lower end takes its quantile off. It is below the true one by at most noise with the signs of the true
     gaps, which is normal: the upper end adds its quantile. The noise of an accuracy is found with two right

@@ -1,4 +1,4 @@
-"""Whether two numbers of the same inputs rank them alike."""
+"""Rank correlation: whether a score and a target order the same inputs alike."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rank_correlation(
     scores, target : (inputs,) array
         As the aleatoric part, and the entropy of the labels that people gave.
     confidence, resamples, seed
-        Of the interval.
+        Confidence level of the interval, number of bootstrap resamples and their seed.
     interval : "auto", "bootstrap" or "asymptotic"
         Quantiles over resampled inputs, or the normal interval of the influence function on Fisher's scale;
         "auto" resamples up to 5,000 inputs.

@@ -1,4 +1,4 @@
-"""Do scores tell inputs of one kind from those of another: AUROC, average precision, FPR at 95 % TPR."""
+"""How well scores separate two kinds of inputs: AUROC, average precision, FPR at 95 % TPR."""
 
 from __future__ import annotations
 
@@ -96,18 +96,19 @@ def detection(
         Uncertainty of each input, higher = less certain; infinity is above every finite score. The positives
         are the out-of-distribution inputs.
     confidence : float
-        Of the intervals.
+        Confidence level of the intervals.
     interval : "auto", "bootstrap" or "asymptotic"
         How the interval of `aupr` is found: by resampling each kind of inputs (BCa), or from its influence
-        function. "auto" resamples up to 100,000 scores. The interval of the AUROC is always DeLong's on the
-        logit scale, and never narrower to one side than what as many perfectly ranked inputs would allow;
-        that of `fpr95` is always binomial, in the threshold and in the rate.
+        function. "auto" resamples up to 5,000 scores; above, both hold the truth equally often (see
+        ``selective``). The interval of the AUROC is always DeLong's on the logit scale, and never narrower
+        to one side than what as many perfectly ranked inputs would allow; that of `fpr95` is always
+        binomial, in the threshold and in the rate.
     resamples : int
         How many bootstrap resamples.
     splits : int or None
         Give mean and spread over this many random, disjoint splits of both kinds of inputs instead.
     seed : int
-        Of resamples and splits.
+        Seed of resamples and splits.
 
     Examples
     --------

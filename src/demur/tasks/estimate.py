@@ -1,4 +1,4 @@
-"""Figures with intervals: what every task returns, and how far it can be trusted."""
+"""Figures with confidence intervals, which every task returns, and how the intervals are found."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class IntervalOptions:
     Parameters
     ----------
     confidence : float
-        Of the intervals.
+        Confidence level of the intervals.
     interval : "auto", "bootstrap" or "asymptotic"
         How those are found that have no closed form; "auto" resamples up to 5,000 scores.
     resamples : int
@@ -81,7 +81,7 @@ class IntervalOptions:
     splits : int or None
         Mean and spread over this many disjoint splits instead.
     seed : int
-        Of resamples and splits.
+        Seed of resamples and splits.
     """
 
     confidence: float = 0.95

@@ -100,9 +100,9 @@ def evaluate_run(
     known
         The in-distribution set. Without it there is nothing to tell the others from.
     ood_sets
-        Which of the other sets are out-of-distribution; the rest are attacked inputs.
+        Which of the other sets are out-of-distribution; the rest are adversarial inputs.
     confidence
-        Of intervals; a difference counts at ``1 - confidence``.
+        Confidence level of intervals; differences are tested at ``1 - confidence``.
     progress
         Called with the number of tasks done.
     """

@@ -1,4 +1,4 @@
-"""How accurate predictions are when the least certain ones are left out."""
+"""Selective prediction: how accurate predictions are when the least certain ones are left out."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Kept(NamedTuple):
 class Selective:
     """Accuracy over the fraction kept.
 
-    Of inputs with the same score each is as likely to be kept as the others: the accuracy is that expected
-    over random orders of them.
+    Inputs with the same score are equally likely to be kept first: the accuracy is that expected over random
+    orders of them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How far errors fall when the least certain predictions of numbers are left out."""
+"""How far the error of regression falls when the least certain predictions are left out."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Remaining(NamedTuple):
 class Sparsification:
     """Error over the fraction kept, the most certain first.
 
-    Of inputs with the same score each is as likely to be kept as the others: squared (or absolute) errors are
-    those expected over random orders of them.
+    Inputs with the same score are equally likely to be kept first: squared (or absolute) errors are those
+    expected over random orders of them.
 
     Parameters
     ----------
@@ -59,9 +59,9 @@ class Sparsification:
         Area between the curve and that of the oracle, as a share of the error of all inputs: 0 is the best
         possible order. The area is the mean over 1, 2, ..., n inputs kept.
     curve : Remaining
-        With the order of the scores.
+        Inputs in the order of their scores.
     oracle : Remaining
-        With the inputs in the order of their errors, which no score can beat.
+        Inputs in the order of their errors, which no score can beat.
     """
 
     ause: Estimate
@@ -94,11 +94,11 @@ def sparsification(
     scores : (inputs,) array
         Uncertainty of each input, higher = less certain; infinity is above every finite score.
     errors : (inputs,) array
-        What was predicted minus what came, or its size; finite, and not all 0.
+        Prediction minus true value, or its size; finite, and not all 0.
     error : "rmse" or "mae"
         Root of the mean square of the errors kept, or their mean size.
     confidence, resamples, seed
-        Of the interval.
+        Confidence level of the interval, number of bootstrap resamples and their seed.
     interval : "auto", "bootstrap" or "asymptotic"
         Quantiles over resampled inputs, or the normal interval of the influence function; "auto" resamples
         up to 5,000 inputs.
