@@ -444,7 +444,7 @@ def test_the_verdict_of_several_methods_names_one_score(found):
     short = name_of(score).short
     assert content[0] == f"Use {method} with {short} (column {score})."
     assert "(one for each method and task)" in content[1]
-    (by,) = [sentence for sentence in content if sentence.startswith(f"By {short}, {method} finds unknown")]
+    (by,) = [sentence for sentence in content if sentence.startswith(f"By {short}, {method} finds out-of")]
     areas = {
         m.name: float(found.evaluation.result((m.name, score), "ood-far").auroc) for m in found.run.methods
     }

@@ -111,7 +111,25 @@ def selective(
     correct : (inputs,) array of bool
         Whether the prediction is right.
     confidence, interval, resamples, splits, seed
-        As for ``detection``; intervals of areas by BCa up to 100,000 scores, by influence function above.
+        As for ``detection``. Intervals of areas are found by resampling (BCa), or from their influence
+        functions; "auto" resamples up to 5,000 scores.
+
+    Notes
+    -----
+    How often 95 % intervals of `auc` held the truth, in percent of 1,000 simulated draws (standard error
+    0.7), influence function and, in brackets, BCa:
+
+    ======  ============  ===========  ===========
+    inputs  25 % errors   5 % errors   1 % errors
+    ======  ============  ===========  ===========
+    500     96.2 (95.9)   93.7 (93.1)  88.8 (88.0)
+    2,000   94.9 (94.0)   95.8 (95.5)  94.0 (92.7)
+    5,001   95.0          94.8         94.6
+    ======  ============  ===========  ===========
+
+    With 20 levels of tied scores both were within 0.7 of these. Neither is better anywhere, and both are too
+    short where there are a handful of errors. At 100,000 scores the influence function takes a hundredth of
+    the time.
 
     Examples
     --------
