@@ -288,11 +288,11 @@ def _evaluated(
 
 def _title_of(task: str, table: Table, options: Mapping[str, Any]) -> str:
     """Return what a table shows, in words."""
-    from demur.report.tables import FIGURES
+    from demur.report.tables import FIGURE_NAMES
 
     what = {row.section for row in table.rows}
     (section,) = what if len(what) == 1 else ("",)
-    by = FIGURES.get(section, section)
+    by = FIGURE_NAMES.get(section, section)
     spread = f"mean ± spread over {options['splits']} splits" if options["splits"] else None
     interval = f"with {100 * options['confidence']:g} % intervals"
     return f"{_TITLES[task]}{f': {by}' if by else ''}, {spread or interval}"

@@ -12,7 +12,7 @@ import typer
 from demur.cli.printing import bad_input_exits, new_table, number, print_table
 
 if TYPE_CHECKING:
-    from demur.report.posteriors import Panel
+    from demur.report.bernoulli_figure import Panel
 
 
 def bernoulli(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from demur.report.figures import STYLE, number
+from demur.report.figures import STYLE, write_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 COLOURS = {"average": "#C00000", "pairwise": "#000000", "reverse": "#7030A0"}
 _LABELS = {"average": "current", "pairwise": "new", "reverse": "reverse"}
 _MEAN, _FILL, _LINE = "#E07B00", "#BFD3E6", "#2B5C8A"
-_HIGHEST = 4.2  # density shown; some rise to infinity at their ends
+_DENSITY_SHOWN = 4.2  # some rise to infinity at their ends
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Panel:
     parts: Mapping[str, tuple[float, float, float]]
 
 
-def draw(panels: Sequence[Panel]) -> Figure:
+def draw_posteriors(panels: Sequence[Panel]) -> Figure:
     """Draw posteriors, three a row."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -70,10 +70,10 @@ def _draw_panel(axes: Any, panel: Panel, *, left: bool, bottom: bool) -> None:
     """Draw one posterior, its expected value, and the figures above it."""
     if panel.curve is not None:
         places, density = panel.curve
-        shown = np.minimum(density, 2 * _HIGHEST)  # what is above the edge is cut off there
+        shown = np.minimum(density, 2 * _DENSITY_SHOWN)  # what is above the edge is cut off there
         axes.fill_between(places, shown, color=_FILL, linewidth=0)
         axes.plot(places, shown, color=_LINE, linewidth=1.2)
-        axes.set_ylim(0, _HIGHEST)
+        axes.set_ylim(0, _DENSITY_SHOWN)
     if panel.masses is not None:
         places, weights = panel.masses
         axes.vlines(places, 0, weights, color=_LINE, linewidth=2.2)
@@ -114,7 +114,7 @@ def _add_figures(axes: Any, panel: Panel) -> None:
         height = 27 - 10 * row
         axes.annotate(_LABELS[measure], (0, 1), (0, height), ha="left", **style)
         for x, value in zip(columns, parts, strict=True):
-            axes.annotate(number(value), (x, 1), (0, height), ha="right", **style)
+            axes.annotate(write_number(value), (x, 1), (0, height), ha="right", **style)
 
 
 def _add_legend(figure: Figure) -> None:

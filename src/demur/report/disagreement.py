@@ -1,4 +1,4 @@
-"""Single members and single inputs: who disagrees with whom, about what, and how it settles."""
+"""Figures of disagreement: which members disagree, about which classes, and how K settles with more."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from demur.core.arrays import to_numpy
 from demur.divergences import Convergence
 from demur.measures import Decomposition
-from demur.report.figures import COLOURS, INFINITY, LINES, MARKERS, drawing, number
+from demur.report.figures import COLOURS, INFINITY, LINES, MARKERS, drawing, write_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_WRITTEN = 12  # members up to which the figures of a matrix are written into it
-_LISTED = 8  # classes that are shown of those that drive an input
+_MEMBERS_LABELLED = 12  # members up to which the values of a matrix are written into it
+_CLASSES_SHOWN = 8  # those that contribute most to the epistemic part
 
 
 def divergence_figure(matrix: Any, *, names: Sequence[str] | None = None, unit: str = "nats") -> Figure:
@@ -27,9 +27,9 @@ def divergence_figure(matrix: Any, *, names: Sequence[str] | None = None, unit: 
     matrix : array
         Square, as ``demur.divergences`` returns it for one input, or its mean over inputs.
     names : sequence of str, optional
-        Of the members; their numbers by default.
+        Names of the members; their numbers by default.
     unit : str
-        Of the divergences.
+        Unit of the divergences.
 
     Examples
     --------
@@ -46,15 +46,19 @@ def divergence_figure(matrix: Any, *, names: Sequence[str] | None = None, unit: 
     with drawing(side + 1.0, side) as (figure, axes):
         image = axes.imshow(shown, cmap="cividis", vmin=0, vmax=top)
         for i, j in np.argwhere(~np.isfinite(values)):
-            axes.add_patch(_endless_patch(float(j), float(i)))
-        if count <= _WRITTEN:
+            axes.add_patch(_infinity_patch(float(j), float(i)))
+        if count <= _MEMBERS_LABELLED:
             for (i, j), value in np.ndenumerate(values):
                 light = not np.isfinite(value) or value > 0.6 * top
-                text = number(value, 2 if top < 10 else 1) if i != j else ""
+                text = write_number(value, 2 if top < 10 else 1) if i != j else ""
                 axes.text(
                     j, i, text, ha="center", va="center", fontsize=6, color="black" if light else "white"
                 )
-        places = np.arange(count) if count <= 2 * _WRITTEN else np.arange(0, count, -(-count // _WRITTEN))
+        places = (
+            np.arange(count)
+            if count <= 2 * _MEMBERS_LABELLED
+            else np.arange(0, count, -(-count // _MEMBERS_LABELLED))
+        )
         labels = [str(names[i]) if names is not None else str(i) for i in places.tolist()]
         upright = max(map(len, labels)) > 3
         axes.set_xticks(places, labels, rotation=90 if upright else 0)
@@ -68,7 +72,7 @@ def divergence_figure(matrix: Any, *, names: Sequence[str] | None = None, unit: 
     return figure
 
 
-def _endless_patch(x: float, y: float) -> Any:
+def _infinity_patch(x: float, y: float) -> Any:
     """Return a hatched square, for an infinite value."""
     from matplotlib.patches import Rectangle
 
@@ -88,13 +92,13 @@ def decomposition_figure(
     Parameters
     ----------
     found : Decomposition
-        Of a few inputs, (inputs,) each part.
+        The parts of a few inputs, (inputs,) each.
     shares : (inputs, classes) array
         What ``demur.attribute`` returns for the same inputs and measure.
     names, classes : sequence of str, optional
-        Of inputs and classes; their numbers by default.
+        Names of inputs and classes; their numbers by default.
     unit : str
-        Of the uncertainties.
+        Unit of the uncertainties.
 
     Examples
     --------
@@ -110,7 +114,7 @@ def decomposition_figure(
             f"Got {aleatoric.shape} and {shares.shape}."
         )
     inputs = len(aleatoric)
-    some = np.sort(np.argsort(-shares.max(axis=0), kind="stable")[:_LISTED])
+    some = np.sort(np.argsort(-shares.max(axis=0), kind="stable")[:_CLASSES_SHOWN])
     finite = np.concatenate([aleatoric, (aleatoric + epistemic)[np.isfinite(epistemic)]])
     end = 1.15 * max(float(finite.max()), 1e-12)
     with drawing(6.6, 0.9 + 0.34 * inputs, columns=2) as (figure, (left, right)):
@@ -132,7 +136,7 @@ def decomposition_figure(
         top = float(np.nanmax(shown)) if np.isfinite(values).any() else 0.0
         image = right.imshow(shown, cmap="cividis", vmin=0, vmax=top or 1.0, aspect="auto")
         for i, j in np.argwhere(~np.isfinite(values)):
-            right.add_patch(_endless_patch(float(j), float(i)))
+            right.add_patch(_infinity_patch(float(j), float(i)))
             right.text(j, i, INFINITY, ha="center", va="center", fontsize=8)
         labels = [str(classes[c]) if classes is not None else str(c) for c in some.tolist()]
         right.set_xticks(np.arange(len(some)), labels, rotation=90 if max(map(len, labels)) > 3 else 0)
@@ -140,7 +144,9 @@ def decomposition_figure(
         right.spines[:].set_visible(False)
         right.tick_params(length=0)
         right.set(
-            xlabel="class" if len(some) == shares.shape[1] else f"class, of the {len(some)} that matter most"
+            xlabel="class"
+            if len(some) == shares.shape[1]
+            else f"class (the {len(some)} with the largest parts)"
         )
         figure.colorbar(image, ax=right, label=f"epistemic part ({unit})").outline.set_visible(False)
     return figure
@@ -156,9 +162,9 @@ def convergence_figure(
     found : Convergence
         What ``demur.convergence`` returned for up to six inputs. Infinite values are left out.
     names : sequence of str, optional
-        Of the inputs; their numbers by default.
+        Names of the inputs; their numbers by default.
     label : str
-        Of the axis.
+        Label of the axis.
 
     Examples
     --------

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from demur.report.shapes import binned, corners, spread
+from demur.report.downsampling import count_bins, find_corners, spread_by_rank
 
 
 def total(found, name):
@@ -26,7 +26,7 @@ def total(found, name):
     ],
 )
 def test_every_input_is_in_a_bin_or_beside(values, logarithmic):
-    found = binned({"a": values, "b": values[:1]})
+    found = count_bins({"a": values, "b": values[:1]})
     assert found.logarithmic == logarithmic
     for name, own in (("a", values), ("b", values[:1])):
         assert total(found, name) == found.number[name] == len(own)
@@ -36,7 +36,7 @@ def test_every_input_is_in_a_bin_or_beside(values, logarithmic):
 
 def test_bins_count_what_lies_in_them():
     values = np.random.default_rng(1).lognormal(0, 2, 500)
-    found = binned({"a": values}, bins=20)
+    found = count_bins({"a": values}, bins=20)
     for k in range(20):
         low, high = found.edges[k : k + 2]
         inside = (values >= low) & ((values < high) | (k == 19) & (values == high))
@@ -47,21 +47,21 @@ def test_lines_between_corners_pass_all_points():
     rng = np.random.default_rng(0)
     y = np.cumsum(rng.uniform(size=20_000) < 0.5) / 10_000
     x = np.arange(20_000) / 20_000
-    kept = corners(x, y, 1e-3)
+    kept = find_corners(x, y, 1e-3)
     assert len(kept) < 2000 and kept[0] == 0 and kept[-1] == 19_999
     # The distance upright is at most that across times the slope's share, here below 2.
     assert np.abs(np.interp(x, x[kept], y[kept]) - y).max() < 3e-3
 
 
 def test_corners_of_few_points_and_of_steps():
-    assert corners(np.array([0.0, 1.0]), np.array([0.0, 1.0])).tolist() == [0, 1]
-    assert corners(np.zeros(1), np.zeros(1)).tolist() == [0]
-    assert corners(np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])).tolist() == [0, 1, 2]
-    assert corners(np.zeros(3), np.array([0.0, 1.0, 0.0])).tolist() == [0, 1, 2]
+    assert find_corners(np.array([0.0, 1.0]), np.array([0.0, 1.0])).tolist() == [0, 1]
+    assert find_corners(np.zeros(1), np.zeros(1)).tolist() == [0]
+    assert find_corners(np.array([0.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0])).tolist() == [0, 1, 2]
+    assert find_corners(np.zeros(3), np.array([0.0, 1.0, 0.0])).tolist() == [0, 1, 2]
 
 
 def test_ranks_are_even_and_have_both_ends():
     values = np.random.default_rng(0).permutation(1000).astype(float)
-    some = spread(values, 11)
+    some = spread_by_rank(values, 11)
     assert values[some].tolist() == [round(k * 99.9) for k in range(11)]
-    assert sorted(spread(values[:5], 11)) == [0, 1, 2, 3, 4]
+    assert sorted(spread_by_rank(values[:5], 11)) == [0, 1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""Many numbers made into few that look the same: bins for densities, corners for curves, ranks for points."""
+"""Fewer points that look the same: bins for histograms, corners for curves, ranks for scatter plots."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_WIDE = 100.0  # scores that span more than this factor are shown on a logarithmic axis
+_LOGARITHMIC_FROM = 100.0  # scores that span more than this factor are shown on a logarithmic axis
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Bins:
     number: dict[str, int]
 
 
-def binned(sets: Mapping[str, np.ndarray], bins: int = 50) -> Bins:
+def count_bins(sets: Mapping[str, np.ndarray], bins: int = 50) -> Bins:
     """Return counts per bin; on a logarithmic axis where positive scores span a factor of 100 or more.
 
     Examples
     --------
-    >>> found = binned({"id": np.array([0.0, 1e-4, 0.02, 1.0, np.inf])}, bins=4)
+    >>> found = count_bins({"id": np.array([0.0, 1e-4, 0.02, 1.0, np.inf])}, bins=4)
     >>> found.logarithmic, found.counts["id"].tolist(), found.below, found.infinite
     (True, [1, 0, 1, 1], {'id': 1}, {'id': 1})
     """
@@ -53,7 +53,7 @@ def binned(sets: Mapping[str, np.ndarray], bins: int = 50) -> Bins:
     if low >= 0 and high > 0:
         # Nine powers of ten at most: more would leave no room for the scores that matter.
         least = max(float(np.quantile(finite[finite > 0], 0.005, method="lower")), high * 1e-9)
-        logarithmic = high > _WIDE * least
+        logarithmic = high > _LOGARITHMIC_FROM * least
         low = least if logarithmic else low
     if low == high:
         low, high = low - 0.5 * max(abs(low), 1.0), high + 0.5 * max(abs(high), 1.0)
@@ -67,14 +67,14 @@ def binned(sets: Mapping[str, np.ndarray], bins: int = 50) -> Bins:
     return Bins(edges, logarithmic, counts, below, infinite, {k: len(v) for k, v in sets.items()})
 
 
-def corners(x: np.ndarray, y: np.ndarray, tolerance: float = 1e-3) -> np.ndarray:
+def find_corners(x: np.ndarray, y: np.ndarray, tolerance: float = 1e-3) -> np.ndarray:
     """Return which points of a curve to draw: lines between them pass all others within the tolerance.
 
     Ramer (1972) and Douglas and Peucker (1973). Points are those of the curve, none is moved.
 
     Examples
     --------
-    >>> corners(np.array([0, 0, 0.5, 1]), np.array([0, 0.5, 0.75, 1]))
+    >>> find_corners(np.array([0, 0, 0.5, 1]), np.array([0, 0.5, 0.75, 1]))
     array([0, 1, 3])
     """
     keep = np.zeros(len(x), bool)
@@ -99,12 +99,12 @@ def corners(x: np.ndarray, y: np.ndarray, tolerance: float = 1e-3) -> np.ndarray
     return np.flatnonzero(keep)
 
 
-def spread(values: np.ndarray, most: int) -> np.ndarray:
+def spread_by_rank(values: np.ndarray, most: int) -> np.ndarray:
     """Return inputs at evenly spaced ranks of a score, the lowest and the highest among them.
 
     Examples
     --------
-    >>> spread(np.array([5.0, 1, 4, 2, 3]), 3)
+    >>> spread_by_rank(np.array([5.0, 1, 4, 2, 3]), 3)
     array([1, 4, 0])
     """
     order = np.argsort(values, kind="stable")

@@ -18,17 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from demur.report.words import NAMES, SAME
+from demur.report.score_names import EQUAL_COLUMNS, SCORE_NAMES
 from demur.stores import StoreError, numbers_of, read_columns
 from demur.stores.names import natural
 from demur.stores.output import SUFFIXES
 
-_BESIDE = ("input", "id", "label", "prediction", "deployed")
-_KINDS = ("id", "ood", "adversarial")
+_OTHER_COLUMNS = ("input", "id", "label", "prediction", "deployed")
+_SET_KINDS = ("id", "ood", "adversarial")
 
 
 @dataclass(frozen=True)
-class Scored:
+class SetScores:
     """Scores of one set by one method.
 
     Attributes
@@ -59,11 +59,11 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class Method:
+class MethodScores:
     """What one method gave: scores and, where they were kept, members' log-probabilities, by set."""
 
     name: str
-    sets: dict[str, Scored]
+    sets: dict[str, SetScores]
     members: dict[str, np.ndarray]
 
 
@@ -76,7 +76,7 @@ class Run:
     """
 
     path: Path
-    methods: list[Method]
+    methods: list[MethodScores]
     sets: list[str]
     scores: list[str]
     images: dict[str, np.ndarray]
@@ -121,15 +121,41 @@ def shown_name(name: str) -> str:
     Examples
     --------
     >>> shown_name("ood-svhn"), shown_name("ood"), shown_name("id")
-    ('svhn', 'unknown inputs', 'known inputs')
+    ('svhn', 'out-of-distribution inputs', 'in-distribution inputs')
     """
     kind, _, rest = name.partition("-")
-    return rest or {"id": "known inputs", "ood": "unknown inputs", "adversarial": "attacked inputs"}[kind]
+    return (
+        rest
+        or {
+            "id": "in-distribution inputs",
+            "ood": "out-of-distribution inputs",
+            "adversarial": "adversarial inputs",
+        }[kind]
+    )
+
+
+def correct_of(run: Run, method: MethodScores, name: str) -> np.ndarray | None:
+    """Return where predictions of a set are right; None where nobody can tell.
+
+    No prediction for an out-of-distribution input is right if its label is none of the known classes. Labels
+    that are known ones too may number other classes, and say nothing.
+    """
+    scored, source = method.sets[name], method.sets.get("id")
+    if kind_of(name) != "ood" or scored.correct is None or scored.label is None:
+        return scored.correct
+    # All that the files tell of the classes that the model knows.
+    given = [scored.prediction, *((source.label, source.prediction) if source else ())]
+    known = {each for column in given if column is not None for each in column.tolist()}
+    labels = set(scored.label.tolist())
+    if len({isinstance(each, str) for each in known | labels}) > 1:
+        return None  # numbers here and names there
+    known |= {*range(len(run.classes)), *run.classes}
+    return scored.correct if known.isdisjoint(labels) else None
 
 
 def _order_of(name: str) -> tuple[int, Any]:
-    """Return a sort key: known inputs first, then by kind and name."""
-    return _KINDS.index(name.partition("-")[0]), natural(name)
+    """Return a sort key: in-distribution inputs first, then by kind and name."""
+    return _SET_KINDS.index(name.partition("-")[0]), natural(name)
 
 
 def read_run(path: Path) -> Run:
@@ -137,10 +163,10 @@ def read_run(path: Path) -> Run:
     if not path.is_dir():
         came = "a file" if path.exists() else "nothing"
         raise StoreError(f"{path}: expected the folder of a run, got {came}: check the path")
-    methods = [Method("", *_read_method(path))] if score_files(path) else []
+    methods = [MethodScores("", *_read_method(path))] if score_files(path) else []
     for folder in sorted((each for each in path.iterdir() if each.is_dir()), key=lambda f: natural(f.name)):
         if folder.name != "images" and not folder.name.startswith(".") and score_files(folder):
-            methods.append(Method(folder.name, *_read_method(folder)))
+            methods.append(MethodScores(folder.name, *_read_method(folder)))
     if not methods:
         raise StoreError(
             f"{path}: expected scores, as id.csv and ood-NAME.csv, in it or in a folder for each method, "
@@ -166,9 +192,9 @@ def score_files(folder: Path) -> list[Path]:
     return sorted(found, key=lambda f: _order_of(f.stem))
 
 
-def _read_method(folder: Path) -> tuple[dict[str, Scored], dict[str, np.ndarray]]:
+def _read_method(folder: Path) -> tuple[dict[str, SetScores], dict[str, np.ndarray]]:
     """Return scores and members of a method, by set."""
-    sets: dict[str, Scored] = {}
+    sets: dict[str, SetScores] = {}
     members = {}
     for file in score_files(folder):
         if file.stem in sets:
@@ -181,14 +207,14 @@ def _read_method(folder: Path) -> tuple[dict[str, Scored], dict[str, np.ndarray]
     return sets, members
 
 
-def _read_scored(path: Path) -> Scored:
+def _read_scored(path: Path) -> SetScores:
     """Return one file of scores, checked."""
     columns = read_columns(path)
     scores = {}
     for name, values in columns.items():
-        if name in _BESIDE or name.endswith("_stderr") or name.startswith("prediction_"):
+        if name in _OTHER_COLUMNS or name.endswith("_stderr") or name.startswith("prediction_"):
             continue
-        if name in NAMES or name in SAME:
+        if name in SCORE_NAMES or name in EQUAL_COLUMNS:
             numbers_of(columns, name, path)  # one bad cell makes text of a column
         if values.dtype.kind == "f":
             missing = np.isnan(values)
@@ -211,7 +237,7 @@ def _read_scored(path: Path) -> Scored:
             "got one of each"
         )
     ids = columns.get("id")
-    return Scored(path, scores, label, prediction, None if ids is None else ids.astype(str))
+    return SetScores(path, scores, label, prediction, None if ids is None else ids.astype(str))
 
 
 def _as_classes(values: np.ndarray | None) -> np.ndarray | None:
@@ -270,9 +296,9 @@ def _read_facts(folder: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         texts = ("title", "command", "training", "seed")
-        facts = {name: text(content[name]) for name in texts if name in content}
+        facts = {name: _as_text(content[name]) for name in texts if name in content}
         versions, made, called, sources = (
-            {str(name): text(value) for name, value in content.get(key, {}).items()}
+            {str(name): _as_text(value) for name, value in content.get(key, {}).items()}
             for key in ("versions", "methods", "sets", "sources")
         )
         classes = content.get("classes", [])
@@ -286,16 +312,16 @@ def _read_facts(folder: Path) -> dict[str, Any]:
         "made": made,
         "called": called,
         "sources": sources,
-        "classes": [text(name) for name in classes],
+        "classes": [_as_text(name) for name in classes],
     }
 
 
-def text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     """Return a fact as text; lists and objects as JSON."""
     return value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def _check_alike(methods: list[Method], sets: list[str]) -> None:
+def _check_alike(methods: list[MethodScores], sets: list[str]) -> None:
     """Raise unless all methods scored the same sets of the same inputs."""
     for method in methods:
         for name in sets:
@@ -313,7 +339,7 @@ def _check_alike(methods: list[Method], sets: list[str]) -> None:
                 )
 
 
-def _common_scores(methods: list[Method]) -> list[str]:
+def _common_scores(methods: list[MethodScores]) -> list[str]:
     """Return the score columns that all files have, in the order of the first."""
     every = [scored for method in methods for scored in method.sets.values()]
     names = [name for name in every[0].scores if all(name in scored.scores for scored in every)]

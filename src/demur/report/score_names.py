@@ -1,4 +1,4 @@
-"""What columns of scores are called in figures and pages."""
+"""Names of score columns in figures and on pages, and which columns are equal by an identity."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 
 class Name(NamedTuple):
-    """Of a score: short for tables, long for axes, and a sentence for who has not read the paper."""
+    """Names of a score: short for tables, long for axes, and a sentence for readers new to the paper."""
 
     short: str
     long: str
     about: str
 
 
-NAMES = {
+SCORE_NAMES = {
     "pairwise_epistemic": Name(
         "K",
         "K: epistemic, pairwise",
@@ -52,40 +52,40 @@ NAMES = {
         "aleatoric",
         "aleatoric, mean entropy",
         "How unsure the members are by themselves, on average. For inputs like the training data this is "
-        "noise that more data would not remove; unknown inputs can have much of it too.",
+        "noise that more data would not remove; out-of-distribution inputs can have a lot of it too.",
     ),
 }  # fmt: skip
-SAME = {
+EQUAL_COLUMNS = {
     "average_aleatoric": "pairwise_aleatoric",
     "reverse_aleatoric": "average_total",
     "reverse_total": "pairwise_total",
 }
 """Columns that are others by an identity of the measures."""
-SHORT = {name.short.lower(): column for column, name in NAMES.items()}
+COLUMNS_BY_NAME = {name.short.lower(): column for column, name in SCORE_NAMES.items()}
 """Columns by the words of the report, in small letters: k, i, m, aleatoric, ..."""
 
 
 def name_of(score: str) -> Name:
-    """Return how a score is called; one that nobody knows is called by its column.
+    """Return the names of a score; a column that is not one of demur's is named as it is.
 
     Examples
     --------
     >>> name_of("pairwise_epistemic").short, name_of("max_probability").long
     ('K', 'max_probability')
     """
-    known = NAMES.get(score) or NAMES.get(SAME.get(score, ""))
-    return known or Name(score, score, "A score of the files, higher where the prediction is less certain.")
+    known = SCORE_NAMES.get(score) or SCORE_NAMES.get(EQUAL_COLUMNS.get(score, ""))
+    return known or Name(score, score, "A column of the files, higher where the prediction is less certain.")
 
 
-def distinct(scores: Sequence[str], columns: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
+def drop_duplicates(scores: Sequence[str], columns: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
     """Return the scores to show, the best known first, without those that are others under a second name.
 
     Two names of one measure stay apart where the values differ, as unbiased ones may.
     """
-    order = [*NAMES, *scores]
+    order = [*SCORE_NAMES, *scores]
     shown: list[str] = []
     for score in sorted(dict.fromkeys(scores), key=order.index):
-        twin = SAME.get(score, "")
+        twin = EQUAL_COLUMNS.get(score, "")
         if twin in scores and all(np.allclose(c[score], c[twin], rtol=1e-5, atol=1e-7) for c in columns):
             continue
         shown.append(score)
