@@ -144,7 +144,7 @@ def test_any_array_library(xp):
         ({"probs": np.empty((3, 0, 2))}, "at least one member, input and class"),
         ({"k": 3}, "k must be at most the number of inputs without a label, 2 of 2. Got 3"),
         ({"k": 0}, "k must be a positive integer. Got 0"),
-        ({"weights": np.ones((3, 2))}, "weights must have shape .3,., one per member. Got .3, 2."),
+        ({"weights": np.ones((3, 2))}, "weights must have shape .3,., one a member. Got .3, 2."),
         ({"weights": np.zeros(3)}, "weights must not be all zero"),
         ({"configurations": 0}, "configurations must be a positive integer. Got 0"),
     ],

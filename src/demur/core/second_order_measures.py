@@ -66,5 +66,5 @@ def refuse_member_arguments(distribution: SecondOrder, *arguments: Any) -> None:
         if value is not None and value is not False and not (name == "axis" and value == 0):
             raise ValueError(
                 f"{name} goes with an array of members. Got a {type(distribution).__name__}, which describes "
-                f"all of them at once. Leave {name} out."
+                f"all of them at once: leave {name} out."
             )
