@@ -227,7 +227,7 @@ def _pickle_fit(fit: _Fit) -> bytes:
         inner = getattr(function, "func", function)
         at_prompt = not hasattr(sys.modules.get("__main__"), "__file__")
         if getattr(inner, "__module__", None) == "__main__" and at_prompt:
-            raise ValueError(f"{advice} Got one from a notebook or prompt.")
+            raise ValueError(f"{advice} Got one of a notebook or prompt.")
         try:
             pickle.dumps(function)
         except Exception as error:
