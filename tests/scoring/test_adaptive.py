@@ -124,9 +124,9 @@ def test_only_inputs_that_go_on_are_predicted() -> None:
     asked = []
 
     class Watched(Plain):
-        def _predicted(self, features, members, places):
+        def _predict_features(self, features, members, places):
             asked.append((len(features), members))
-            return super()._predicted(features, members, places)
+            return super()._predict_features(features, members, places)
 
     calls = []
     model = nn.Sequential(nn.Identity(), layer_of())

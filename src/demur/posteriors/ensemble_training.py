@@ -80,7 +80,7 @@ class _Fit:
 
     def train_member(self, k: int) -> Any:
         """Train a member, write it to its file, and return it."""
-        with networks.preserve_random_state(), set_threads(self.threads):
+        with networks.preserve_random_state(), networks.set_threads(self.threads):
             model = self.make_model(k)
             shapes = _list_shapes(model)
             found = self.train(model, self.member(k))
@@ -227,7 +227,7 @@ def _pickle_fit(fit: _Fit) -> bytes:
         inner = getattr(function, "func", function)
         at_prompt = not hasattr(sys.modules.get("__main__"), "__file__")
         if getattr(inner, "__module__", None) == "__main__" and at_prompt:
-            raise ValueError(f"{advice} Got one from a notebook or prompt.")
+            raise ValueError(f"{advice} Got one of a notebook or prompt.")
         try:
             pickle.dumps(function)
         except Exception as error:
@@ -265,20 +265,6 @@ def _check_settings(path: Path, settings: dict[str, Any]) -> None:
             f"folder: expected members with the same settings. Got {str(path.parent)!r}: {others}. Choose "
             f"another folder, or remove {path.name} to keep its members all the same."
         )
-
-
-@contextmanager
-def set_threads(count: int | None) -> Iterator[None]:
-    """Set the number of PyTorch's threads, unless None, and restore it afterwards."""
-    import torch
-
-    before = torch.get_num_threads()
-    try:
-        if count is not None:
-            torch.set_num_threads(count)
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _seed_all(seed: int) -> None:

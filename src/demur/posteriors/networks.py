@@ -54,6 +54,20 @@ def preserve_random_state() -> Iterator[None]:
             torch.cuda.set_rng_state_all(graphics)
 
 
+@contextlib.contextmanager
+def set_threads(count: int | None) -> Iterator[None]:
+    """Set the number of PyTorch's threads, unless None, and restore it afterwards."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        if count is not None:
+            torch.set_num_threads(count)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 def derive_seed(*numbers: int) -> int:
     """Derive one seed from several numbers; the seeds of neighbouring numbers are unrelated."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -163,7 +163,7 @@ def test_a_file_is_gone_on_with_and_becomes_what_save_writes(tmp_path, monkeypat
 CODE = """
 import sys, torch
 from demur.posteriors import Features, HeadTraining, LastLayer
-from demur.posteriors.ensemble_training import set_threads
+from demur.posteriors.networks import set_threads
 
 def heads(path):
     source = torch.Generator().manual_seed(0)
