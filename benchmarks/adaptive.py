@@ -23,7 +23,7 @@ from scipy import stats
 
 import demur
 from demur.posteriors import LastLayer
-from demur.scoring.spread import Spread
+from demur.scoring.logit_spread import LogitSpread
 
 RATE, GOAL = 0.2, 0.99
 TOLERANCES = (0.06, 0.05, 0.04)
@@ -56,7 +56,7 @@ def fixed_curves(layer: torch.nn.Linear, batches: list[torch.Tensor], seed: int)
         ask, moments, done, found = posterior.hold(batch, position=position), demur.Moments(), 0, []
         known, rows = posterior.spread(batch), np.arange(len(batch))
         assert known is not None
-        spread = Spread(posterior.deployed(batch), known, 1)
+        spread = LogitSpread(posterior.deployed(batch), known, 1)
         for count in FIXED:
             for logits, _ in ask(range(done, count), None):
                 moments.update(logits=logits.numpy())

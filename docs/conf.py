@@ -14,7 +14,7 @@ project_copyright = author
 version = release = PROJECT["version"]
 
 # The explorer is written anew with the pages, so that it is always that of this version.
-explorer.write(Path(__file__).parent / "_static" / "explorer.html")
+explorer.write_explorer(Path(__file__).parent / "_static" / "explorer.html")
 
 extensions = [
     "myst_parser",

@@ -1,8 +1,8 @@
-"""Sample the posterior of a small network with cyclical SG-HMC, and find digits that it never saw.
+"""Sample the posterior of a small network with cyclical SG-HMC, and detect digits it has never seen.
 
-The network learns the digits 0 to 7 of scikit-learn's 8 x 8 images; eights and nines come only in the
-test. Nothing is trained beforehand: each cycle of the chain finds a mode and samples it. Needs
-PyTorch and scikit-learn: `pip install "demur[torch,report]"`.
+The network learns the digits 0 to 7 of scikit-learn's 8 x 8 images; eights and nines appear only in the test
+set. Nothing is trained beforehand: each cycle of the chain finds a mode and samples it. Needs PyTorch and
+scikit-learn: `pip install "demur[torch,report]"`.
 
 Run: python examples/cyclical_sghmc.py
 """
@@ -17,7 +17,7 @@ SAMPLES, CYCLES, STEPS = 40, 4, 1200
 
 
 def main():
-    """Print accuracy, detection of the unknown digits, and how members of a cycle and of two differ."""
+    """Print accuracy, detection of the unknown digits, and disagreement within and across cycles."""
     images, labels = load_digits(return_X_y=True)
     images, labels = torch.from_numpy((images / 16).astype(np.float32)), torch.from_numpy(labels)
     known = labels < 8

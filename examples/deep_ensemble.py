@@ -1,8 +1,8 @@
-"""Fit a deep ensemble with a training function of your own, in parallel, and find what it never saw.
+"""Fit a deep ensemble in parallel with your own training function, and detect digits it has never seen.
 
-Five small networks learn the digits 0 to 7 of scikit-learn's 8 x 8 images. Each is kept in a folder as soon
-as it is trained: stop the script and run it again, and it goes on with the members that miss. Needs PyTorch
-and scikit-learn: `pip install "demur[torch,report]"`.
+Five small networks learn the digits 0 to 7 of scikit-learn's 8 x 8 images. Each is written to a folder once
+it is trained: stop the script and run it again, and it trains only the missing members. Needs PyTorch and
+scikit-learn: `pip install "demur[torch,report]"`.
 
 Run: python examples/deep_ensemble.py
 """
@@ -18,8 +18,8 @@ MEMBERS = 5
 FOLDER = "digits-ensemble"
 
 
-def data():
-    """Return training images and labels, test images and labels, and images of digits left out."""
+def load():
+    """Return training images and labels, test images and labels, and images of the digits left out."""
     images, digits = load_digits(return_X_y=True)
     images = torch.from_numpy((images / 16).astype(np.float32))
     known = digits < 8
@@ -28,13 +28,13 @@ def data():
 
 
 def factory():
-    """Return a network that is not trained; the random generators have the member's seed."""
+    """Return an untrained network; the random generators are seeded for the member."""
     return torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 8))
 
 
 def train(model, member):
     """Train one member: any loop will do."""
-    (x, y), _, _ = data()
+    (x, y), _, _ = load()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(10):
         for some in torch.randperm(len(x)).split(100):
@@ -44,10 +44,10 @@ def train(model, member):
 
 
 def main():
-    """Print accuracy, and how well the members' disagreement tells unknown digits from known ones."""
-    # Other processes import this file: what starts work stands under `if __name__ == "__main__"`.
+    """Print accuracy, and how well the members' disagreement detects the unknown digits."""
+    # Other processes import this file, so that work starts only under `if __name__ == "__main__"`.
     ensemble = DeepEnsemble.fit(factory, train, MEMBERS, folder=FOLDER)
-    _, test, unknown = data()
+    _, test, unknown = load()
     known = demur.score(ensemble, [test])
     strange = demur.score(ensemble, [unknown])
     print(f"{ensemble} in {FOLDER}/: accuracy {known.correct.mean():.3f}")

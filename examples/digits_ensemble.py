@@ -1,8 +1,7 @@
-"""Train a small ensemble on real digits, decompose its predictions, and say which to defer.
+"""Train a small ensemble on real digits, decompose its predictions, and decide which to defer.
 
-Five perceptrons learn the digits 0 to 7 of scikit-learn's 8 x 8 images. The test set also holds
-eights and nines, which none of them has ever seen. Needs scikit-learn: `pip install
-"demur[report]"`.
+Five perceptrons learn the digits 0 to 7 of scikit-learn's 8 x 8 images. The test set also has eights and
+nines, which none of them has ever seen. Needs scikit-learn: `pip install "demur[report]"`.
 
 Run: python examples/digits_ensemble.py
 """
@@ -18,7 +17,7 @@ from sklearn.neural_network import MLPClassifier
 import demur
 
 MEMBERS = 5
-KEPT = 0.5  # the share of the test set that the ensemble answers by itself
+KEPT = 0.5  # the share of the test set that is not deferred
 
 
 def train(images, labels):

@@ -1,8 +1,8 @@
 """Each tree of a random forest is a member: uncertainty without PyTorch.
 
-A forest learns the digits 0 to 7 of scikit-learn's 8 x 8 images. Pure leaves say 0 and 1, so that K is
-infinite wherever two trees disagree; a prior of the leaves makes it finite. Needs scikit-learn: `pip
-install "demur[report]"`.
+A forest learns the digits 0 to 7 of scikit-learn's 8 x 8 images. Pure leaves predict probabilities of 0 and
+1, so that K is infinite wherever two trees disagree; a prior in the leaves makes it finite. Needs
+scikit-learn: `pip install "demur[report]"`.
 
 Run: python examples/forest.py
 """
@@ -16,7 +16,7 @@ from demur.posteriors import Forest
 
 
 def main():
-    """Print how many inputs have an infinite K, and what a prior and the average measure make of them."""
+    """Print how many inputs have an infinite K, and the AUROC by K and I, with and without a prior."""
     images, digits = load_digits(return_X_y=True)
     known = digits < 8
     x, y = images[known], digits[known]

@@ -1,7 +1,7 @@
-"""Leave dropout on: a hundred members from one network that is trained already.
+"""Leave dropout on: a hundred members from one trained network.
 
-A small residual network learns the digits 0 to 7 of scikit-learn's 8 x 8 images. What comes before its
-dropout runs once for all members. Needs PyTorch and scikit-learn: `pip install "demur[torch,report]"`.
+A small residual network learns the digits 0 to 7 of scikit-learn's 8 x 8 images. The layers before its
+dropout run once for all members. Needs PyTorch and scikit-learn: `pip install "demur[torch,report]"`.
 
 Run: python examples/mc_dropout.py
 """
@@ -17,7 +17,7 @@ SAMPLES = 100
 
 
 class Network(torch.nn.Module):
-    """A residual network: no plain sequence, and traced all the same."""
+    """A residual network: not a plain sequence, but one that `torch.fx` can trace."""
 
     def __init__(self):
         super().__init__()
@@ -31,7 +31,7 @@ class Network(torch.nn.Module):
 
 
 def main():
-    """Print accuracy with dropout off and of the average, and what the members disagree about most."""
+    """Print accuracy with dropout off and of the average, and the input that members disagree about most."""
     images, digits = load_digits(return_X_y=True)
     images = torch.from_numpy((images / 16).astype(np.float32))
     known = digits < 8

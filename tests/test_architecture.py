@@ -11,12 +11,13 @@ import demur
 
 SOURCE = Path(demur.__file__).parent
 ORDER = [
-    "progress", "atomic", "core.rules", "families", "predictions", "core.state", "measures", "kernels",
+    "progress", "atomic", "core.arrays", "core.logarithms", "core.gamma_function", "core.rules",
+    "families", "predictions", "core.state", "measures", "kernels",
     "core.jackknife",
-    "core.second_order_state", "core.given", "moments", "core.gaussian_mixture", "core.gaussian_average",
-    "core.bounds", "core.second_order", "decompose", "divergences", "regression", "credal", "adhoc", "tasks",
-    "deferral", "stores", "scoring.batches", "scoring.checkpoint", "scoring.spread", "posteriors", "scoring",
-    "report", "reproduce", "cli",
+    "core.second_order_state", "core.given", "moments", "core.gaussian_integral", "core.gaussian_estimates",
+    "core.bounds", "core.second_order_measures", "decompose", "divergences", "regression", "credal", "adhoc",
+    "tasks", "deferral", "stores", "scoring.batches", "scoring.checkpoint", "scoring.logit_spread",
+    "posteriors", "scoring", "report", "reproduce", "cli",
 ]  # fmt: skip
 
 
@@ -82,3 +83,38 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
     wrong = "decompos"
     with pytest.raises(AttributeError, match="no attribute 'decompos'"):
         getattr(demur, wrong)
+
+
+def test_dir_lists_the_public_names_and_nothing_else() -> None:
+    code = "import demur, demur.cli, demur.moments; print(dir(demur) == sorted(demur.__all__))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "True"
+
+
+MEMBERS = {"kind", "on_host", "precision", "shape", "values", "with_values"}
+PARAMETRIC = MEMBERS | {"names", "rule"}
+DENSITY = {"differential_entropy", "mean", "shape"}
+PUBLIC = {
+    "Bernoulli": MEMBERS | {"tolerance"},
+    "Categorical": MEMBERS | {"tolerance"},
+    "Exponential": PARAMETRIC,
+    "Gamma": PARAMETRIC,
+    "Gaussian": PARAMETRIC,
+    "MultiLabel": PARAMETRIC,
+    "MultivariateGaussian": PARAMETRIC,
+    "Poisson": PARAMETRIC,
+    "Beta": DENSITY | {"a", "b", "precision"},
+    "Deltas": DENSITY | {"points", "weights"},
+    "Dirichlet": DENSITY | {"concentration", "precision"},
+    "Mixture": {"components", "mean", "shape", "weights"},
+    "Uniform": DENSITY | {"hi", "lo"},
+    "Moments": {
+        "count", "decompose", "effective_count", "load", "mean", "merge", "only", "save", "shape", "update",
+    },
+    "Decomposition": {"map", "stderr", "to_dict", "to_pandas"},
+    "Measure": {"predictor", "sides", "truth"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_help_shows_what_users_may_call_and_nothing_else(name) -> None:
+    assert {each for each in dir(getattr(demur, name)) if not each.startswith("_")} == PUBLIC[name]

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 import demur
-from demur.deferral import candidates_of, lower, promisable
+from demur.deferral import choose_numbers_kept, lower_bound, promisable_accuracy
 
 
 def draw(rng, number, informative=True):
@@ -71,7 +71,7 @@ def test_the_best_threshold_by_itself_would_break_them(runs) -> None:
     for run in range(runs):
         correct = np.random.default_rng(run).uniform(size=300) < 0.8
         kept = np.arange(1, 301)
-        broken += (lower(np.cumsum(correct), kept, 0.95) >= 0.8 + 1e-9).any()
+        broken += (lower_bound(np.cumsum(correct), kept, 0.95) >= 0.8 + 1e-9).any()
     print("pointwise bound at the best threshold breaks", broken / runs)
     assert 0.18 < broken / runs < 0.30
 
@@ -132,10 +132,10 @@ def test_tied_inputs_stay_together() -> None:
 
 
 def test_candidates_depend_on_scores_alone_and_tear_no_tie() -> None:
-    np.testing.assert_array_equal(candidates_of(np.array([10, 50, 100]), 100), [50, 100])
-    found = candidates_of(np.arange(1, 1001), 1000)
+    np.testing.assert_array_equal(choose_numbers_kept(np.array([10, 50, 100]), 100), [50, 100])
+    found = choose_numbers_kept(np.arange(1, 1001), 1000)
     assert (found[0], found[-1], len(found)) == (300, 1000, 100)
-    assert candidates_of(np.array([1]), 1).tolist() == [1]
+    assert choose_numbers_kept(np.array([1]), 1).tolist() == [1]
 
 
 def test_too_few_to_prove_it_pass_while_all_are_right() -> None:
@@ -144,11 +144,11 @@ def test_too_few_to_prove_it_pass_while_all_are_right() -> None:
     policy = demur.Deferral.fit(np.arange(1000.0), np.arange(1000) < 900, accuracy=0.995)
     assert 890 < policy.thresholds[""].kept <= 904
     kept = np.array([300, 600, 1000])
-    np.testing.assert_allclose(promisable(kept, kept, 0.95), 0.05 ** (1 / kept), rtol=1e-15)
-    one_early_error = promisable(
+    np.testing.assert_allclose(promisable_accuracy(kept, kept, 0.95), 0.05 ** (1 / kept), rtol=1e-15)
+    one_early_error = promisable_accuracy(
         kept - 1, kept, 0.95
     )  # the first number kept is the least that can be proved
-    np.testing.assert_array_equal(one_early_error, np.full(3, lower(299, 300, 0.95)))
+    np.testing.assert_array_equal(one_early_error, np.full(3, lower_bound(299, 300, 0.95)))
 
 
 @pytest.mark.parametrize("ties", [None, 10, 3])
@@ -187,8 +187,8 @@ def test_promises_that_need_many_inputs_are_broken_no_more_often_than_said() -> 
 
 def test_bounds_are_binomial_tails() -> None:
     for right, kept in ((7, 10), (10, 10), (299, 300)):
-        assert binom.sf(right - 1, kept, lower(right, kept, 0.95)) == pytest.approx(0.05)
-    assert lower(0, 10, 0.95) == 0
+        assert binom.sf(right - 1, kept, lower_bound(right, kept, 0.95)) == pytest.approx(0.05)
+    assert lower_bound(0, 10, 0.95) == 0
 
 
 def test_no_guarantee_says_what_fit_would_promise() -> None:

@@ -136,6 +136,11 @@ PRINTED = {
     ],
     "mc_dropout.py": [r"dropout off: 0\.9\d+$", r"by K: 0\.[89]\d+ \[", r"^most doubtful: input \d+, K \d"],
     "forest.py": [r"^prior 0\.0: .* K infinite for [89]\d% of", r"^prior 1\.0: .* K infinite for 0% of"],
+    "own_posterior.py": [
+        r"^20 members, accuracy 0\.9",
+        r"by K: 0\.[89]",
+        r"^member by member: the same scores$",
+    ],
     "digits_ensemble.py": [r"^accuracy on all of them: 0\.\d+$", r"to a person first:\n  input"],
 }
 

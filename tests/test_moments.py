@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from reference import loops, members
 
 import demur
+from demur.moments import sums_of_given
 
 NAMES = tuple(loops.NAMES)
 
@@ -495,13 +496,13 @@ def test_a_given_model_beside_members_is_that_model() -> None:
     logits, given = rng.normal(size=(6, 5, 4)), rng.normal(size=(5, 4))
     moments = demur.Moments().update(logits=logits)
     model = demur.predictions.Categorical(logits=given)
-    beside = moments.beside(model)
+    beside = sums_of_given(model, moments)
     for cell in ("A1", "A2", "A3", "B1", "C1"):
         direct, shared = (moments.decompose(demur.measures.cell(cell, side)) for side in (model, beside))
         for part in ("total", "aleatoric", "epistemic"):
             np.testing.assert_array_equal(getattr(shared, part), getattr(direct, part))
     with pytest.raises(ValueError, match="given must be a model for the same inputs and classes"):
-        moments.beside(demur.predictions.Categorical(logits=given[:, :3]))
+        sums_of_given(demur.predictions.Categorical(logits=given[:, :3]), moments)
 
 
 @pytest.mark.parametrize("shape", [(2, 10, 5), (4, 40, 300), (8, 2000, 4)])

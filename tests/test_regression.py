@@ -10,8 +10,8 @@ from reference.families import Mixture
 from scipy import stats
 
 import demur
-from demur.core import gaussian_mixture as mixtures
-from demur.core.gaussian_mixture import divergence_from_average
+from demur.core import gaussian_integral
+from demur.core.gaussian_integral import divergence_from_average
 
 PARTS = loops.PARTS
 
@@ -270,9 +270,9 @@ def test_the_stated_error_holds_over_many_mixtures(monkeypatch, apart) -> None:
     )
     weights = rng.exponential(size=(10, 200))
     found = demur.information(gaussian, weights=weights)
-    monkeypatch.setattr(mixtures, "WIDEST", 1.0)
-    monkeypatch.setattr(mixtures, "TOLERANCE", 1e-13)
-    monkeypatch.setattr(mixtures, "REACH", 11.0)
+    monkeypatch.setattr(gaussian_integral, "WIDEST_PANEL", 1.0)
+    monkeypatch.setattr(gaussian_integral, "TOLERANCE", 1e-13)
+    monkeypatch.setattr(gaussian_integral, "REACH", 11.0)
     finer = demur.information(gaussian, weights=weights)
     off = np.abs(found.value - finer.value)
     assert (off <= found.error + finer.error).all()

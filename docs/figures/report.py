@@ -18,8 +18,8 @@ from PIL import Image
 
 import demur
 from demur.report import page
-from demur.report.findings import find
-from demur.report.folder import Run, read_run
+from demur.report.contents import gather_contents
+from demur.report.run_folder import Run, read_run
 
 METHOD, SET = "deep-ensemble", "ood-unseen"
 PARTS = {
@@ -74,7 +74,7 @@ def main() -> None:
     run = read_run(given.run)
     draw(run, given.out)
     with tempfile.TemporaryDirectory() as folder:
-        written = page.write(find(run), Path(folder) / "report.html", top=6)
+        written = page.write_page(gather_contents(run), Path(folder) / "report.html", top=6)
         take_pictures(written.resolve().as_uri(), given.out, given.readme)
 
 

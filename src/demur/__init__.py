@@ -1,10 +1,11 @@
 """How far each prediction can be trusted, and when to defer it.
 
-The way of the data: predictions of members are checked at the door (``predictions``), summed relative to a
-reference (``kernels``, ``state``), kept in a stream where they come one by one (``moments``), and read off as
-total, aleatoric and epistemic uncertainty under a chosen measure (``measures``, ``decompose``). Where there
-are models and no predictions yet, ``posteriors`` draws them and ``score`` runs a data set through. What the
-scores are good for is measured by ``tasks``; ``deferral`` makes decisions of them, ``report`` draws them.
+How data flows: predictions of members are checked on arrival (``predictions``), summed relative to a
+reference (``kernels``, ``core``), accumulated in a stream if they come one by one (``moments``), and turned
+into total, aleatoric and epistemic uncertainty under a chosen measure (``measures``, ``decompose``). If you
+have models but no predictions yet, ``posteriors`` draws members and ``score`` runs a data set through them.
+``tasks`` measures what the scores are good for, ``deferral`` turns them into decisions, and ``report`` draws
+them. ``register_rule`` and the page "Extend demur" show how to add what is missing.
 
 >>> p = np.array([[[0.7, 0.3]], [[0.5, 0.5]]])     # two members, one input, two classes
 >>> u = demur.decompose(p)
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from demur.credal import Credal, credal
 from demur.decompose import attribute, decompose
 from demur.divergences import Convergence, convergence, divergences
+from demur.families import register_rule
 from demur.measures import Decomposition, Measure
 from demur.moments import Moments
 from demur.predictions import (
@@ -78,6 +80,7 @@ __all__ = [
     "margin",
     "max_probability",
     "posteriors",
+    "register_rule",
     "report",
     "score",
     "softmax_variance",
@@ -103,9 +106,9 @@ _LATER = {
     "variance": "regression",
     "variation_ratio": "adhoc",
 }
-"""Where names are that few programs need: imported at their first use, so that `import demur` is quick.
+"""The modules of names that few programs need; imported on first use, so that `import demur` is quick.
 
-None of them may have the name of a module beside it, which would hide it once that is imported."""
+None of them may share its name with a module of this package, which would hide it once imported."""
 
 
 if not TYPE_CHECKING:  # a checker would take every misspelt name for one of these
@@ -122,4 +125,4 @@ if not TYPE_CHECKING:  # a checker would take every misspelt name for one of the
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

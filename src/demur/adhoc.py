@@ -1,4 +1,4 @@
-"""Ad-hoc scores that people compare the measures with; higher means more uncertain in all of them."""
+"""Common ad-hoc scores, to compare the measures with; in all of them higher means more uncertain."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from demur import kernels
+from demur.core import arrays
 from demur.core.rules import Array, own_variance, vote
 from demur.core.state import Means
-from demur.decompose import finished, joined, pieces, prepare
+from demur.decompose import check_arguments, finish_result, join_results, split_inputs
 from demur.measures import Decomposition
-from demur.predictions import Members, Parametric, arrays, predicted
+from demur.predictions import Members, Parametric, as_prediction
 
 
 def max_probability(
@@ -185,10 +186,10 @@ def _over_pieces(
     weights: Any, axis: int,
 ) -> Decomposition:  # fmt: skip
     """Apply a function of averages to parts of the inputs, and put the results together."""
-    prediction = predicted(probs, logits, log_probs)
+    prediction = as_prediction(probs, logits, log_probs)
     if isinstance(prediction, Parametric):
         raise ValueError(f"This score needs predictions of classes. Got {prediction!r}.")
-    members, _, loss, _ = prepare(prediction, None, None, "pairwise", rule, weights, None, axis)
-    parts = [part for part, _ in pieces(members, loss, 1, [])]
+    members, _, loss, _ = check_arguments(prediction, None, None, "pairwise", rule, weights, None, axis)
+    parts = [part for part, _ in split_inputs(members, loss, 1, [])]
     found = [split(kernels.state_of(part, loss, 1).means(), part) for part in parts]
-    return finished(joined(found), members, 1.0)
+    return finish_result(join_results(found), members, 1.0)

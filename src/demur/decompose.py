@@ -8,10 +8,15 @@ from typing import Any
 import numpy as np
 
 from demur import kernels
-from demur.core import second_order as distributions
-from demur.core.given import Side, given_sides, part_of, referred, with_gradients
+from demur.core import arrays
+from demur.core.given import Side, given_sides, part_of, refer_sides, with_gradients
 from demur.core.jackknife import Estimates, check_enough, unbiased_terms
 from demur.core.rules import Array, Rule, resolve_rule
+from demur.core.second_order_measures import (
+    attribute_distribution,
+    decompose_distribution,
+    refuse_member_arguments,
+)
 from demur.core.state import Means, State
 from demur.measures import (
     Decomposition,
@@ -26,10 +31,10 @@ from demur.measures import (
     resolve,
     sides_of,
 )  # fmt: skip
-from demur.predictions import Categorical, Members, arrays, gather, predicted, rule_for, second_order
+from demur.predictions import Categorical, Members, as_prediction, as_second_order, gather, rule_for
 
-SUMS = 1 << 22  # numbers of sums over members held at a time
-NUMBERS = 1 << 16  # logits worked on at a time by plain array functions, which keep them in the cache
+SUMS_AT_ONCE = 1 << 22  # numbers of sums over members held at a time
+LOGITS_AT_ONCE = 1 << 16  # logits worked on at a time by plain array functions, which keep them in the cache
 
 
 def decompose(
@@ -70,7 +75,7 @@ def decompose(
         ``"pairwise"`` (epistemic part K), ``"average"`` (the usual one: entropy of the average, mutual
         information I), ``"reverse"`` (M), or a ``Measure``.
     rule
-        ``"log"``, ``"brier"``, ``"spherical"`` or ``"zero_one"``.
+        ``"log"``, ``"brier"``, ``"spherical"``, ``"zero_one"``, or one that ``register_rule`` added.
     weights
         Shape (members,), or (members, ...) where each input has its own; None: all the same.
     unbiased
@@ -82,7 +87,7 @@ def decompose(
     base
         None for nats, 2 for bits; only with ``rule="log"``.
     axis
-        Where the members are; classes, labels or coordinates are last.
+        The members' axis; classes, labels or coordinates are last.
 
     Returns
     -------
@@ -99,40 +104,43 @@ def decompose(
     >>> demur.decompose(p, measure="average").epistemic
     array([0.36806421])
     """
-    distribution = None if probs is None or isinstance(probs, np.ndarray) else second_order(probs)
+    distribution = None if probs is None or isinstance(probs, np.ndarray) else as_second_order(probs)
     if distribution is not None:
-        distributions.refuse(distribution, logits, log_probs, weights, unbiased, stderr, groups, axis)
-        return distributions.decompose(distribution, measure, rule, base)
-    members, chosen, loss, sides = prepare(probs, logits, log_probs, measure, rule, weights, groups, axis)
+        refuse_member_arguments(distribution, logits, log_probs, weights, unbiased, stderr, groups, axis)
+        return decompose_distribution(distribution, measure, rule, base)
+    members, chosen, loss, sides = check_arguments(
+        probs, logits, log_probs, measure, rule, weights, groups, axis
+    )
     scale = check_base(base, loss)
     dealt = _group_count(members, chosen, groups, unbiased=unbiased, stderr=stderr)
     whole = loss.integrates and needs_groups(chosen)
 
     def one(part: Members, own: list[Side]) -> Decomposition:
         state = kernels.state_of(part, loss, dealt)
-        given = referred(own, loss, state.reference)
-        estimates = averaged(state, part, own) if whole else Estimates(state)
+        given = refer_sides(own, loss, state.reference)
+        estimates = _estimates_with_average(state, part, own) if whole else Estimates(state)
         return estimates.decompose(chosen, given, unbiased=unbiased, stderr=stderr)
 
     if unbiased or stderr or not is_summary(chosen) or not kernels.summarises(members, loss):
-        result = joined(kernels.in_threads(one, *zip(*pieces(members, loss, dealt, sides), strict=True)))
-        return finished(result, members, scale)
+        parts_of_inputs = split_inputs(members, loss, dealt, sides)
+        result = join_results(kernels.in_threads(one, *zip(*parts_of_inputs, strict=True)))
+        return finish_result(result, members, scale)
     summary, left = kernels.summarise(members, loss)
     aleatoric, epistemic = from_summary(chosen, *summary)
     parts = np.array((aleatoric + epistemic, aleatoric, epistemic))
     if left.size:
         rest = members.only(left)
-        found = joined(kernels.in_threads(one, *zip(*pieces(rest, loss, dealt, sides), strict=True)))
+        found = join_results(kernels.in_threads(one, *zip(*split_inputs(rest, loss, dealt, sides), strict=True)))
         parts[:, left] = found.total, found.aleatoric, found.epistemic
-    parts = shaped(parts, members, scale, (3,))
+    parts = to_batch_shape(parts, members, scale, (3,))
     return Decomposition(parts[0, ...], parts[1, ...], parts[2, ...])
 
 
-def averaged(state: State, members: Members, sides: list[Side]) -> Estimates:
-    """Return figures in which the average takes part, of members whose sums do not tell it."""
-    from demur.core.gaussian_average import AveragedEstimates
+def _estimates_with_average(state: State, members: Members, sides: list[Side]) -> Estimates:
+    """Return estimates for members whose average does not follow from their sums."""
+    from demur.core.gaussian_estimates import GaussianEstimates
 
-    return AveragedEstimates(state, members, sides)
+    return GaussianEstimates(state, members, sides)
 
 
 def attribute(
@@ -166,11 +174,13 @@ def attribute(
     >>> demur.attribute(p).round(3)
     array([[0.052, 0.052, 0.   ]])
     """
-    distribution = None if probs is None or isinstance(probs, np.ndarray) else second_order(probs)
+    distribution = None if probs is None or isinstance(probs, np.ndarray) else as_second_order(probs)
     if distribution is not None:
-        distributions.refuse(distribution, logits, log_probs, weights, unbiased, False, groups, axis)
-        return distributions.attribute(distribution, measure, rule, base)
-    members, chosen, loss, sides = prepare(probs, logits, log_probs, measure, rule, weights, groups, axis)
+        refuse_member_arguments(distribution, logits, log_probs, weights, unbiased, False, groups, axis)
+        return attribute_distribution(distribution, measure, rule, base)
+    members, chosen, loss, sides = check_arguments(
+        probs, logits, log_probs, measure, rule, weights, groups, axis
+    )
     check_separable(loss)
     scale = check_base(base, loss)
 
@@ -178,7 +188,7 @@ def attribute(
 
     def one(part: Members, own: list[Side]) -> Array:
         state = kernels.state_of(part, loss, dealt)
-        given: Given = referred(own, loss, state.reference)
+        given: Given = refer_sides(own, loss, state.reference)
 
         def by_class(which: Measure, means: Means) -> Array:
             apart, together = divergence_terms(*sides_of(which, means, given))
@@ -191,17 +201,17 @@ def attribute(
             terms = by_class(chosen, state.means())
         return loss.by_outcome(state.xp, state.xp.moveaxis(terms, 0, -1))
 
-    found = kernels.in_threads(one, *zip(*pieces(members, loss, dealt, sides), strict=True))
-    return shaped(found[0] if len(found) == 1 else np.concatenate(found), members, scale)
+    found = kernels.in_threads(one, *zip(*split_inputs(members, loss, dealt, sides), strict=True))
+    return to_batch_shape(found[0] if len(found) == 1 else np.concatenate(found), members, scale)
 
 
-def prepare(
+def check_arguments(
     probs: Any, logits: Any, log_probs: Any, measure: Any, rule: Any, weights: Any, groups: Any, axis: int
 ) -> tuple[Members, Measure, Rule, list[Side]]:  # fmt: skip
     """Check the arguments that all functions here share."""
-    prediction = predicted(probs, logits, log_probs)
+    prediction = as_prediction(probs, logits, log_probs)
     if type(prediction) is not Categorical:
-        axis = prediction.members_axis(axis)  # pyright: ignore[reportAttributeAccessIssue]
+        axis = prediction._members_axis(axis)  # pyright: ignore[reportAttributeAccessIssue]
     members = gather(prediction, weights, axis)
     chosen, loss = resolve(measure), rule_for(prediction, resolve_rule(rule))
     if groups is not None and (not isinstance(groups, Integral) or groups < 2):
@@ -216,27 +226,27 @@ def prepare(
 def _group_count(
     members: Members, measure: Measure, groups: int | None, *, unbiased: bool, stderr: bool
 ) -> int:
-    """Return how many groups of members to keep apart: 1 where nobody asks for what is left out."""
+    """Return how many groups of members to keep apart: 1 unless groups are to be left out in turn."""
     if stderr or (unbiased and needs_groups(measure)):
         return min(groups or members.count, members.count)
     return 1
 
 
-def pieces(members: Members, rule: Rule, groups: int, sides: list[Side]) -> list[Any]:
+def split_inputs(members: Members, rule: Rule, groups: int, sides: list[Side]) -> list[Any]:
     """Return members and given sides for parts of the inputs whose sums fit in little memory."""
     if members.stays:
         return [(members, sides)]
-    size = NUMBERS
+    size = LOGITS_AT_ONCE
     if kernels.usable(members, rule):
-        size = max(kernels.SMALLEST, SUMS // groups * members.count)
+        size = max(kernels.SMALLEST, SUMS_AT_ONCE // groups * members.count)
     bounds = list(members.parts(size))
     if len(bounds) == 1:
         return [(members, sides)]
     return [(members.part(*b), [part_of(side, *b) for side in sides]) for b in bounds]
 
 
-def joined(results: list[Decomposition]) -> Decomposition:
-    """Put the parts of the inputs together again."""
+def join_results(results: list[Decomposition]) -> Decomposition:
+    """Join the results of parts of the inputs."""
     if len(results) == 1:
         return results[0]
     errors = [r.stderr for r in results if r.stderr is not None]
@@ -245,16 +255,16 @@ def joined(results: list[Decomposition]) -> Decomposition:
         return np.concatenate([getattr(r, name) for r in results])
 
     return Decomposition(
-        whole("total"), whole("aleatoric"), whole("epistemic"), joined(errors) if errors else None
+        whole("total"), whole("aleatoric"), whole("epistemic"), join_results(errors) if errors else None
     )
 
 
-def finished(result: Decomposition, members: Members, scale: float) -> Decomposition:
-    """Return results in the wanted unit and shape."""
-    return result.mapped(lambda part: shaped(part, members, scale))
+def finish_result(result: Decomposition, members: Members, scale: float) -> Decomposition:
+    """Return a result in the requested unit and in the shape of the batch."""
+    return result.map(lambda part: to_batch_shape(part, members, scale))
 
 
-def shaped(part: Array, members: Members, scale: float, before: tuple[int, ...] = ()) -> Array:
+def to_batch_shape(part: Array, members: Members, scale: float, before: tuple[int, ...] = ()) -> Array:
     """Return an array in the wanted unit, in the library, device and type of the predictions.
 
     Its axis of inputs, which may have axes of that shape before it and one of classes after it, gets the

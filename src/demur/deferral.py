@@ -1,4 +1,4 @@
-"""When to defer: thresholds of a score, with what they promise."""
+"""When to defer: thresholds of a score, and what each of them promises for new inputs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from demur import atomic
-from demur.tasks.estimate import Estimate, check_share, checked_correct, checked_scores, proportion
+from demur.tasks.estimate import Estimate, check_correct, check_scores, check_share, proportion
+from demur.tasks.thresholds import find_ends, find_threshold
 
-FIRST = 0.3  # the smallest share kept that is tested: fewer inputs prove little and help few
-STEPS = 100  # numbers kept that are tested, evenly spaced from there to all
-_MORE = "or give more inputs with known truth"
+_SMALLEST_SHARE_KEPT = 0.3  # the smallest share kept that is tested: fewer inputs prove little and help few
+_NUMBERS_TESTED = 100  # numbers kept that are tested, evenly spaced from there to all
+_MORE_INPUTS = "or give more inputs with known truth"
 
 
 class NoGuarantee(ValueError):
@@ -71,7 +72,7 @@ class Deferral:
     target : float
         The accuracy, coverage, risk, or cost of a deferral in units of that of an error.
     confidence : float
-        Of the promise, for each group by itself.
+        Confidence level of the promise, for each group by itself.
     thresholds : dict
         The `Threshold` of each group; of "" where there are no groups.
     score, method : str or None
@@ -120,7 +121,7 @@ class Deferral:
         cost : float
             Cost of a deferral over that of an error: the cheapest threshold on the given inputs. No promise.
         confidence : float
-            Of the promise, for each group by itself.
+            Confidence level of the promise, for each group by itself.
         groups : (inputs,) array, optional
             A name for each input: each group gets a threshold of its own, and its own promise.
 
@@ -147,11 +148,11 @@ class Deferral:
         for name, share in ((goal, target), ("confidence", confidence)):
             if (name, share) != ("coverage", 1):
                 check_share(name, share)
-        values = checked_scores("scores", scores)
-        right = checked_correct(correct, len(values))
-        names = named(groups, len(values))
+        values = check_scores("scores", scores)
+        right = check_correct(correct, len(values))
+        names = _name_groups(groups, len(values))
         thresholds = {
-            str(name): fitted(
+            str(name): _fit_group(
                 goal, target, confidence, values[names == name], right[names == name], str(name)
             )
             for name in np.unique(names)
@@ -160,9 +161,9 @@ class Deferral:
 
     def defer(self, scores: Any, groups: Any = None) -> np.ndarray:
         """Return True where an input is to be deferred; inputs of a group never seen always are."""
-        values = checked_scores("scores", scores)
+        values = check_scores("scores", scores)
         self._check_groups(groups)
-        names = named(groups, len(values))
+        names = _name_groups(groups, len(values))
         kept = np.zeros(len(values), bool)
         for name, threshold in self.thresholds.items():
             if threshold.value is not None:
@@ -177,7 +178,7 @@ class Deferral:
         lines = [self.promise(), f"Keeps {count} of {number} inputs: {share}."]
         accuracy = None
         if correct is not None:
-            right = checked_correct(correct, number)
+            right = check_correct(correct, number)
             if count:
                 accuracy = proportion(int(right[kept].sum()), count, self.confidence)
                 lines.append(f"Accuracy of the kept: {accuracy}; of all: {right.mean():.4f}.")
@@ -191,7 +192,7 @@ class Deferral:
         lines = []
         for name, t in self.thresholds.items():
             who = f"Group {name}: " if name else ""
-            lines.append(who + promised(self.goal, self.confidence, t))
+            lines.append(who + _describe_promise(self.goal, self.confidence, t))
         if len(self.thresholds) > 1 and self.goal in ("accuracy", "coverage"):
             together = max(0.0, 1 - len(self.thresholds) * (1 - self.confidence))
             lines.append(f"Each holds by itself; all at once with confidence {together:.4g} at least.")
@@ -214,7 +215,7 @@ class Deferral:
             if content.pop("format") != "demur deferral 1":
                 raise ValueError
             thresholds = {name: Threshold(**entry) for name, entry in content.pop("thresholds").items()}
-            policy = cls(**content, thresholds={name: _restored(t) for name, t in thresholds.items()})
+            policy = cls(**content, thresholds={name: _restore(t) for name, t in thresholds.items()})
             known = policy.goal in ("accuracy", "coverage", "risk", "cost") and math.isfinite(policy.target)
             if not (known and 0 < policy.confidence < 1 and thresholds):
                 raise ValueError
@@ -233,7 +234,7 @@ class Deferral:
             raise ValueError("groups must be None: the policy was fitted without them. Fit it with groups=.")
 
 
-def _restored(threshold: Threshold) -> Threshold:
+def _restore(threshold: Threshold) -> Threshold:
     """Return a threshold read from JSON with its value as a number."""
     if threshold.value is None:
         return threshold
@@ -243,7 +244,7 @@ def _restored(threshold: Threshold) -> Threshold:
     return Threshold(**{**asdict(threshold), "value": value})
 
 
-def named(groups: Any, number: int) -> np.ndarray:
+def _name_groups(groups: Any, number: int) -> np.ndarray:
     """Return the name of each input's group as text, empty where there are none."""
     if groups is None:
         return np.full(number, "")
@@ -256,21 +257,21 @@ def named(groups: Any, number: int) -> np.ndarray:
     return names
 
 
-def fitted(
+def _fit_group(
     goal: str, target: float, confidence: float, scores: np.ndarray, right: np.ndarray, name: str
 ) -> Threshold:
     """Return the threshold of one group."""
     order = np.argsort(scores, kind="stable")
     ranked, hits = scores[order], np.append(0, np.cumsum(right[order]))
     number = len(ranked)
-    ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]) + 1, number)  # no tie is torn apart
+    ends = find_ends(ranked)
 
     def threshold(kept: int, promise: float | None) -> Threshold:
-        return Threshold(just_below(ranked, kept), kept, number, int(hits[kept]), promise)
+        return Threshold(find_threshold(ranked, kept), kept, number, int(hits[kept]), promise)
 
     if goal == "coverage":
         kept = int(ends[np.searchsorted(ends / number, target)])  # a share of k / n keeps k, not k + 1
-        return threshold(kept, float(lower(hits[kept], kept, confidence)))
+        return threshold(kept, float(lower_bound(hits[kept], kept, confidence)))
     if goal == "risk":
         shares = np.arange(1, number + 2) / (number + 1)
         allowed = int(np.searchsorted(shares, target, side="right")) - 1
@@ -279,7 +280,7 @@ def fitted(
                 name,
                 f"a risk of {target:g}",
                 f"The least that can be promised is 1 in {number + 1}, by deferring nearly all: ask for "
-                f"that, {_MORE}",
+                f"that, {_MORE_INPUTS}",
             )
         errors = np.flatnonzero(~right[order])
         if allowed >= len(errors):
@@ -290,8 +291,8 @@ def fitted(
         candidates = np.append(0, ends)
         kept = int(candidates[np.argmin(candidates - hits[candidates] + target * (number - candidates))])
         return threshold(kept, None)
-    tested = candidates_of(ends, number)
-    bounds = promisable(hits[tested], tested, confidence)
+    tested = choose_numbers_kept(ends, number)
+    bounds = promisable_accuracy(hits[tested], tested, confidence)
     if bounds.max() >= target:
         return threshold(int(tested[bounds >= target][-1]), target)
     _refuse(
@@ -301,23 +302,23 @@ def fitted(
     )
 
 
-def candidates_of(ends: np.ndarray, number: int) -> np.ndarray:
+def choose_numbers_kept(ends: np.ndarray, number: int) -> np.ndarray:
     """Return the numbers kept that are tested, in their order; they depend on scores alone.
 
     Never on labels, so that the promise holds; never on the target, so that a higher one keeps no more.
     """
-    wanted = np.ceil(np.linspace(FIRST * number, number, STEPS))
+    wanted = np.ceil(np.linspace(_SMALLEST_SHARE_KEPT * number, number, _NUMBERS_TESTED))
     return np.unique(ends[np.searchsorted(ends, np.clip(wanted, 1, number))])
 
 
-def promisable(right: np.ndarray, kept: np.ndarray, confidence: float) -> np.ndarray:
+def promisable_accuracy(right: np.ndarray, kept: np.ndarray, confidence: float) -> np.ndarray:
     """Return the highest accuracy that each number kept can promise, tested in order up to the first failure.
 
     A number that could not prove a target even if all of its inputs are right is no failure while they are:
     it would end the search before it began. To go on from there only with all of them right is stricter
     than to begin later, and a number kept that passes for a target passes for every lower one.
     """
-    own = lower(right, kept, confidence)
+    own = lower_bound(right, kept, confidence)
     so_far = np.minimum.accumulate(np.where(right < kept, own, np.inf))
     return np.minimum(own, so_far)
 
@@ -329,11 +330,11 @@ def _instead_of_accuracy(right: np.ndarray, kept: np.ndarray, bounds: np.ndarray
         return f"Nothing can be promised, with {right[0]} of the most certain {kept[0]} predictions right"
     return (
         f"The most that can be promised is {best:g}, by keeping the most certain {kept[bounds >= best][-1]} "
-        f"of {number} inputs: ask for that, {_MORE}"
+        f"of {number} inputs: ask for that, {_MORE_INPUTS}"
     )
 
 
-def lower(right: Any, kept: Any, confidence: float) -> np.ndarray:
+def lower_bound(right: Any, kept: Any, confidence: float) -> np.ndarray:
     """Return the one-sided Clopper-Pearson bound of each accuracy."""
     from scipy.special import betaincinv
 
@@ -342,23 +343,12 @@ def lower(right: Any, kept: Any, confidence: float) -> np.ndarray:
     return np.where(right > 0, betaincinv(np.maximum(right, 1), kept - right + 1, 1 - confidence), 0.0)
 
 
-def just_below(ranked: np.ndarray, kept: int) -> float | None:
-    """Return the threshold that keeps this many: the largest number below the next score.
-
-    Given that score, the inputs below it are independent draws of what the threshold keeps, which a
-    threshold at the last score kept would not give.
-    """
-    if kept == 0:
-        return None
-    return math.inf if kept == len(ranked) else float(np.nextafter(ranked[kept], -math.inf))
-
-
-def written(value: float, last: float = -math.inf, digits: int = 4) -> str:
+def write_threshold(value: float, last: float = -math.inf, digits: int = 4) -> str:
     """Return a threshold in decimal: rounded down, and with so many digits that the last score kept stays.
 
     Examples
     --------
-    >>> written(0.25109249, last=0.2504), written(0.25109249, last=0.25109)
+    >>> write_threshold(0.25109249, last=0.2504), write_threshold(0.25109249, last=0.25109)
     ('0.251', '0.25109')
     """
     for number in range(digits, 17):
@@ -374,13 +364,15 @@ def _refuse(name: str, wish: str, instead: str) -> NoReturn:
     raise NoGuarantee(f"No threshold can promise {wish}{whose}. {instead}.")
 
 
-def promised(goal: str, confidence: float, threshold: Threshold) -> str:
+def _describe_promise(goal: str, confidence: float, threshold: Threshold) -> str:
     """Return in words what one threshold promises."""
     t = threshold
     if t.value == math.inf:
         rule = "defers nothing"
     else:
-        rule = "defers all" if t.value is None else f"defers scores above {written(t.value, digits=6)}"
+        rule = (
+            "defers all" if t.value is None else f"defers scores above {write_threshold(t.value, digits=6)}"
+        )
     if goal == "risk":
         return f"{rule}; in expectation at most {t.promise:.4g} of all inputs are kept and wrong."
     if goal == "cost":

@@ -1,4 +1,4 @@
-"""Who disagrees with whom, and how the figures settle as members come: for few inputs, member by member."""
+"""Divergences between single members, and how figures converge with their number: for few inputs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from demur.core import arrays
 from demur.decompose import decompose
 from demur.measures import Measure
-from demur.predictions import Categorical, arrays, predicted
+from demur.predictions import Categorical, as_prediction
 
 
 def divergences(
@@ -23,8 +24,9 @@ def divergences(
 ) -> np.ndarray:
     """Return the Kullback-Leibler divergence of each member from each other, input by input.
 
-    The mean over both axes of members is K, the epistemic part of the pairwise measure. It takes time and
-    memory by the square of the members: for a look at some inputs; ``decompose`` needs no such matrix.
+    The mean over both axes of members is K, the epistemic part of the pairwise measure. Time and memory grow
+    with the square of the number of members, so use it to inspect a few inputs; ``decompose`` needs no such
+    matrix.
 
     Parameters
     ----------
@@ -120,7 +122,7 @@ def convergence(
 
 def _classes_of(probs: Any, logits: Any, log_probs: Any, axis: int) -> Categorical:
     """Return predictions of classes as NumPy arrays, members first."""
-    given = predicted(probs, logits, log_probs)
+    given = as_prediction(probs, logits, log_probs)
     if not isinstance(given, Categorical):
         raise ValueError(f"Expected predictions of classes, (members, ..., classes). Got {given!r}.")
     values = arrays.to_numpy(given.values)

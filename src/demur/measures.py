@@ -1,4 +1,4 @@
-"""The table of measures: who draws the outcome, who is charged for it, and what the parts are called."""
+"""The table of measures: who draws the outcome, who is charged for it, and how the parts are computed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from demur.core.rules import Array, Rule, epsilon, unknown
+from demur.core.rules import Array, Rule, describe_unknown, epsilon
 from demur.core.state import Means
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Measure:
         for side in ("predictor", "truth"):
             value = getattr(self, side)
             if isinstance(value, str) and value not in ("each", "bma"):
-                expected = unknown(side, value, ["each", "bma"])
+                expected = describe_unknown(side, value, ["each", "bma"])
                 raise ValueError(f"{expected} Or give a model, as an array or Moments.")
         predictor, truth = (s if isinstance(s, str) else "given" for s in (self.predictor, self.truth))
         object.__setattr__(self, "_sides", (predictor, truth))
@@ -101,7 +101,9 @@ def resolve(measure: str | Measure) -> Measure:
     name = _ALIASES.get(measure, measure) if isinstance(measure, str) else measure
     if isinstance(name, str) and name in MEASURES:
         return MEASURES[name].measure
-    raise ValueError(unknown("measure", measure, [*MEASURES, *_ALIASES]) + " Or give a demur.Measure.")
+    raise ValueError(
+        describe_unknown("measure", measure, [*MEASURES, *_ALIASES]) + " Or give a demur.Measure."
+    )
 
 
 def check_base(base: float | None, rule: Rule) -> float:
@@ -150,7 +152,7 @@ class Decomposition:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a table with a row for each input; needs pandas, in ``demur[tables]``."""
-        from demur.predictions import arrays
+        from demur.core import arrays
 
         try:
             import pandas
@@ -161,9 +163,9 @@ class Decomposition:
         columns = {name: arrays.to_numpy(part) for name, part in self.to_dict().items()}
         return pandas.DataFrame({name: part.reshape(-1) for name, part in columns.items()})
 
-    def mapped(self, change: Callable[[Array], Array]) -> Decomposition:
+    def map(self, change: Callable[[Array], Array]) -> Decomposition:
         """Return the decomposition with every array changed."""
-        stderr = None if self.stderr is None else self.stderr.mapped(change)
+        stderr = None if self.stderr is None else self.stderr.map(change)
         return Decomposition(change(self.total), change(self.aleatoric), change(self.epistemic), stderr)
 
 
@@ -206,10 +208,10 @@ def divergence_terms(predictor: Means, truth: Means) -> tuple[Array, Array]:
     xp = predictor.xp
     apart = predictor.phi - truth.phi
     if predictor.rule.separable:
-        apart = settled(xp, apart, 8 * predictor.phi)
+        apart = drop_rounding(xp, apart, 8 * predictor.phi)
     together = truth.au - predictor.a * truth.u
     if predictor is truth:
-        together = settled(xp, together, truth.au)
+        together = drop_rounding(xp, together, truth.au)
     if truth.excludes is not None:
         impossible = truth.excludes
         if predictor.allows is not None:
@@ -218,8 +220,8 @@ def divergence_terms(predictor: Means, truth: Means) -> tuple[Array, Array]:
     return apart, together
 
 
-def settled(xp: Any, difference: Array, of: Array) -> Array:
-    """Return a difference, but 0 for what rounding leaves of one: where p, next to 0, is alike for all."""
+def drop_rounding(xp: Any, difference: Array, of: Array) -> Array:
+    """Return a difference, but exactly 0 where it is within the rounding error of its terms."""
     noise = 8 * epsilon(xp, difference) * xp.abs(of)
     return xp.where(xp.abs(difference) > noise, difference, xp.zeros_like(difference))
 

@@ -12,36 +12,37 @@ from typing import Any
 import numpy as np
 
 from demur import atomic, kernels
+from demur.core import arrays
 from demur.core.given import (
     check_every_input,
     given_side,
     given_sides,
-    in_library_of,
-    moved,
-    referred,
+    move_to_library,
+    refer_side,
+    refer_sides,
     with_gradients,
 )  # fmt: skip
 from demur.core.jackknife import Estimates
-from demur.core.rules import Array, Rule, resolve_rule
+from demur.core.rules import LOG, Array, Rule, resolve_rule
 from demur.core.state import SUMS, State, arrays_of
-from demur.families import FAMILIES, named
+from demur.families import FAMILIES, find_rule
 from demur.measures import Decomposition, Measure, check_base, resolve
-from demur.predictions import Members, arrays, gather, predicted, rule_for
+from demur.predictions import Members, as_prediction, gather, rule_for
 
 FORMAT = "demur moments 2"
 _OUTWEIGHED = 1024  # a member this many times heavier than the reference's own becomes the reference
 
 
 class Moments:
-    """Sums over members, of a size that does not depend on how many come.
+    """Sums over members; their size does not depend on the number of members.
 
     Parameters
     ----------
     rule
-        ``"log"``, ``"brier"``, ``"spherical"`` or ``"zero_one"``.
+        ``"log"``, ``"brier"``, ``"spherical"``, ``"zero_one"``, or one that ``register_rule`` added.
     groups
-        Keep this many sub-accumulators (and times the memory) and deal members to them in turn; standard
-        errors and the unbiased average need them. 16 is a good number.
+        Keep this many sub-accumulators, at as many times the memory, and deal members to them in turn.
+        Standard errors and the unbiased average need them; 16 is a good number.
 
     Examples
     --------
@@ -67,7 +68,9 @@ class Moments:
         self._like: Array = np.empty(0)
 
     def __repr__(self) -> str:
-        size = "empty" if self.state is None else f"{self.count} members, {self.rule.shown(self.shape)}"
+        size = (
+            "empty" if self.state is None else f"{self.count} members, {self.rule.shape_as_given(self.shape)}"
+        )
         return f"Moments({size}, rule={self.rule.name!r}, groups={self.groups})"
 
     @property
@@ -78,17 +81,17 @@ class Moments:
 
     @property
     def count(self) -> Any:
-        """How many members of positive weight came: a number, or one for each input where they differ."""
-        return 0 if self.state is None else uniform(self.state.count, int)
+        """Number of members of positive weight; one number per input where they differ."""
+        return 0 if self.state is None else _collapse_equal(self.state.count, int)
 
     @property
     def effective_count(self) -> Any:
-        """``(sum w)**2 / sum w**2``: a number, or one for each input where they differ."""
+        """``(sum w)**2 / sum w**2``; one number per input where they differ."""
         if self.state is None:
             return 0.0
         weight, pairs = self.state.total("weight"), self.state.weight_of_pairs()
         squared = self.state.xp.where(weight > 0, weight**2 - pairs, 1.0)
-        return uniform(weight**2 / squared, float)
+        return _collapse_equal(weight**2 / squared, float)
 
     @property
     def mean(self) -> Array:
@@ -113,7 +116,7 @@ class Moments:
             A number for one member; shape (members,) or (members, inputs) for several. 0, or from 1e-100 to
             1e100.
         """
-        prediction = predicted(probs, logits, log_probs)
+        prediction = as_prediction(probs, logits, log_probs)
         rule = rule_for(prediction, self.rule)
         if self.state is not None and rule is not self.rule:
             raise ValueError(f"Expected predictions of classes, as before. Got {prediction!r}.")
@@ -123,12 +126,12 @@ class Moments:
         elif len(prediction.shape) != 3:
             raise ValueError(
                 "Expected one member (inputs, classes) or several (members, inputs, classes), "
-                f"without classes where there are none. Got shape {rule.shown(prediction.shape)}."
+                f"without classes where there are none. Got shape {rule.shape_as_given(prediction.shape)}."
             )
         members = gather(prediction, weights, 0, may_be_zero=True)
         came = (members.inputs, members.classes)
         if self.state is not None and came != self.shape:
-            shapes = [rule.shown(shape) for shape in (self.shape, came)]
+            shapes = [rule.shape_as_given(shape) for shape in (self.shape, came)]
             raise ValueError(f"Expected inputs and classes {shapes[0]}, as before. Got {shapes[1]}.")
         if not _nothing_weighs(members):
             self._add(members, rule)
@@ -145,7 +148,7 @@ class Moments:
                 return
         ranks = None if before is None else before.count
         added = kernels.state_of(members, rule, self.groups or 1, ranks)
-        self.state = added if before is None else before.merged(self._here(added))
+        self.state = added if before is None else before.merge(self._here(added))
         self.rule = rule
 
     def _can_add(self, before: State, members: Members) -> bool:
@@ -167,12 +170,12 @@ class Moments:
         if other.state is None:
             return self
         if self.state is None:
-            self.state, self._like, self.rule = other.state.copied(), other._like, rule
+            self.state, self._like, self.rule = other.state.copy(), other._like, rule
         elif self.shape != other.shape:
-            shapes = [rule.shown(moments.shape) for moments in (self, other)]
+            shapes = [rule.shape_as_given(moments.shape) for moments in (self, other)]
             raise ValueError(f"Expected {shapes[0]} inputs and classes. Got {shapes[1]}.")
         else:
-            self.state = self.state.merged(self._here(other.state))
+            self.state = self.state.merge(self._here(other.state))
         self._double = self._double or other._double
         return self
 
@@ -184,20 +187,6 @@ class Moments:
         if self._factors is not None:
             whole, rest = self._factors
             found._factors = whole[inputs], rest[:, inputs]
-        return found
-
-    def scaled(self, factors: tuple[Array, Array]) -> Moments:
-        """Return the same sums, whose K, I and M are multiplied by factors; see ``jackknife.Estimates``."""
-        found = copy.copy(self)
-        found._factors, found._estimates = factors, None
-        return found
-
-    def beside(self, given: Any) -> Moments:
-        """Return a given model's sums relative to these members: quick for several measures in turn."""
-        state = self._filled()
-        side = given_side("given", given, self.rule, (self.shape[0],), self.shape[1])
-        found = Moments()
-        found.rule, found.state = self.rule, None if side is None else moved(side, self.rule, state.reference)
         return found
 
     def _here(self, other: State) -> State:
@@ -225,12 +214,12 @@ class Moments:
         sides = given_sides(chosen, self.rule, (self.shape[0],), self.shape[1])
         like, target = self._like, with_gradients(sides)
         if target is not None and arrays.library(state.reference) == "numpy":
-            like, state = target, in_library_of(state, target)
-        given = referred(sides, self.rule, state.reference)
+            like, state = target, move_to_library(state, target)
+        given = refer_sides(sides, self.rule, state.reference)
         if self._estimates is None or self._estimates.state is not state:
             self._estimates = Estimates(state, self._factors)
         result = self._estimates.decompose(chosen, given, unbiased=unbiased, stderr=stderr)
-        return result.mapped(lambda part: arrays.like(part * scale, like, self._double))
+        return result.map(lambda part: arrays.like(part * scale, like, self._double))
 
     def _filled(self) -> State:
         if self.state is None:
@@ -238,7 +227,7 @@ class Moments:
         return self.state
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to an ``.npz`` file, at once or not at all; the next ``load`` gives the same figures."""
+        """Write to an ``.npz`` file, completely or not at all; ``load`` gives the same figures."""
         header = {"format": FORMAT, "rule": self.rule.name, "groups": self.groups or 0}
         content: dict[str, Any] = {name: np.array(value) for name, value in header.items()}
         content["double"] = np.array(self._double)
@@ -261,7 +250,7 @@ class Moments:
                 raise ValueError("another format")
             groups = int(content.pop("groups"))
             moments = cls(groups=groups or None)
-            moments.rule = named(str(content.pop("rule")))
+            moments.rule = find_rule(str(content.pop("rule")))
             moments._double = bool(content.pop("double"))
             if content:
                 content = dict.fromkeys(("excluded", "allowed", "p")) | content
@@ -281,10 +270,28 @@ class Moments:
         return moments
 
 
+def scale_divergences(moments: Moments, factors: tuple[Array, Array]) -> Moments:
+    """Return the same sums, with K, I and M multiplied by factors; see ``jackknife.Estimates``."""
+    found = copy.copy(moments)
+    found._factors, found._estimates = factors, None
+    return found
+
+
+def sums_of_given(given: Any, moments: Moments) -> Moments:
+    """Return a given model's sums relative to the members of ``moments``, to use in several measures."""
+    inputs, classes = moments.shape
+    side = given_side("given", given, moments.rule, (inputs,), classes)
+    found = Moments()
+    found.rule = moments.rule
+    if side is not None:
+        found.state = refer_side(side, moments.rule, moments._filled().reference)
+    return found
+
+
 def _common_rule(left: Moments, right: Moments) -> Rule | None:
     """Return the rule that two accumulators share; empty ones of the log rule go with every family."""
     for empty, other in ((left, right), (right, left)):
-        if empty.state is None and empty.rule.name == "log" and other.rule.name in FAMILIES:
+        if empty.state is None and empty.rule == LOG and other.rule.name in FAMILIES:
             return other.rule
     return left.rule if left.rule == right.rule else None
 
@@ -327,7 +334,7 @@ def _one_weight(weight: Any) -> Any:
     return np.asarray([float(weight)])
 
 
-def uniform(values: Array, kind: type) -> Any:
+def _collapse_equal(values: Array, kind: type) -> Any:
     """Return one number where all inputs share it, else the array."""
     first = values[0]
     return kind(first) if bool((values == first).all()) else values

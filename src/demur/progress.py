@@ -1,4 +1,4 @@
-"""How far a long computation has come, for people who watch a terminal."""
+"""A progress bar for long computations, on terminals only."""
 
 from __future__ import annotations
 

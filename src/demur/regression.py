@@ -1,26 +1,27 @@
-"""Beside ``decompose``, for predictions of numbers: the error of an integral, bounds, and variances."""
+"""For predictions of numbers: mutual information with its error, bounds of it, and variances."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from demur.core import arrays
 from demur.core.rules import Array
-from demur.decompose import NUMBERS, prepare, shaped
+from demur.decompose import LOGITS_AT_ONCE, check_arguments, to_batch_shape
 from demur.families import Family
 from demur.families.family import variance_over
 from demur.measures import Decomposition, check_base
-from demur.predictions import Members, arrays
+from demur.predictions import Members
 
 
 class Information(NamedTuple):
-    """Mutual information of each input, and the error that its integral may have."""
+    """Mutual information of each input, and an estimate of the error of its integral."""
 
     value: Array
     error: Array
 
 
 class Bounds(NamedTuple):
-    """What the mutual information of each input is not below, and not above."""
+    """Lower and upper bound of the mutual information of each input."""
 
     lower: Array
     upper: Array
@@ -54,10 +55,10 @@ def information(
             f"information integrates Gaussian predictions of a number. Got {family.name} ones. "
             "demur.information_bounds takes all families."
         )
-    from demur.core.gaussian_average import integrated
+    from demur.core.gaussian_estimates import integrate_information
 
-    found = integrated(members.part(*bounds) for bounds in members.parts(NUMBERS))
-    return Information(*(shaped(part, members, scale) for part in found))
+    found = integrate_information(members.part(*bounds) for bounds in members.parts(LOGITS_AT_ONCE))
+    return Information(*(to_batch_shape(part, members, scale) for part in found))
 
 
 def information_bounds(
@@ -92,7 +93,7 @@ def information_bounds(
     parameters = members.logits()
     xp = arrays.namespace(parameters)
     found = bounds_of(xp, parameters, _shares_of(xp, parameters, members.weights), family)
-    return Bounds(*(shaped(part, members, scale) for part in found))
+    return Bounds(*(to_batch_shape(part, members, scale) for part in found))
 
 
 def variance(prediction: Any, /, *, weights: Any = None, axis: int = 0) -> Decomposition:
@@ -122,7 +123,7 @@ def variance(prediction: Any, /, *, weights: Any = None, axis: int = 0) -> Decom
     parts = [aleatoric + epistemic, aleatoric, epistemic]
     if not family.joint:
         parts = [part[..., 0] for part in parts]
-    return Decomposition(*(shaped(part, members, 1.0) for part in parts))
+    return Decomposition(*(to_batch_shape(part, members, 1.0) for part in parts))
 
 
 def _shares_of(xp: Any, parameters: Array, weights: Array | None) -> Array:
@@ -135,7 +136,7 @@ def _numbers_only(
     name: str, prediction: Any, weights: Any, base: float | None, axis: int
 ) -> tuple[Members, Family, float]:
     """Return checked members, their family, and the factor from nats to the wanted unit."""
-    members, _, rule, _ = prepare(prediction, None, None, "pairwise", "log", weights, None, axis)
+    members, _, rule, _ = check_arguments(prediction, None, None, "pairwise", "log", weights, None, axis)
     if not isinstance(rule, Family):
         raise ValueError(
             f"{name} takes predictions of numbers, as demur.Gaussian. Got {members.prediction!r}. "

@@ -12,8 +12,8 @@ import pytest
 from typer.testing import CliRunner
 
 from demur.cli import app
-from demur.report.folder import read_run
-from demur.report.page import provenance
+from demur.report.page import list_provenance
+from demur.report.run_folder import read_run
 from demur.stores import read_columns
 
 pytest.importorskip("sklearn")
@@ -104,7 +104,7 @@ def test_the_attack_is_explained_on_the_page(demo):
         "the first network of the deep ensemble",
     ):
         assert words in told["adversarial-pgd"]
-    lines = dict(provenance(read_run(out), "0"))
+    lines = dict(list_provenance(read_run(out), "0"))
     assert lines["attacked digits"] == told["adversarial-pgd"] and "354 images" in lines["unseen digits"]
     pictures = [np.load(out / "images" / f"{which}.npy").astype(int) for which in ("id", "adversarial-pgd")]
     assert 0 < np.abs(pictures[0] - pictures[1]).max() <= 26  # 0.1 of 255, rounded

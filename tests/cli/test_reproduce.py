@@ -119,12 +119,12 @@ def test_figures_are_pictures(study):
 
 
 def test_the_figures_say_infinity_by_its_sign():
-    from demur.report.posteriors import COLOURS, draw
+    from demur.report.bernoulli_figure import COLOURS, draw_posteriors
     from demur.reproduce.bernoulli import POSTERIORS as STUDY
     from demur.reproduce.bernoulli import panel
 
     panels = [panel(name, posterior) for name, posterior in STUDY.items()]
-    texts = [text for axes in draw(panels).axes for text in axes.texts]
+    texts = [text for axes in draw_posteriors(panels).axes for text in axes.texts]
     infinite = [text for text in texts if text.get_text() == "∞"]
     assert [text.get_color() for text in infinite] == [COLOURS["pairwise"]] * 2 + [COLOURS["reverse"]] * 2
     written = [text.get_text() for text in texts]

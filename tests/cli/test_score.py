@@ -657,8 +657,8 @@ def test_memory_is_bounded(layout):
     shape = (2, 13, classes) if layout == "Fortran order" else (16, 1000, classes)
     warm = f"logits = numpy.zeros({shape}, 'float32')\n"
     warm += "moments = demur.Moments().update(logits=logits).update(logits=logits)\n"
-    warm += "from demur.scoring.files import MEASURES\n"
-    warm += "[moments.decompose(measure=name) for name in MEASURES]"
+    warm += "from demur.scoring.score_table import DEFAULT_MEASURES\n"
+    warm += "[moments.decompose(measure=name) for name in DEFAULT_MEASURES]"
     code = LIMITED.format(warm=warm)
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments, "--logits", "--out", "scores.npz"],

@@ -10,7 +10,7 @@ from reference import exact
 from reference import second_order as reference
 
 import demur
-from demur.predictions.gamma import growth
+from demur.core.gamma_function import grow
 
 NAMES = ("pairwise", "average", "reverse")
 RNG = np.random.default_rng(7)
@@ -108,7 +108,7 @@ def test_series_and_closed_form_of_a_uniform_meet():
 
 @given(a=st.floats(1e-300, 1e300), b=st.floats(0, 1e300))
 def test_growth_is_of_one_sign_at_any_size(a, b):
-    grown = growth(np, np.array(a), np.array(b))
+    grown = grow(np, np.array(a), np.array(b))
     assert all(np.isfinite(each) and each >= 0 for each in grown)
     np.testing.assert_allclose(grown.log, grown.digamma + grown.excess, rtol=1e-13)
 
@@ -175,9 +175,9 @@ def test_a_mixture_of_dirichlets_is_what_its_draws_tend_to():
 
 
 def test_many_inputs_are_worked_on_in_blocks():
-    from demur.predictions.dirichlet import BLOCK
+    from demur.predictions.dirichlet import CONCENTRATIONS_AT_ONCE
 
-    alpha = np.random.default_rng(2).gamma(1.0, 3.0, size=(BLOCK // 20, 3, 10))
+    alpha = np.random.default_rng(2).gamma(1.0, 3.0, size=(CONCENTRATIONS_AT_ONCE // 20, 3, 10))
     for rule in ("log", "brier"):
         whole = demur.decompose(demur.Dirichlet(alpha), measure="average", rule=rule)
         assert whole.total.shape == alpha.shape[:-1]

@@ -95,7 +95,7 @@ def test_products_of_a_matrix_with_itself(rows) -> None:
 
 def test_many_members_and_classes_take_the_compiled_products(monkeypatch) -> None:
     logits = members.ordinary(50, 4, 300)
-    assert hull.THREADED <= 50 * 50 * 300
+    assert hull.PRODUCTS_FOR_THREADS <= 50 * 50 * 300
     compiled = demur.credal(logits=logits)
     monkeypatch.setenv("DEMUR_COMPILE", "never")
     plain = demur.credal(logits=logits)
@@ -133,7 +133,7 @@ def test_the_search_against_all_corners_of_more_classes(concentration) -> None:
 
 @pytest.mark.parametrize("nodes", [4, 8, 16])
 def test_a_search_that_is_cut_short_still_knows_a_bound(monkeypatch, nodes) -> None:
-    monkeypatch.setattr(knapsack, "NODES", nodes)
+    monkeypatch.setattr(knapsack, "MOST_NODES", nodes)
     p = np.random.default_rng(3).dirichlet(np.ones(9), (4, 60))
     low, high = p.min(axis=0), p.max(axis=0)
     points, gap = intervals.lowest_entropy_point(low, high, knapsack.search)
@@ -157,7 +157,7 @@ def test_points_are_distributions_within_the_intervals() -> None:
 
 def test_the_compiled_search_is_the_plain_one(monkeypatch) -> None:
     p = loops.softmax(members.ordinary(6, 80, 40))
-    assert p[0].size >= intervals.FEW
+    assert p[0].size >= intervals.INTERVALS_WORTH_COMPILING
     compiled = demur.credal(p, set="intervals")
     monkeypatch.setenv("DEMUR_COMPILE", "never")
     plain = demur.credal(p, set="intervals")
@@ -337,7 +337,7 @@ def test_predictions_are_checked_at_the_door(which) -> None:
 
 @pytest.mark.parametrize("which", SETS)
 def test_progress_counts_the_inputs(monkeypatch, which) -> None:
-    monkeypatch.setattr(package, "NUMBERS", 60)
+    monkeypatch.setattr(package, "PROBABILITIES_AT_ONCE", 60)
     seen: list[int] = []
     found = demur.credal(logits=members.ordinary(5, 50, 4), set=which, progress=seen.append)
     assert seen == sorted(seen) and seen[-1] == 50 and len(seen) > 10
@@ -356,7 +356,7 @@ class Terminal(io.StringIO):
 def test_a_bar_on_a_terminal_where_there_is_much_to_do(monkeypatch, progress, size, shown) -> None:
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr(package, "SHOWN", size)
+    monkeypatch.setattr(package, "PROBABILITIES_FOR_A_BAR", size)
     monkeypatch.setenv("TERM", "xterm")
     demur.credal(np.full((2, 30, 4), 0.25), progress=progress)
     assert ("30/30" in screen.getvalue()) == shown
@@ -364,7 +364,7 @@ def test_a_bar_on_a_terminal_where_there_is_much_to_do(monkeypatch, progress, si
 
 def test_nothing_is_printed_in_a_pipe() -> None:
     code = (
-        "import sys, numpy, demur; sys.modules['demur.credal'].SHOWN = 1; "
+        "import sys, numpy, demur; sys.modules['demur.credal'].PROBABILITIES_FOR_A_BAR = 1; "
         "demur.credal(numpy.full((2, 30, 4), 0.25))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -5,11 +5,18 @@ import pytest
 
 import demur
 from demur import kernels
-from demur.posteriors import LastLayer
+from demur.posteriors import LastLayer, last_layer
 from demur.posteriors.dropout.masks import Masks
+from demur.posteriors.heads import logits
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
+
+
+def let_few_classes_be(count, monkeypatch):
+    """Change up to how many classes a product is compiled, or made for all heads at once."""
+    for module in (last_layer, logits):
+        monkeypatch.setattr(module, "FEW_CLASSES", count)
 
 
 def model_of(features: int = 8, classes: int = 3):
@@ -30,7 +37,7 @@ RATES = (0.2, 0.25, 0.5, 0.001, 0.999, 1 / 3)
 def test_the_rate_is_exact(rate) -> None:
     """Five standard deviations of a binomial count: each rate fails once in 1.7 million seeds."""
     count = 200 * 50 * 130
-    dropped = count - int(Masks(rate, 3, 130).kept(range(200), np.arange(50)).sum(dtype=np.int64))
+    dropped = count - int(Masks(rate, 3, 130).draw_kept(range(200), np.arange(50)).sum(dtype=np.int64))
     assert abs(dropped - rate * count) < 5 * np.sqrt(rate * (1 - rate) * count)
 
 
@@ -39,7 +46,7 @@ def test_control_a_byte_alone_misses_the_rate() -> None:
     masks = Masks(0.2, 3, 1280)
     masks._below = np.uint64(0)
     count = 64 * 200 * 1280
-    dropped = count - int(masks.kept(range(64), np.arange(200)).sum(dtype=np.int64))
+    dropped = count - int(masks.draw_kept(range(64), np.arange(200)).sum(dtype=np.int64))
     assert abs(dropped - 0.2 * count) > 4 * np.sqrt(0.16 * count)
     assert abs(dropped - 51 / 256 * count) < 5 * np.sqrt(0.16 * count)
 
@@ -47,7 +54,7 @@ def test_control_a_byte_alone_misses_the_rate() -> None:
 def test_ties_are_broken_at_their_share() -> None:
     """A rate of 0.5/256 is decided by ties alone."""
     rate, count = 0.5 / 256, 100 * 100 * 100
-    dropped = count - int(Masks(rate, 0, 100).kept(range(100), np.arange(100)).sum(dtype=np.int64))
+    dropped = count - int(Masks(rate, 0, 100).draw_kept(range(100), np.arange(100)).sum(dtype=np.int64))
     assert abs(dropped - rate * count) < 5 * np.sqrt(rate * count)
 
 
@@ -55,9 +62,9 @@ def test_ties_are_broken_at_their_share() -> None:
 @pytest.mark.parametrize("rate", [0.2, 0.5, 0.5 / 256, 0.999])
 def test_compiled_masks_are_those_of_numpy(monkeypatch, features, rate) -> None:
     pytest.importorskip("numba")
-    drawn = [Masks(rate, 3, features).kept(range(2, 9), np.arange(40) ** 3)]
+    drawn = [Masks(rate, 3, features).draw_kept(range(2, 9), np.arange(40) ** 3)]
     monkeypatch.setenv("DEMUR_COMPILE", "never")
-    drawn.append(Masks(rate, 3, features).kept(range(2, 9), np.arange(40) ** 3))
+    drawn.append(Masks(rate, 3, features).draw_kept(range(2, 9), np.arange(40) ** 3))
     np.testing.assert_array_equal(*drawn)
 
 
@@ -71,12 +78,12 @@ def largest_correlation(bits: np.ndarray) -> float:
 
 def test_features_members_and_inputs_are_independent() -> None:
     """The largest of 780 correlations is beyond 5.5 standard errors once in 30,000 seeds."""
-    kept = Masks(0.2, 11, 40).kept(range(40), np.arange(40)).astype(float)
+    kept = Masks(0.2, 11, 40).draw_kept(range(40), np.arange(40)).astype(float)
     views = {"features": kept.reshape(-1, 40), "inputs": kept.transpose(0, 2, 1).reshape(-1, 40),
              "members": kept.transpose(1, 2, 0).reshape(-1, 40)}  # fmt: skip
     for name, bits in views.items():
         assert largest_correlation(bits) < 5.5, name
-    other = Masks(0.2, 12, 40).kept(range(40), np.arange(40)).astype(float)
+    other = Masks(0.2, 12, 40).draw_kept(range(40), np.arange(40)).astype(float)
     seeds = np.corrcoef(kept.ravel(), other.ravel())[0, 1] * np.sqrt(kept.size)
     assert abs(seeds) < 5
     # A mask that two members share is found.
@@ -86,16 +93,16 @@ def test_features_members_and_inputs_are_independent() -> None:
 
 def test_counts_of_a_row_are_binomial() -> None:
     """The variance of the count of kept features, over 40,000 rows, within five of its standard errors."""
-    kept = Masks(0.2, 5, 50).kept(range(200), np.arange(200)).sum(-1, dtype=np.int64).ravel()
+    kept = Masks(0.2, 5, 50).draw_kept(range(200), np.arange(200)).sum(-1, dtype=np.int64).ravel()
     assert abs(kept.var() / (50 * 0.16) - 1) < 5 * np.sqrt(2 / kept.size)
 
 
 def test_a_mask_belongs_to_seed_member_and_input() -> None:
-    kept = Masks(0.3, 7, 21).kept(range(12), np.arange(30)).copy()
+    kept = Masks(0.3, 7, 21).draw_kept(range(12), np.arange(30)).copy()
     masks = Masks(0.3, 7, 21)
-    np.testing.assert_array_equal(masks.kept(range(5, 9), [17, 3]), kept[5:9][:, [17, 3]])
-    np.testing.assert_array_equal(masks.kept(range(11, 12), np.arange(4, 30)), kept[11:, 4:])
-    assert (Masks(0.3, 8, 21).kept(range(12), np.arange(30)) != kept).any()
+    np.testing.assert_array_equal(masks.draw_kept(range(5, 9), [17, 3]), kept[5:9][:, [17, 3]])
+    np.testing.assert_array_equal(masks.draw_kept(range(11, 12), np.arange(4, 30)), kept[11:, 4:])
+    assert (Masks(0.3, 8, 21).draw_kept(range(12), np.arange(30)) != kept).any()
 
 
 WAYS = pytest.mark.parametrize("few", [32, 0], ids=["few classes", "many"])
@@ -103,9 +110,7 @@ WAYS = pytest.mark.parametrize("few", [32, 0], ids=["few classes", "many"])
 
 @WAYS
 def test_dropout_does_not_depend_on_batches_chunks_or_neighbours(monkeypatch, few) -> None:
-    from demur.posteriors import last_layer
-
-    monkeypatch.setattr(last_layer, "FEW", few)
+    let_few_classes_be(few, monkeypatch)
     posterior, x = LastLayer(model_of(), dropout=0.3, samples=25), torch.rand(30, 4).double()
     expected = whole(posterior, x)
     parts = [whole(posterior, x[i : i + 7], position=i) for i in range(0, 30, 7)]
@@ -114,7 +119,7 @@ def test_dropout_does_not_depend_on_batches_chunks_or_neighbours(monkeypatch, fe
     rows = np.array([4, 11, 29])
     asked = torch.cat([c for c, _ in posterior.hold(x)(range(5, 25), rows)]).numpy()
     np.testing.assert_allclose(asked, expected[5:][:, rows], rtol=1e-12)
-    monkeypatch.setattr(last_layer, "ROWS", 8)  # inputs in several parts
+    monkeypatch.setattr(logits, "ROWS_PER_PRODUCT", 8)  # inputs in several parts
     np.testing.assert_allclose(whole(posterior, x), expected, rtol=1e-12)
     assert (whole(posterior, x, position=1) != expected).any()
 
@@ -126,15 +131,13 @@ def test_dropout_does_not_depend_on_batches_chunks_or_neighbours(monkeypatch, fe
 def test_dropout_in_single_precision_is_masks_and_a_product(
     monkeypatch, few, features, classes, bias
 ) -> None:
-    from demur.posteriors import last_layer
-
-    monkeypatch.setattr(last_layer, "FEW", few)
+    let_few_classes_be(few, monkeypatch)
     layer = nn.Linear(features, classes, bias=bias)
     posterior, x = (
         LastLayer(nn.Sequential(nn.Identity(), layer), dropout=0.3, samples=6),
         torch.rand(5, features),
     )
-    kept = torch.from_numpy(Masks(0.3, 0, features).kept(range(6), np.arange(5)))
+    kept = torch.from_numpy(Masks(0.3, 0, features).draw_kept(range(6), np.arange(5)))
     with torch.no_grad():
         expected = torch.nn.functional.linear(kept * x / 0.7, layer.weight, layer.bias)
     np.testing.assert_allclose(whole(posterior, x), expected.numpy(), rtol=1e-5, atol=1e-6)
@@ -142,9 +145,7 @@ def test_dropout_in_single_precision_is_masks_and_a_product(
 
 @WAYS
 def test_features_that_require_gradients_and_none_at_all(monkeypatch, few) -> None:
-    from demur.posteriors import last_layer
-
-    monkeypatch.setattr(last_layer, "FEW", few)
+    let_few_classes_be(few, monkeypatch)
     posterior, x = LastLayer(nn.Linear(6, 3), dropout=0.3, samples=5), torch.rand(4, 6)
     np.testing.assert_array_equal(whole(posterior, x.clone().requires_grad_()), whole(posterior, x))
     assert whole(posterior, x[:0]).shape == (5, 0, 3)
@@ -166,9 +167,7 @@ def test_dropout_of_an_input_is_the_same_to_the_last_bit_in_any_batch() -> None:
 @WAYS
 @pytest.mark.parametrize("members", [range(7), range(2, 5), range(0, 7, 3), range(6, -1, -2)])
 def test_heads_are_linear_layers_with_weights_of_their_own(monkeypatch, few, members) -> None:
-    from demur.posteriors import last_layer
-
-    monkeypatch.setattr(last_layer, "FEW", few)
+    let_few_classes_be(few, monkeypatch)
     heads, x = [nn.Linear(8, 3).double() for _ in range(7)], torch.rand(5, 4).double()
     model, weights = model_of(), np.arange(1.0, 8.0)
     posterior = LastLayer(model, heads, weights=weights)
@@ -201,10 +200,8 @@ class Chain:
 
 @WAYS
 def test_drawn_heads_are_asked_for_once_and_in_order(monkeypatch, few) -> None:
-    from demur.posteriors import last_layer
-
-    monkeypatch.setattr(last_layer, "FEW", few)
-    monkeypatch.setattr(last_layer, "DRAWN", 3 * 8 * 3)  # three heads at a time
+    let_few_classes_be(few, monkeypatch)
+    monkeypatch.setattr(last_layer, "DRAWN_WEIGHTS", 3 * 8 * 3)  # three heads at a time
     x, chain = torch.rand(20, 4).double(), Chain()
     loader = [x[:7], x[7:14], x[14:]]
     found = demur.score(LastLayer(model_of(), chain), loader, order="member", progress=False)
@@ -246,10 +243,10 @@ def test_a_batch_is_summed_in_tiles_to_the_same_scores(monkeypatch, dropout) -> 
     assert posterior.tile is not None and posterior.tile > 23
     monkeypatch.setattr(posterior, "tile", 7)
     asked = []
-    original = posterior._predicted
+    original = posterior._predict_features
     monkeypatch.setattr(
         posterior,
-        "_predicted",
+        "_predict_features",
         lambda features, *rest: asked.append(len(features)) or original(features, *rest),
     )
     found = demur.score(posterior, [x], **options)

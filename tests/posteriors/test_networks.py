@@ -290,7 +290,7 @@ def test_many_heads_come_in_chunks_of_bounded_size(monkeypatch) -> None:
 
     model, x = backbone(), torch.rand(10, 4).double()
     whole = logits_of(LastLayer(model, dropout=0.5, samples=50), x)
-    monkeypatch.setattr(module, "NUMBERS", 300)
+    monkeypatch.setattr(module, "LOGITS_PER_CHUNK", 300)
     chunks = [c for c, _ in LastLayer(model, dropout=0.5, samples=50).predict(x)]
     assert [len(c) for c in chunks] == [10] * 5
     np.testing.assert_allclose(torch.cat(chunks).numpy(), whole, rtol=1e-12)

@@ -42,9 +42,9 @@ def posterior(family, values):
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    from demur.report.explorer import write
+    from demur.report.explorer import write_explorer
 
-    return write(tmp_path_factory.mktemp("page") / "explorer.html").as_uri()
+    return write_explorer(tmp_path_factory.mktemp("page") / "explorer.html").as_uri()
 
 
 def enter(page, family, values):

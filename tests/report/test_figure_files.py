@@ -219,3 +219,22 @@ def test_many_inputs_make_small_files(tmp_path):
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("name", ["a.pdf", "a.png"])
+def test_an_interruption_leaves_the_old_file_whole(tmp_path, monkeypatch, name):
+    figure = report.density_figure({"id": np.arange(10.0)})
+    report.save(figure, tmp_path, "a")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    plain = figure.savefig
+
+    def interrupted(file, **options):
+        if options["format"] == name[-3:]:
+            file.write(b"half a figure")
+            raise KeyboardInterrupt
+        plain(file, **options)
+
+    monkeypatch.setattr(figure, "savefig", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        report.save(figure, tmp_path, "a")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

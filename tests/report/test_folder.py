@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from demur.cli import app
-from demur.report.folder import read_run
+from demur.report.run_folder import read_run
 from demur.stores import StoreError, read_columns, write_columns
 
 

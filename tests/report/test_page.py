@@ -10,12 +10,15 @@ import pytest
 from scipy.stats import spearmanr
 
 import demur
-from demur.report import cards, verdict
-from demur.report.choice import choose
-from demur.report.findings import find
-from demur.report.folder import read_run
-from demur.report.page import data, embedded, page
-from demur.report.thumbnails import png, shrunk, sprite
+from demur.report import cards
+from demur.report.contents import gather_contents
+from demur.report.page import build_page, gather_data
+from demur.report.page_json import embed_json
+from demur.report.run_folder import read_run
+from demur.report.score_names import name_of
+from demur.report.tables import kinds_of, table_of_scores
+from demur.report.thumbnails import encode_png, make_sprite, shrink
+from demur.report.verdict import write_accuracies, write_verdict
 from demur.stores import write_columns
 
 
@@ -23,11 +26,11 @@ from demur.stores import write_columns
 def found(tmp_path_factory, write_run):
     sets = ("id", "ood-far", "adversarial-pgd")
     folder = write_run(tmp_path_factory.mktemp("run"), methods=("one", "two"), sets=sets, images=(8, 6))
-    return find(read_run(folder))
+    return gather_contents(read_run(folder))
 
 
 def test_figures_are_those_of_the_tasks(found):
-    content = data(found)
+    content = gather_data(found)
     for m, method in enumerate(found.run.methods):
         known = method.sets["id"]
         for s, score in enumerate(found.scores):
@@ -53,7 +56,7 @@ def test_figures_are_those_of_the_tasks(found):
 
 
 def test_the_slider_is_what_a_policy_reports(found):
-    content = data(found)
+    content = gather_data(found)
     method = found.run.methods[1]
     known = method.sets["id"]
     for s, score in enumerate(found.scores):
@@ -81,7 +84,7 @@ def test_the_slider_is_what_a_policy_reports(found):
 
 def test_promises_are_those_of_the_library(found):
     known = found.run.methods[0].sets["id"]
-    content = data(found)
+    content = gather_data(found)
     held = 0
     for s, score in enumerate(found.scores):
         slider = content["results"][0][s]["slider"]
@@ -106,7 +109,7 @@ def test_promises_are_those_of_the_library(found):
 
 
 def test_rows_are_the_first_by_each_score_with_the_classes_that_drive_them(found):
-    content = data(found, top=5)
+    content = gather_data(found, top=5)
     method = found.run.methods[0]
     for place, name in enumerate(found.run.sets):
         rows = content["rows"][0][place]
@@ -138,7 +141,7 @@ def marks_of(content):
 
 
 def test_marks_are_those_of_the_paired_test_within_a_method(found):
-    shown = marks_of(data(found))
+    shown = marks_of(gather_data(found))
     for m, method in enumerate(found.run.methods):
         known = method.sets["id"]
         for place, name in [*enumerate(found.run.sets), ("errors", "")]:
@@ -146,22 +149,56 @@ def test_marks_are_those_of_the_paired_test_within_a_method(found):
                 continue
             if name:
                 own = {s: (known.scores[s], method.sets[name].scores[s]) for s in found.scores}
-                expected = demur.tasks.leading(own, "detection")
+                expected = demur.tasks.contest({"": own}, "detection")
             else:
                 own = {s: known.scores[s] for s in found.scores}
-                expected = demur.tasks.leading(own, "misclassification", correct=known.correct)
+                right = {"": known.correct}
+                expected = demur.tasks.contest({"": own}, "misclassification", correct=right)
             marks = {s: shown[m, k, place] for k, s in enumerate(found.scores)}
-            assert marks[expected.best] == "best"
-            assert {s for s, mark in marks.items() if mark} == {expected.best, *expected.ties}
+            best = expected.best("auroc", "")
+            assert marks[best] == "best"
+            # The page corrects for the other method's measures too: it may have more ties, never fewer.
+            standings = expected.standings["auroc"][""]
+            ties = {s for s, standing in standings.items() if standing.best or standing.tied}
+            assert {s for s, mark in marks.items() if mark} >= ties
+            found_here = found.evaluation.contests[name or "errors"]
+            for s in set(found.scores) - {best}:
+                tied = found_here.difference("auroc", method.name, best, s).adjusted > 0.05
+                assert (marks[s] != "") == tied
+
+
+def test_the_page_and_the_tables_of_a_run_mark_the_same_ties(found):
+    shown = marks_of(gather_data(found))
+    places = {**{name: place for place, name in enumerate(found.run.sets)}, "errors": "errors"}
+    differ = 0
+    for task, contest in found.evaluation.contests.items():
+        table = table_of_scores(contest)
+        for row in table.rows:
+            m = found.evaluation.methods.index(row.name)
+            marks = {
+                column.name: "best" if cell.best else "tie" if cell.tied else ""
+                for column, cell in zip(table.columns, row.cells, strict=True)
+            }
+            assert marks == {s: shown[m, k, places[task]] for k, s in enumerate(found.scores)}
+            differ += "" in marks.values()
+        # The paper's tables compare within parts, by the same tests.
+        for row in table_of_scores(contest.regroup(kinds_of(found.scores))).rows:
+            standings = dict(zip(found.scores, row.cells, strict=True))
+            for group in kinds_of(found.scores):
+                best = next((s for s in group if standings[s].best), None)
+                for s in [s for s in group if not standings[s].best and best is not None]:
+                    adjusted = contest.difference("auroc", row.name, best, s).adjusted
+                    assert standings[s].tied == (adjusted > 0.05)
+    assert differ > 0  # some measures are told from the best, so the marks say something
 
 
 def test_the_verdict_counts_the_marks_of_the_table(found):
-    content = data(found)
+    content = gather_data(found)
     shown, tally = marks_of(content), content["tally"]
     assert tally["number"] == len(shown) / len(found.scores) == 6
     counts = [sum(mark != "" for (_, s, _), mark in shown.items() if s == k) for k in range(6)]
     assert tally["good"] == counts
-    assert counts[found.scores.index(choose(found).key[1])] == max(counts)
+    assert counts[found.scores.index(found.recommendation.key[1])] == max(counts)
 
 
 def test_equal_ones_are_all_best(tmp_path):
@@ -170,12 +207,12 @@ def test_equal_ones_are_all_best(tmp_path):
     two = one[[0, 1, 3, 2, *range(4, 20), 21, 20, *range(22, 52)]]  # one mistake higher, another lower
     scores = {"one": one, "two": two, "three": np.where(wrong, -one, one)}
     difference = demur.tasks.compare(one, two, "misclassification", correct=~wrong).difference.value
-    assert 0 < difference < 1e-15  # rounding alone
+    assert difference == 0  # pairs that are in order are counted, so nothing is rounded
     write_columns(tmp_path / "id.csv", {"label": 0 * wrong, "prediction": wrong.astype(int), **scores})
-    content = data(find(read_run(tmp_path)))
+    content = gather_data(gather_contents(read_run(tmp_path)))
     assert list(marks_of(content).values()) == ["best", "best", ""]
     assert content["tally"]["good"] == [1, 1, 0] and content["tally"]["loss"][:2] == ["0 points"] * 2
-    assert "; as often is two (up to 0 points below it)." in content["headline"][1]
+    assert "; equally often is two (up to 0 points below it)." in content["headline"][1]
     lowest = content["tally"]["loss"][2]
     assert content["cards"][0]["sentences"][-1] == (
         f"The highest of the 3 measures, but not shown to be better than two. The lowest is {lowest} below "
@@ -187,7 +224,7 @@ NASTY = "</script><script>alert(1)</script><!-- {{data}} & \u2028\u2029 \" ' \\u
 
 
 def test_data_cannot_leave_their_element():
-    text = embedded({"a": NASTY})
+    text = embed_json({"a": NASTY})
     assert not set(text) & set("<>&\u2028\u2029") and json.loads(text)["a"] == NASTY
     text.encode()
 
@@ -198,7 +235,7 @@ def test_names_of_files_are_escaped(tmp_path, write_run):
     folder = write_run(
         tmp_path, methods=("<b>m",), sets=sets, facts=facts, number=20, names=lambda i: f"<i>{i}"
     )
-    text = page(find(read_run(folder)))
+    text = build_page(gather_contents(read_run(folder)))
     text.encode()
     assert (
         text.count("<script") == 2
@@ -215,8 +252,8 @@ def test_names_of_files_are_escaped(tmp_path, write_run):
 
 
 def shown(folder, write_run, **options):
-    found = find(read_run(write_run(folder, **options)))
-    content = data(found)
+    found = gather_contents(read_run(write_run(folder, **options)))
+    content = gather_data(found)
     json.dumps(content, allow_nan=False)
     return found, content
 
@@ -238,7 +275,7 @@ def test_only_known_inputs_with_labels(tmp_path, write_run):
 def test_nothing_to_measure_against(tmp_path, write_run, sets):
     found, content = shown(tmp_path, write_run, sets=sets, labels=False)
     said = " ".join(content["headline"])
-    assert content["cards"] == [] and "nothing to measure" in said and found.best == {}
+    assert content["cards"] == [] and "nothing to measure" in said and found.evaluation.across == {}
     assert "a column label" in said and "demur score --labels" in said  # what to do about it
     assert ("ood-NAME.csv" in said) == (sets == ("id",)) and ("as id.csv" in said) == (sets != ("id",))
     assert content["results"][0][0]["density"]["counts"]
@@ -247,12 +284,12 @@ def test_nothing_to_measure_against(tmp_path, write_run, sets):
 def test_a_score_of_the_user_s_own_and_few_inputs(tmp_path):
     write_columns(tmp_path / "id.csv", {"mine": np.array([0.5])})
     write_columns(tmp_path / "ood.csv", {"mine": np.array([0.25])})
-    found = find(read_run(tmp_path))
-    assert found.scores == ["mine"] and "There is one measure, mine, so" in verdict.headline(found)[0]
-    (card,) = data(found)["cards"]
+    found = gather_contents(read_run(tmp_path))
+    assert found.scores == ["mine"] and "There is one measure, mine, so" in write_verdict(found)[0]
+    (card,) = gather_data(found)["cards"]
     assert any("No better than chance" in s for s in card["sentences"])
     assert any(
-        "Only 1 unknown input to judge by: with so few, even a perfect ranking" in s
+        "Only 1 out-of-distribution input to judge by: with so few, even a perfect ranking" in s
         for s in card["sentences"]
     )
 
@@ -262,7 +299,7 @@ def test_no_mistakes_or_nothing_else(tmp_path, right):
     label = np.zeros(50, int)
     columns = {"label": label, "prediction": label + (not right), "mine": np.linspace(0, 1, 50)}
     write_columns(tmp_path / "id.csv", columns)
-    content = data(find(read_run(tmp_path)))
+    content = gather_data(gather_contents(read_run(tmp_path)))
     (card,) = content["cards"]
     assert card["title"] == "Accuracy" and ("No prediction is wrong" in card["caption"]) == right
     assert content["headline"][0].startswith(
@@ -278,7 +315,7 @@ def test_infinite_scores_and_ties(tmp_path):
     mine[:10] = np.inf
     write_columns(tmp_path / "id.csv", {"label": label, "prediction": np.zeros(80, int), "mine": mine})
     write_columns(tmp_path / "ood-a.csv", {"mine": np.full(30, np.inf)})
-    content = data(find(read_run(tmp_path)))
+    content = gather_data(gather_contents(read_run(tmp_path)))
     json.dumps(content, allow_nan=False)
     slider = content["results"][0][0]["slider"]
     assert slider["threshold"][-1] == "inf" and slider["sets"][0]["kept"][-2:] == [70, 80]
@@ -291,14 +328,14 @@ def test_ties_are_called_so(tmp_path):
     for name, shift in (("id", 0.0), ("ood-a", 1.0)):
         mine = rng.normal(shift, 1, 200)
         write_columns(tmp_path / f"{name}.csv", {"mine": mine, "twice": 2 * mine})
-    found = find(read_run(tmp_path))
-    first, second, third, *_ = verdict.headline(found)
+    found = gather_contents(read_run(tmp_path))
+    first, second, third, *_ = write_verdict(found)
     assert first == "Use mine." and third == "The measure mine is always the highest."
     assert second == (
         "None of the 2 measures is shown to be better: each is the best, or statistically tied with the "
         "best, in this comparison."
     )
-    (card,) = cards.cards(found)
+    (card,) = cards.make_cards(found)
     assert card["sentences"][0].startswith(
         "The highest of the 2 measures, but not shown to be better than the other."
     )
@@ -309,22 +346,22 @@ def test_a_winner_is_called_so(tmp_path):
     for name, shift in (("id", 0.0), ("ood-a", 2.0)):
         columns = {"good": rng.normal(shift, 1, 400), "none": rng.normal(size=400)}
         write_columns(tmp_path / f"{name}.csv", columns)
-    found = find(read_run(tmp_path))
-    first, second, third, fourth = verdict.headline(found)
+    found = gather_contents(read_run(tmp_path))
+    first, second, third, fourth = write_verdict(found)
     assert first == "Use good."
     assert second == (
         "The measure good is the best, or statistically tied with the best, in this comparison; no other "
         "measure is."
     )
-    area = found.detections["", "good"]["ood-a"].auroc
+    area = found.evaluation.result(("", "good"), "ood-a").auroc
     assert third == (
-        f"What this choice finds, by AUROC (50 % is a coin toss): a {100 * area.value:.1f} % "
-        f"({100 * area.low:.1f} to {100 * area.high:.1f}). The ranges are 95 % intervals for other "
-        "inputs of the same kinds: they do not tell how another training run would come out."
+        f"AUROC of this choice (50 % is a coin toss): a {100 * area.value:.1f} % "
+        f"({100 * area.low:.1f} to {100 * area.high:.1f}). The ranges are 95 % confidence "
+        "intervals over draws of inputs; another training run may differ by more."
     )
-    gap = area.value - found.detections["", "none"]["ood-a"].auroc.value
+    gap = area.value - found.evaluation.result(("", "none"), "ood-a").auroc.value
     assert fourth == f"Measures differ by up to {100 * gap:.2g} points."
-    assert cards.cards(found)[0]["sentences"] == [
+    assert cards.make_cards(found)[0]["sentences"] == [
         f"The best of the 2 measures. The lowest is {100 * gap:.2g} points below the best."
     ]
 
@@ -336,18 +373,20 @@ def test_no_verdict_is_the_same_for_all(tmp_path):
     for name, good in (("ood-1", "a"), ("ood-2", "b")):
         own = {k: rng.normal(3.0 if k == good else 0.0, 1, 300) for k in columns}
         write_columns(tmp_path / f"{name}.csv", own)
-    found = find(read_run(tmp_path))
-    areas = {k: [float(found.detections["", k][name].auroc) for name in ("ood-1", "ood-2")] for k in "ab"}
+    found = gather_contents(read_run(tmp_path))
+    areas = {
+        k: [float(found.evaluation.result(("", k), name).auroc) for name in ("ood-1", "ood-2")] for k in "ab"
+    }
     losses = {
         k: max(max(best) - a for a, best in zip(areas[k], zip(*areas.values(), strict=True), strict=True))
         for k in areas
     }
     first, second = sorted(losses, key=losses.get)
-    assert choose(found).key[1] == first
-    assert verdict.headline(found)[1] == (
+    assert found.recommendation.key[1] == first
+    assert write_verdict(found)[1] == (
         f"The measure {first} is the best, or statistically tied with the best, in 1 of 2 comparisons (one "
-        f"for each task) and never more than {100 * losses[first]:.2g} points below it; as often is {second} "
-        f"(up to {100 * losses[second]:.2g} points below it)."
+        f"for each task) and never more than {100 * losses[first]:.2g} points below it; equally often is "
+        f"{second} (up to {100 * losses[second]:.2g} points below it)."
     )
 
 
@@ -356,11 +395,9 @@ def test_measures_that_each_win_once_are_not_called_tied(tmp_path):
     write_columns(tmp_path / "id.csv", {k: rng.normal(size=300) for k in "ab"})
     for name, good in (("ood-1", "a"), ("ood-2", "b")):
         write_columns(tmp_path / f"{name}.csv", {k: rng.normal(3.0 * (k == good), 1, 300) for k in "ab"})
-    found = find(read_run(tmp_path))
-    assert choose(found).good == {"a": 1, "b": 1}
-    assert (
-        "in 1 of 2 comparisons" in verdict.headline(found)[1] and "None of" not in verdict.headline(found)[1]
-    )
+    found = gather_contents(read_run(tmp_path))
+    assert found.recommendation.good == {"a": 1, "b": 1}
+    assert "in 1 of 2 comparisons" in write_verdict(found)[1] and "None of" not in write_verdict(found)[1]
 
 
 def test_a_method_without_mistakes_is_the_more_accurate_one(tmp_path):
@@ -371,9 +408,9 @@ def test_a_method_without_mistakes_is_the_more_accurate_one(tmp_path):
         write_columns(
             tmp_path / method / "id.csv", {"label": np.zeros(100, int), "prediction": prediction, **columns}
         )
-    found = find(read_run(tmp_path))
-    assert choose(found).key[0] == "a"  # b has nothing to find
-    assert "No method that makes mistakes is more accurate than a." in verdict.headline(found)
+    found = gather_contents(read_run(tmp_path))
+    assert found.recommendation.key[0] == "a"  # b has nothing to find
+    assert "No method that makes mistakes is more accurate than a." in write_verdict(found)
 
 
 def test_a_measure_that_keeps_closer_to_the_best_is_named(tmp_path):
@@ -383,52 +420,58 @@ def test_a_measure_that_keeps_closer_to_the_best_is_named(tmp_path):
     for name, shifts in (("ood-1", (3.0, 2.5)), ("ood-2", (3.0, 2.5)), ("ood-3", (1.0, 2.5))):
         own = {k: rng.normal(s, 1, 2000) for k, s in zip(("often", "close"), shifts, strict=True)}
         write_columns(tmp_path / f"{name}.csv", own)
-    found = find(read_run(tmp_path))
-    choice = choose(found)
+    found = gather_contents(read_run(tmp_path))
+    choice = found.recommendation
     assert choice.key[1] == "often" and choice.good == {"often": 2, "close": 1}
-    assert verdict.headline(found)[2] == (
-        "The one that keeps closest to the best is close (best or tied in 1): never more than "
+    assert write_verdict(found)[2] == (
+        "The measure that stays closest to the best is close (best or tied in 1): never more than "
         f"{100 * choice.losses['close']:.2g} points below it."
     )
 
 
 def test_the_verdict_of_several_methods_names_one_score(found):
-    content = verdict.headline(found)
+    content = write_verdict(found)
     tasks = [*found.run.sets[1:], "errors"]
-    assert set(found.within) == {(m.name, task) for m in found.run.methods for task in tasks}
-    choice = choose(found)
-    method, score = choice.key
-    good = {
-        s: sum(any(s == k for _, k in (w.best, *w.ties)) for w in found.within.values()) for s in found.scores
+    contests = found.evaluation.contests
+    assert {task: set(each.results) for task, each in contests.items()} == {
+        task: {m.name for m in found.run.methods} for task in tasks
     }
+    choice = found.recommendation
+    method, score = choice.key
+    standings = [each for task in tasks for each in contests[task].standings["auroc"].values()]
+    good = {s: sum(each[s].best or each[s].tied for each in standings) for s in found.scores}
     assert good == choice.good and good[score] == max(good.values()) and choice.number == 6
-    short = verdict.name_of(score).short
+    short = name_of(score).short
     assert content[0] == f"Use {method} with {short} (column {score})."
     assert "(one for each method and task)" in content[1]
-    (by,) = [sentence for sentence in content if sentence.startswith(f"By {short}, {method} finds unknown")]
-    areas = {m.name: float(found.detections[m.name, score]["ood-far"].auroc) for m in found.run.methods}
+    (by,) = [sentence for sentence in content if sentence.startswith(f"By {short}, {method} finds out-of")]
+    areas = {
+        m.name: float(found.evaluation.result((m.name, score), "ood-far").auroc) for m in found.run.methods
+    }
     assert areas[method] == max(areas.values())
     pairs = [(m.sets["id"].scores[score], m.sets["ood-far"].scores[score]) for m in found.run.methods]
     told = demur.tasks.compare(*pairs, "detection").p_value < 0.05
     assert ("but is not shown to be better than" in by) == (not told) == bool(choice.rivals)
-    (worth,) = [sentence for sentence in content if sentence.startswith("What this choice finds, by AUROC")]
+    (worth,) = [sentence for sentence in content if sentence.startswith("AUROC of this choice")]
     assert "far " in worth and "pgd " in worth and "mistakes " in worth
     (matter,) = [
-        sentence for sentence in content if sentence.startswith("On unknown inputs the method matters")
+        sentence
+        for sentence in content
+        if sentence.startswith("On out-of-distribution inputs the method matters")
     ]
     assert f"methods differ by up to {100 * np.ptp(list(areas.values())):.2g} points (by {short})" in matter
     own = [
-        np.ptp([float(found.detections[m.name, s]["ood-far"].auroc) for s in found.scores])
+        np.ptp([float(found.evaluation.result((m.name, s), "ood-far").auroc) for s in found.scores])
         for m in found.run.methods
     ]
     assert matter.endswith(f"measures of one method by up to {100 * max(own):.2g} points.")
-    wrong = [found.errors[m.name, score].positives for m in found.run.methods]
+    wrong = [found.evaluation.result((m.name, score), "errors").positives for m in found.run.methods]
     few = f"Only {min(wrong)} to {max(wrong)} mistakes were made by each method"
     assert min(wrong) < 30 and content[-1].startswith(few)
 
 
 def attacked_run(folder, *, unknown):
-    """By the same score "a" finds unknown inputs, "b" attacked ones, which fool it more often."""
+    """By the same score "a" finds out-of-distribution inputs, "b" attacked ones, which fool it more often."""
     for method, far, near, fooled in (("a", 3.0, 0.5, 10), ("b", 2.0, 3.0, 60)):
         (folder / method).mkdir()
         rng = np.random.default_rng(0)
@@ -440,27 +483,37 @@ def attacked_run(folder, *, unknown):
                 "label": np.zeros(100, int), "prediction": (np.arange(100) < wrong).astype(int),
             }  # fmt: skip
             write_columns(folder / method / f"{name}.npz", columns)
-    return find(read_run(folder))
+    return gather_contents(read_run(folder))
 
 
 def test_methods_are_compared_on_unknown_inputs_only(tmp_path):
     found = attacked_run(tmp_path, unknown=True)
     score = "pairwise_aleatoric"
-    areas = {key: {t: float(d.auroc) for t, d in own.items()} for key, own in found.detections.items()}
+    areas = {
+        (method, column): {
+            name: float(found.evaluation.result((method, column), name).auroc)
+            for name in ("ood-far", "adversarial-x")
+        }
+        for method in "ab"
+        for column in found.scores
+    }
     assert areas["b", score]["adversarial-x"] - areas["a", score]["adversarial-x"] > 0.3  # b is fooled more
-    assert choose(found).key == ("a", score)
-    said = " ".join(verdict.headline(found))
+    assert found.recommendation.key == ("a", score)
+    said = " ".join(write_verdict(found))
     assert said.startswith("Use a with aleatoric (column pairwise_aleatoric). ")
-    assert "By aleatoric, a finds unknown inputs best of the 2 methods. " in said
+    assert "By aleatoric, a finds out-of-distribution inputs best of the 2 methods. " in said
     assert "with a aleatoric and K rise together" in said
     gap = areas["a", score]["ood-far"] - areas["b", score]["ood-far"]
     assert f"methods differ by up to {100 * gap:.2g} points (by aleatoric)" in said
-    assert verdict.accuracies(found) == (
-        "Accuracy on known inputs and x: a 98.0 % and 90.0 %; b 98.0 % and 40.0 %."
+    assert write_accuracies(found) == (
+        "Accuracy on in-distribution inputs and x: a 98.0 % and 90.0 %; b 98.0 % and 40.0 %."
     )
-    assert set(found.best) == {"ood-far"}
-    unknown, attacked, *_ = cards.cards(found)
-    assert attacked["caption"].endswith(" by aleatoric of a.") and attacked["sentences"][-1] == cards.OWN
+    assert set(found.evaluation.across) == {"ood-far"}
+    unknown, attacked, *_ = cards.make_cards(found)
+    assert (
+        attacked["caption"].endswith(" by aleatoric of a.")
+        and attacked["sentences"][-1] == cards._NO_COMPARISON
+    )
     assert attacked["bounds"][0] == areas["a", score]["adversarial-x"]
     assert not any(" of b" in sentence for sentence in attacked["sentences"])
     assert unknown["sentences"][-1] == "No measure of another method is higher."
@@ -468,8 +521,10 @@ def test_methods_are_compared_on_unknown_inputs_only(tmp_path):
 
 def test_without_unknown_inputs_methods_are_not_compared(tmp_path):
     found = attacked_run(tmp_path, unknown=False)
-    said = verdict.headline(found)
-    assert choose(found).by_method is None and not any("methods differ" in sentence for sentence in said)
+    said = write_verdict(found)
+    assert found.recommendation.by_method is None and not any(
+        "methods differ" in sentence for sentence in said
+    )
     assert "No method is more accurate than a." in said  # as accurate as b, and the first
     assert any(s.startswith("Measures of one method differ by up to ") for s in said)
 
@@ -482,11 +537,12 @@ def test_the_best_of_another_method_is_named(tmp_path):
             rng = np.random.default_rng(len(name))
             columns = {k: rng.normal(shift, 1, 400) for k, shift in zip("xy", at, strict=True)}
             write_columns(tmp_path / method / f"{name}.npz", columns)
-    found = find(read_run(tmp_path))
-    assert choose(found).key == ("a", "x")
-    (card,) = cards.cards(found)
-    difference = found.best["ood-far"].comparisons["a", "x"].difference
-    top = 100 * float(found.detections["b", "y"]["ood-far"].auroc)
+    found = gather_contents(read_run(tmp_path))
+    assert found.recommendation.key == ("a", "x")
+    (card,) = cards.make_cards(found)
+    across = found.evaluation.across["ood-far"]
+    difference = across.difference("auroc", "", ("b", "y"), ("a", "x")).difference
+    top = 100 * float(found.evaluation.result(("b", "y"), "ood-far").auroc)
     assert card["sentences"][-1] == (
         f"The highest of all methods is y of b, {top:.1f} %: better by {100 * difference.value:.2g} points "
         f"({100 * difference.low:.2g} to {100 * difference.high:.2g})."
@@ -499,17 +555,20 @@ def test_one_measure_of_several_methods(tmp_path):
         rng = np.random.default_rng(0)
         for name, at in (("id", 0.0), ("ood-far", shift)):
             write_columns(tmp_path / method / f"{name}.csv", {"mine": rng.normal(at, 1, 300)})
-    found = find(read_run(tmp_path))
-    first, second, *rest = verdict.headline(found)
+    found = gather_contents(read_run(tmp_path))
+    first, second, *rest = write_verdict(found)
     assert first == "Use b with mine."
-    assert second == "By mine, b finds unknown inputs best of the 2 methods."
-    assert rest[-1].startswith("On unknown inputs methods differ by up to") and data(found)["tally"] is None
+    assert second == "By mine, b finds out-of-distribution inputs best of the 2 methods."
+    assert (
+        rest[-1].startswith("On out-of-distribution inputs methods differ by up to")
+        and gather_data(found)["tally"] is None
+    )
 
 
 def test_accuracy_is_said_where_labels_tell(tmp_path, write_run):
     found, content = shown(tmp_path / "one", write_run)
     share = found.run.methods[0].sets["id"].correct.mean()
-    assert content["accuracies"] == f"Accuracy on known inputs: {100 * share:.1f} %."
+    assert content["accuracies"] == f"Accuracy on in-distribution inputs: {100 * share:.1f} %."
     assert shown(tmp_path / "two", write_run, labels=False)[1]["accuracies"] == ""
 
 
@@ -524,9 +583,9 @@ def test_that_the_aleatoric_part_finds_unknown_inputs_is_explained(tmp_path, tog
             both[column].append(values)
         columns = {"pairwise_aleatoric": aleatoric, "pairwise_epistemic": epistemic}
         write_columns(tmp_path / f"{name}.csv", columns)
-    found = find(read_run(tmp_path))
-    assert choose(found).key[1] == "pairwise_aleatoric"
-    (said,) = [sentence for sentence in verdict.headline(found) if "no mistake" in sentence]
+    found = gather_contents(read_run(tmp_path))
+    assert found.recommendation.key[1] == "pairwise_aleatoric"
+    (said,) = [sentence for sentence in write_verdict(found) if "no mistake" in sentence]
     expected = spearmanr(*(np.concatenate(parts) for parts in both.values())).statistic
     assert f"(rank correlation {expected:.2f})" in said
     assert ("here aleatoric and K rise together" in said) == together == (expected >= 0.5)
@@ -540,19 +599,21 @@ def test_a_verdict_on_another_measure_needs_no_excuse(tmp_path):
             "pairwise_aleatoric": rng.normal(size=300),
         }
         write_columns(tmp_path / f"{name}.csv", columns)
-    assert not any("no mistake" in sentence for sentence in verdict.headline(find(read_run(tmp_path))))
+    assert not any(
+        "no mistake" in sentence for sentence in write_verdict(gather_contents(read_run(tmp_path)))
+    )
 
 
 def test_cards_are_about_the_choice_of_the_verdict(found):
-    method, score = choose(found).key
-    all_cards = cards.cards(found)
-    by = f"{verdict.name_of(score).short} of {method}"
+    method, score = found.recommendation.key
+    all_cards = cards.make_cards(found)
+    by = f"{name_of(score).short} of {method}"
     assert len(all_cards) == 4 and all(card["caption"].endswith(f"by {by}.") for card in all_cards)
     for card, task in zip(all_cards, ("ood-far", "adversarial-pgd"), strict=False):
-        assert card["bounds"][0] == float(found.detections[method, score][task].auroc)
-    assert all_cards[2]["bounds"][0] == float(found.errors[method, score].auroc)
+        assert card["bounds"][0] == float(found.evaluation.result((method, score), task).auroc)
+    assert all_cards[2]["bounds"][0] == float(found.evaluation.result((method, score), "errors").auroc)
     assert all_cards[-1]["sentences"][-1] == (
-        "Measured on these inputs. What can be promised for new ones stands below: When to ask a person."
+        "Measured on these inputs. What can be promised for new ones is below, under When to ask a person."
     )
 
 
@@ -560,22 +621,23 @@ def test_cards_are_about_the_choice_of_the_verdict(found):
 def test_a_card_says_how_the_measure_stands_among_those_of_its_method(found, method):
     for score in found.scores:
         for task in (*found.run.sets[1:], "errors"):
-            leading = found.within[method, task]
-            (said,) = cards.compared(found, (method, score), task)
-            best = verdict.name_of(leading.best[1]).short
-            if leading.best == (method, score):
-                assert said.startswith(
-                    f"The {'highest' if leading.ties else 'best'} of {method}'s 6 measures"
-                )
-                assert ("not shown to be better" in said) == bool(leading.ties)
-            elif (method, score) in leading.ties:
+            contest = found.evaluation.contests[task]
+            (said,) = cards._compare_within(found, (method, score), task)
+            top = contest.best("auroc", method)
+            best = name_of(top).short
+            below = {s: contest.difference("auroc", method, top, s) for s in found.scores if s != top}
+            ties = [s for s, each in below.items() if each.adjusted > 0.05]
+            if top == score:
+                assert said.startswith(f"The {'highest' if ties else 'best'} of {method}'s 6 measures")
+                assert ("not shown to be better" in said) == bool(ties)
+            elif score in ties:
                 assert said.startswith(
                     f"Not shown to be worse than the best of {method}'s 6 measures, {best} ("
                 )
             else:
-                gap = 100 * leading.comparisons[method, score].difference.value
+                gap = 100 * below[score].difference.value
                 assert said.startswith(f"Below the best of {method}'s 6 measures, {best}, by {gap:.2g} point")
-            furthest = 100 * max(c.difference.value for c in leading.comparisons.values())
+            furthest = 100 * max(each.difference.value for each in below.values())
             assert said.endswith(f"The lowest is {furthest:.2g} points below the best.")
 
 
@@ -585,8 +647,8 @@ def test_sets_and_methods_are_called_as_the_run_says(tmp_path, write_run):
         "training": "on 400 images", "sources": {"ood-far": "from elsewhere"},
     }  # fmt: skip
     _, content = shown(tmp_path, write_run, methods=("one", "two"), facts=facts, number=40)
-    assert [each["name"] for each in content["sets"]] == ["known inputs", "eights and nines"]
-    assert content["cards"][0]["title"] == "Telling eights and nines from known inputs"
+    assert [each["name"] for each in content["sets"]] == ["in-distribution inputs", "eights and nines"]
+    assert content["cards"][0]["title"] == "Telling eights and nines from in-distribution inputs"
     assert "eights and nines" in " ".join(content["headline"])
     lines = [["Command", "make it"], ["Training", "on 400 images"], ["one", "ten networks"]]
     assert content["provenance"][:3] == lines and "two" not in dict(content["provenance"])
@@ -604,7 +666,7 @@ def test_an_unknown_input_with_a_label_of_no_known_class_is_never_right(tmp_path
     columns = dict(np.load(tmp_path / "ood-far.npz"))
     columns["label"] = np.full(40, label)
     write_columns(tmp_path / "ood-far.npz", columns, force=True)
-    content = data(find(read_run(tmp_path)))
+    content = gather_data(gather_contents(read_run(tmp_path)))
     slider = content["results"][0][0]["slider"]
     right = slider["sets"][1]["right"]
     assert right == ([0] * len(slider["threshold"]) if told else None)
@@ -613,7 +675,7 @@ def test_an_unknown_input_with_a_label_of_no_known_class_is_never_right(tmp_path
 
 
 def test_mistakes_are_listed(found):
-    content = data(found, top=5)
+    content = gather_data(found, top=5)
     for m, method in enumerate(found.run.methods):
         known = method.sets["id"]
         wrong = np.flatnonzero(~known.correct)
@@ -641,7 +703,7 @@ def test_large_sets_make_a_small_page(tmp_path):
         label = rng.integers(0, 10, number)
         prediction = np.where(rng.uniform(size=number) < np.exp(-k / 30), label, (label + 1) % 10)
         write_columns(tmp_path / f"{name}.npz", {"label": label, "prediction": prediction, **columns})
-    assert len(page(find(read_run(tmp_path)))) < 150_000
+    assert len(build_page(gather_contents(read_run(tmp_path)))) < 150_000
 
 
 @pytest.mark.parametrize("shape", [(9, 7), (9, 7, 3), (1, 1), (100, 60, 3)])
@@ -649,7 +711,7 @@ def test_thumbnails_are_pictures(shape):
     from PIL import Image
 
     images = np.random.default_rng(0).integers(0, 256, (5, *shape), np.uint8)
-    sheet = sprite(images, 100_000)
+    sheet = make_sprite(images, 100_000)
     opened = Image.open(io.BytesIO(base64.b64decode(sheet["image"].partition(",")[2])))
     assert opened.size == (5 * sheet["width"], sheet["height"]) and max(sheet["width"], sheet["height"]) <= 48
     if max(shape[:2]) <= 48:
@@ -659,8 +721,8 @@ def test_thumbnails_are_pictures(shape):
 
 def test_thumbnails_shrink_to_their_budget_by_means():
     images = np.random.default_rng(0).integers(0, 256, (300, 64, 64, 3), np.uint8)
-    sheet = sprite(images, 400_000)
+    sheet = make_sprite(images, 400_000)
     assert 16 <= sheet["width"] < 48 and 300 * 3 * sheet["width"] * sheet["height"] <= 400_000
-    blocks = shrunk(np.arange(16, dtype=np.uint8).reshape(1, 4, 4, 1), 2)
+    blocks = shrink(np.arange(16, dtype=np.uint8).reshape(1, 4, 4, 1), 2)
     assert blocks[0, :, :, 0].tolist() == [[2, 4], [10, 12]]
-    assert png(np.zeros((1, 1, 1), np.uint8)) == png(np.zeros((1, 1, 1), np.uint8))
+    assert encode_png(np.zeros((1, 1, 1), np.uint8)) == encode_png(np.zeros((1, 1, 1), np.uint8))

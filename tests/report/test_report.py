@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import demur
-from demur.report.cards import promised
-from demur.report.findings import find
-from demur.report.folder import read_run
-from demur.report.page import write
+from demur.report.cards import describe_promise
+from demur.report.contents import gather_contents
+from demur.report.page import write_page
+from demur.report.run_folder import read_run
 from demur.stores import write_columns
 
 pytestmark = pytest.mark.browser
@@ -35,7 +35,7 @@ def run(tmp_path_factory, write_run):
 
 @pytest.fixture(scope="module")
 def address(run):
-    return write(find(read_run(run)), run / "report.html").as_uri()
+    return write_page(gather_contents(read_run(run)), run / "report.html").as_uri()
 
 
 def share(text):
@@ -126,7 +126,7 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
             continue
         held += 1
         last = np.sort(scores)[policy.thresholds[""].kept - 1]
-        assert said == promised(policy, last)
+        assert said == describe_promise(policy, last)
         shown = float(page.inner_text("#cut"))
         assert (scores <= shown).sum() == policy.thresholds[""].kept  # whoever types it keeps as many
         assert page.inner_text("#looked").startswith(
@@ -154,7 +154,7 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
         assert f"{kept} are kept." in now
         assert now.endswith(f"The promise of {100 * target:g} % belongs to the marked threshold alone.")
         page.click("#go")
-        assert page.inner_text("#promised") == promised(policy, last)
+        assert page.inner_text("#promised") == describe_promise(policy, last)
         low = page.inner_text("#accuracy-interval").partition(";")[2].split(" to ")[0]
         apart = "it leaves 2.5 % of doubt on each side, the promise 5 % on one" in page.inner_text(
             "#condition"
@@ -167,7 +167,7 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
 def test_why_a_target_is_chosen_at_first_is_said(open_page):
     page = open_page()
     first = page.locator("#target option:checked").inner_text()
-    assert page.inner_text("#target-why").startswith(f"{first} is chosen at first: ")
+    assert page.inner_text("#target-why").startswith(f"{first} is selected at first: ")
     page.select_option("#target", "0" if page.input_value("#target") != "0" else "1")
     assert page.inner_text("#target-why") == ""
 
@@ -184,10 +184,10 @@ def test_what_slips_through_is_said_of_what_is_to_be_found(open_page):
         assert page.inner_text("#slip-what") == f"of {name} slip through"
         assert page.inner_text("#slip-note") == f"{slipped} of 400 are kept"
         if name != "pgd":  # their labels are numbers of known classes, which says nothing
-            assert kept[name][2] == f"not known: {slipped} of 400 unknown inputs are kept"
+            assert kept[name][2] == f"not known: {slipped} of 400 out-of-distribution inputs are kept"
     assert "wrong)" in kept["pgd"][2]
     page.get_by_role("radio", name="mistakes").check()
-    wrong = int(re.search(r"\((\d+) wrong\)", kept["known inputs"][2])[1])
+    wrong = int(re.search(r"\((\d+) wrong\)", kept["in-distribution inputs"][2])[1])
     assert page.inner_text("#slip-what") == "of mistakes slip through"
     assert page.inner_text("#slip-note").startswith(f"{wrong} of ")
 
@@ -319,7 +319,15 @@ def test_the_verdict_comes_first_and_says_how_sure_it_is(open_page):
     assert page.inner_text("#headline").startswith("Use ") and page.inner_text("#findings")
     words = page.locator("#glossary dt").all_inner_texts()
     assert words[:5] == ["aleatoric", "epistemic", "K", "I", "M"]
-    assert {"method", "members", "known inputs", "unknown inputs", "deferred", "points", "nats"} <= set(words)
+    assert {
+        "method",
+        "members",
+        "in-distribution inputs",
+        "out-of-distribution inputs",
+        "deferred",
+        "points",
+        "nats",
+    } <= set(words)
     assert "K: epistemic, pairwise" in page.inner_text("#score")
     page.select_option("#score", "0")
     assert page.inner_text("#about").endswith("Column pairwise_epistemic.")
@@ -327,7 +335,7 @@ def test_the_verdict_comes_first_and_says_how_sure_it_is(open_page):
     assert cards.count() == 5  # three sets, mistakes, and asking a person
     for card in cards.all():
         assert "95 % interval" in " ".join(card.inner_text().split())
-    assert page.inner_text("#accuracies").startswith("Accuracy on known inputs and pgd: one ")
+    assert page.inner_text("#accuracies").startswith("Accuracy on in-distribution inputs and pgd: one ")
 
 
 def test_the_verdict_can_be_counted_in_the_table(open_page):
@@ -362,7 +370,7 @@ def test_equal_measures_all_have_a_star(open_page, tmp_path):
         write_columns(
             tmp_path / f"{name}.csv", {"mine": mine, "twice": 2 * mine, "noise": rng.normal(size=200)}
         )
-    page = open_page(write(find(read_run(tmp_path)), tmp_path / "report.html").as_uri())
+    page = open_page(write_page(gather_contents(read_run(tmp_path)), tmp_path / "report.html").as_uri())
     assert page.locator("#all td.best").count() == 2 and page.locator("#all td.tie").count() == 0
     assert page.locator("#tally td:has-text('1 of 1')").count() == 2
     assert page.is_hidden("#accuracies")
@@ -408,7 +416,7 @@ def test_names_from_files_stay_text(open_page, tmp_path, write_run):
         number=40,
         names=lambda i: f"{NASTY}{i}",
     )
-    page = open_page(write(find(read_run(tmp_path)), tmp_path / "report.html").as_uri())
+    page = open_page(write_page(gather_contents(read_run(tmp_path)), tmp_path / "report.html").as_uri())
     assert page.inner_text("h1").startswith("</script><script>document.title") and "broken'" in page.title()
     assert page.title() != "broken"
     assert page.locator("img, main script").count() == 0
@@ -430,7 +438,7 @@ def test_names_from_files_stay_text(open_page, tmp_path, write_run):
 )  # fmt: skip
 def test_what_is_not_there_is_not_shown(open_page, tmp_path, write_run, options, hidden, shown):
     write_run(tmp_path, **({"number": 60} | options))
-    page = open_page(write(find(read_run(tmp_path)), tmp_path / "report.html").as_uri())
+    page = open_page(write_page(gather_contents(read_run(tmp_path)), tmp_path / "report.html").as_uri())
     for selector in hidden:
         assert page.is_hidden(selector), selector
     for selector in shown:
@@ -455,13 +463,13 @@ def test_infinite_scores_are_shown_beside_the_axis(open_page, tmp_path):
             "average_epistemic": i,
         }
         write_columns(tmp_path / f"{name}.csv", columns)
-    page = open_page(write(find(read_run(tmp_path)), tmp_path / "report.html").as_uri())
+    page = open_page(write_page(gather_contents(read_run(tmp_path)), tmp_path / "report.html").as_uri())
     page.select_option("#score", "0")
     assert page.text_content("#density .endless") == "∞" == page.text_content("#points .endless")
     page.locator("#density .frame").focus()
     page.keyboard.press("End")
     assert page.inner_text("#density .reading").replace("\u00a0", " ") == (
-        "Score infinite: 8.3 % of known inputs, 66.7 % of a."
+        "Score infinite: 8.3 % of in-distribution inputs, 66.7 % of a."
     )
     page.locator("#threshold").fill(page.get_attribute("#threshold", "max"))
     assert page.inner_text("#cut") == "none" and page.inner_text("#share").split() == ["100", "%"]

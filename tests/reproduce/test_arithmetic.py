@@ -105,23 +105,23 @@ def test_scores_are_the_same_and_the_products_are_seen(name):
 
 def test_noise_and_momenta_of_a_chain_are_told_apart():
     from demur.posteriors import CyclicalSGHMC
-    from demur.posteriors.chains.chain import Chain
+    from demur.posteriors.chains.stepper import Stepper
 
-    own = Chain.advance
+    own = Stepper.advance
     layer, data = nn.Linear(40, 20), (torch.randn(64, 40), torch.randint(20, (64,)))
     chain = CyclicalSGHMC(
         layer, data, samples=4, cycles=2, steps=80, batch_size=16, exploration=0.2, discard=0.0, keep=False
     )
     with arithmetic() as spent:
         demur.score(LastLayer(layer, chain), [torch.ones(3, 40)], order="member", progress=False)
-    assert Chain.advance is own
+    assert Stepper.advance is own
     assert 0 < spent.stepping < spent.seconds - spent.inside
     assert spent.outside == pytest.approx(1 - spent.inside / spent.seconds)
 
 
 def test_compiled_products_are_inside_and_compiling_them_is_not(monkeypatch):
     numba = pytest.importorskip("numba")
-    from demur.posteriors.heads import products as compiled_products
+    from demur.posteriors.heads import compiled_products
 
     @numba.njit
     def own(x):
@@ -130,18 +130,18 @@ def test_compiled_products_are_inside_and_compiling_them_is_not(monkeypatch):
             total += (x @ x)[0, 0]
         return total
 
-    monkeypatch.setattr(compiled_products, "masked", own)
+    monkeypatch.setattr(compiled_products, "multiply_masked", own)
     begun = time.perf_counter()
     with arithmetic() as spent:
-        compiled_products.masked(np.ones((50, 50)))
+        compiled_products.multiply_masked(np.ones((50, 50)))
     first = time.perf_counter() - begun
     assert spent.calls == 1 and 0 < spent.inside < first / 2
     with arithmetic() as again:
-        compiled_products.masked(np.ones((50, 50), np.float32))  # compiles for another type
+        compiled_products.multiply_masked(np.ones((50, 50), np.float32))  # compiles for another type
         assert again.inside == 0
-        compiled_products.masked(np.ones((50, 50), np.float32))
+        compiled_products.multiply_masked(np.ones((50, 50), np.float32))
     assert again.calls == 1 and again.inside > 0
-    assert compiled_products.masked is own
+    assert compiled_products.multiply_masked is own
 
 
 def test_the_compiled_gradient_of_a_chain_is_inside():

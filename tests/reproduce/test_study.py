@@ -407,7 +407,9 @@ from pathlib import Path
 import torch
 from demur.reproduce import stages
 from demur.reproduce.study import Study, methods, read_config, scoring
-from demur.posteriors import chain_files, checkpoint, heads
+from demur.posteriors.chains.checkpoint import ChainCheckpoint
+from demur.posteriors.heads.training import FitFile
+from demur.scoring.checkpoint import Checkpoint
 
 data, out, event, count = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 sys.path.insert(0, str(data))
@@ -433,11 +435,11 @@ if event == "named":
 elif event == "epoch":
     killing(torch, "save", after=True)
 elif event == "heads":
-    killing(heads.Kept, "write", after=True)
+    killing(FitFile, "write", after=True)
 elif event == "chain":
-    killing(chain_files.ChainFiles, "write_state", after=True)
+    killing(ChainCheckpoint, "write_state", after=True)
 elif event == "scoring":
-    killing(checkpoint.Checkpoint, "write", after=True)
+    killing(Checkpoint, "write", after=True)
 elif event == "table":
     killing(stages.os, "replace", after=False)
 Study(read_config(str(data / "networks.toml")), data, out, command="demur reproduce ...").run()

@@ -8,7 +8,13 @@ from scipy import stats
 
 import demur
 from demur.posteriors import DeepEnsemble, Forest, LastLayer, MCDropout, Samples
-from demur.scoring.adaptive import FIRST, REMEMBERED, STEP, Stopping, rank_noise
+from demur.scoring.adaptive import (
+    FIRST_MEMBERS,
+    INPUTS_REMEMBERED,
+    MORE_MEMBERS,
+    Stopping,
+    estimate_rank_noise,
+)
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -105,8 +111,8 @@ def test_used_is_a_column_and_fixed_runs_use_all(tmp_path) -> None:
     scores = scored(tolerance=0.06)
     assert scores.unbiased and scores.members == 2000
     assert repr(scores).startswith(f"Scores(400 inputs, {scores.used.mean():.1f} of 2000 members")
-    steps = (scores.used - FIRST) / STEP
-    assert scores.used.min() == FIRST and (steps == np.round(steps)).all()
+    steps = (scores.used - FIRST_MEMBERS) / MORE_MEMBERS
+    assert scores.used.min() == FIRST_MEMBERS and (steps == np.round(steps)).all()
     scores.save(tmp_path / "scores.npz")
     with np.load(tmp_path / "scores.npz") as file:
         np.testing.assert_array_equal(file["members"], scores.used)
@@ -118,9 +124,9 @@ def test_only_inputs_that_go_on_are_predicted() -> None:
     asked = []
 
     class Watched(Plain):
-        def _predicted(self, features, members, places):
+        def _predict_features(self, features, members, places):
             asked.append((len(features), members))
-            return super()._predicted(features, members, places)
+            return super()._predict_features(features, members, places)
 
     calls = []
     model = nn.Sequential(nn.Identity(), layer_of())
@@ -204,10 +210,10 @@ def test_what_no_member_can_change_stops_at_once() -> None:
     forest = RandomForestClassifier(60, random_state=0).fit(x, x[:, 0] + rng.normal(size=200) > 0)
     scores = demur.score(Forest(forest), [rng.normal(size=(50, 3))], tolerance=0.05, progress=False)
     infinite = np.isinf(k_of(scores))
-    assert infinite.any() and (scores.used[infinite] == FIRST).all()
+    assert infinite.any() and (scores.used[infinite] == FIRST_MEMBERS).all()
     alike = Samples(lambda x: np.repeat(x[None, :, :3], 40, axis=0), kind="logits", members=40)
     scores = demur.score(alike, [x], tolerance=0.05, progress=False)
-    assert (k_of(scores) == 0).all() and (scores.used == FIRST).all()
+    assert (k_of(scores) == 0).all() and (scores.used == FIRST_MEMBERS).all()
 
 
 def test_what_it_refuses() -> None:
@@ -231,11 +237,11 @@ def test_noise_moves_ranks_by_the_density_of_scores() -> None:
     """Scores spaced evenly over [0, 2] have density 1/2; over [0, 20], 1/20."""
     for width in (2.0, 20.0):
         pool = np.linspace(0, width, 1001)
-        found = rank_noise(pool[200:800], np.full(600, 0.09), pool, np.full(1001, 0.09))
+        found = estimate_rank_noise(pool[200:800], np.full(600, 0.09), pool, np.full(1001, 0.09))
         np.testing.assert_allclose(found, 0.3 / width, rtol=2e-3)
     alike = np.ones(50)
-    assert (rank_noise(alike, alike, alike, alike) == np.inf).all()
-    assert (rank_noise(alike, 0 * alike, alike, 0 * alike) == 0).all()
+    assert (estimate_rank_noise(alike, alike, alike, alike) == np.inf).all()
+    assert (estimate_rank_noise(alike, 0 * alike, alike, 0 * alike) == 0).all()
 
 
 def test_members_are_dealt_out_so_that_the_fewest_are_needed() -> None:
@@ -244,8 +250,8 @@ def test_members_are_dealt_out_so_that_the_fewest_are_needed() -> None:
     scores, used = rng.gamma(2, size=300), np.full(300, 32.0)
     errors = 0.1 * rng.uniform(0.5, 2, size=300)
     stopping = Stopping(0.03)
-    needed = stopping.needed(scores, errors, used)
-    moves = rank_noise(scores, errors**2 * used, scores, errors**2 * used)
+    needed = stopping.count_needed(scores, errors, used)
+    moves = estimate_rank_noise(scores, errors**2 * used, scores, errors**2 * used)
     left = np.mean(moves**2 / needed)
     np.testing.assert_allclose(left, 0.03**2, rtol=1e-12)
     for other in (np.full(300, needed.mean()), needed * rng.uniform(0.8, 1.2, size=300), moves**2):
@@ -259,9 +265,9 @@ def test_earlier_batches_count_and_are_forgotten_after_a_while() -> None:
     before = rng.gamma(2, size=6000)
     for part in before.reshape(20, 300):
         stopping.finish(part, np.full(300, 0.1), np.full(300, 16.0))
-    assert stopping.finished.shape == (3, REMEMBERED)
-    np.testing.assert_array_equal(stopping.finished[0], before[-REMEMBERED:])
-    again = Stopping(0.05, stopping.arrays())
+    assert stopping.finished.shape == (3, INPUTS_REMEMBERED)
+    np.testing.assert_array_equal(stopping.finished[0], before[-INPUTS_REMEMBERED:])
+    again = Stopping(0.05, stopping.to_arrays())
     few = np.array([0.5, 2.0, 8.0]), np.full(3, 0.1), np.full(3, 16.0)
-    np.testing.assert_array_equal(again.needed(*few), stopping.needed(*few))
-    assert again.needed(*few)[2] < again.needed(*few)[0]  # far out in the tail nobody is near
+    np.testing.assert_array_equal(again.count_needed(*few), stopping.count_needed(*few))
+    assert again.count_needed(*few)[2] < again.count_needed(*few)[0]  # far out in the tail nobody is near

@@ -31,6 +31,19 @@ def test_resamples_are_those_of_repeated_inputs():
     assert found == pytest.approx(spearmanr(x[rows], y[rows]).statistic, abs=1e-12)
 
 
+def test_influence_is_the_derivative_by_the_weight_of_an_input():
+    from demur.tasks.correlation import _influence, correlation
+
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 5, 40)
+    levels = [np.unique(each, return_inverse=True)[1] for each in (x, x + rng.integers(0, 4, 40))]
+    found = _influence(levels)
+    for index in range(40):
+        step = 40 * 1e-5 * (np.arange(40) == index)
+        slope = (correlation(levels, 1 + step) - correlation(levels, 1 - step)) / 2e-5
+        assert slope == pytest.approx(found[index], abs=1e-8)
+
+
 def test_infinite_scores_rank_above_all():
     x = np.array([1.0, 2.0, 3.0, np.inf, np.inf])
     finite = np.array([1.0, 2.0, 3.0, 9.0, 9.0])

@@ -12,10 +12,20 @@ import pytest
 from scipy.special import digamma
 from scipy.stats import norm
 
-from demur.tasks import calibration, compare, compare_all, detection, misclassification, selective
-from demur.tasks.estimate import Estimate, over_splits
+from demur.tasks import (
+    calibration,
+    compare,
+    compare_all,
+    detection,
+    misclassification,
+    rank_correlation,
+    selective,
+    sparsification,
+)
+from demur.tasks.estimate import RESAMPLED_UP_TO, Estimate, average_splits
 
 RESAMPLES = 500
+LARGE = RESAMPLED_UP_TO + 1  # the smallest number of inputs for which "auto" is asymptotic
 Draw = Callable[[int], dict[str, tuple[Estimate, float]]]
 
 
@@ -77,6 +87,86 @@ def of_selective(interval: str) -> Draw:
         }
 
     return draw
+
+
+@cache
+def area_truth(scale: float, power: int, levels: int) -> tuple[float, float]:
+    """Return area and excess where the error rate is scale * s**power at the share s, or per level of it."""
+    errors = scale * ((np.arange(1_000_000) + 0.5) / 1_000_000) ** power
+    if levels:
+        errors = np.repeat(errors.reshape(levels, -1).mean(axis=1), 1_000_000 // levels)
+    curve = np.cumsum(1 - errors) / np.arange(1, 1_000_001)
+    best = curve[-1] * (1 - np.log(curve[-1]))  # the area where all errors come last
+    return float(curve.mean()), float(best - curve.mean())
+
+
+def of_large_selective(scale: float, power: int, levels: int = 0) -> Draw:
+    def draw(seed: int) -> dict[str, tuple[Estimate, float]]:
+        rng = np.random.default_rng(seed)
+        scores = rng.uniform(size=LARGE)
+        correct = rng.uniform(size=LARGE) > scale * scores**power
+        found = selective(np.floor(levels * scores) if levels else scores, correct)
+        assert found.auc.method == "asymptotic"
+        area, excess = area_truth(scale, power, levels)
+        return {"auc": (found.auc, area), "excess": (found.excess, excess)}
+
+    return draw
+
+
+def of_large_misclassification(share: float) -> Draw:
+    def draw(seed: int) -> dict[str, tuple[Estimate, float]]:
+        rng = np.random.default_rng(seed)
+        correct = rng.uniform(size=LARGE) > share
+        found = misclassification(rng.normal(2.0 * ~correct), correct)
+        assert found.aupr.method == "asymptotic"
+        return {name: (getattr(found, name), value) for name, value in truth_of(2.0, share).items()}
+
+    return draw
+
+
+def made_errors(number: int, seed: int, levels: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return scores and errors: the score is the scale of the error, but for noise."""
+    rng = np.random.default_rng(seed)
+    scale = rng.lognormal(0, 0.5, number)
+    scores = scale * rng.lognormal(0, 0.5, number)
+    return np.round(2 * np.log(scores)) if levels else scores, scale * rng.normal(size=number)
+
+
+@cache
+def sparsification_truth(levels: bool, error: str) -> float:
+    """Return the area of endless inputs, from a million."""
+    drawn = (made_errors(250_000, 10**6 + k, levels) for k in range(4))
+    return float(np.mean([sparsification(*each, error=error).ause.value for each in drawn]))
+
+
+def of_sparsification(number: int, levels: bool, error: str) -> Draw:
+    def draw(seed: int) -> dict[str, tuple[Estimate, float]]:
+        found = sparsification(
+            *made_errors(number, seed, levels), error=error, resamples=RESAMPLES, seed=seed
+        )
+        return {"ause": (found.ause, sparsification_truth(levels, error))}
+
+    return draw
+
+
+def of_rank_correlation(seed: int) -> dict[str, tuple[Estimate, float]]:
+    x, noise = np.random.default_rng(seed).normal(size=(2, LARGE))
+    return {"correlation": (rank_correlation(x, 0.6 * x + 0.8 * noise), 6 / np.pi * np.arcsin(0.3))}
+
+
+def of_large_compare(seed: int) -> dict[str, tuple[Estimate, float]]:
+    """The differences of ``of_compare`` that have influence functions."""
+    rng = np.random.default_rng(seed)
+    a = rng.normal(0, 1, LARGE // 2), rng.normal(1.5, 1, LARGE // 2 + 1)
+    b = tuple(part + rng.normal(0, 1, len(part)) for part in a)
+    plain, noisy = (truth_of(1.5, 0.5, spread)["aupr"] for spread in (1.0, np.sqrt(2)))
+    scores = rng.uniform(size=LARGE)
+    correct = rng.uniform(size=LARGE) > scores / 2
+    other = np.where(rng.uniform(size=LARGE) < 0.5, scores, rng.uniform(size=LARGE))
+    return {
+        "aupr": (compare(a, b, "detection", figure="aupr").difference, plain - noisy),
+        "auc": (compare(scores, other, "selective", correct=correct).difference, 0.0625),
+    }
 
 
 ALPHA = np.array([0.5, 1.0, 2.0])
@@ -145,7 +235,7 @@ def of_splits(seed: int) -> dict[str, tuple[Estimate, float]]:
     return {
         "auroc": (found.auroc, truth["auroc"]),
         "fpr95": (found.fpr95, truth["fpr95"]),
-        "auroc, shared": (over_splits(shared, 0.95), truth["auroc"]),
+        "auroc, shared": (average_splits(shared, 0.95), truth["auroc"]),
     }
 
 
@@ -163,6 +253,18 @@ SETTINGS: dict[str, Draw] = {
     "calibration 2000 too sure": of_calibration(2000, 0.6),
     "compare": of_compare,
     "splits": of_splits,
+    "selective 5001 25 % errors": of_large_selective(0.5, 1),
+    "selective 5001 5 % errors": of_large_selective(0.2, 3),
+    "selective 5001 5 % errors 20 levels": of_large_selective(0.2, 3, 20),
+    "selective 5001 1 % errors": of_large_selective(0.04, 3),
+    "misclassification 5001 20 % errors": of_large_misclassification(0.2),
+    "misclassification 5001 5 % errors": of_large_misclassification(0.05),
+    "misclassification 5001 1 % errors": of_large_misclassification(0.01),
+    "compare 5001": of_large_compare,
+    "sparsification 400 rmse": of_sparsification(400, False, "rmse"),
+    "sparsification 5001 rmse": of_sparsification(LARGE, False, "rmse"),
+    "sparsification 5001 mae levels": of_sparsification(LARGE, True, "mae"),
+    "rank correlation 5001": of_rank_correlation,
 }
 QUICK = (
     "detection 200 200 1",
@@ -171,6 +273,11 @@ QUICK = (
     "calibration 300 too sure",
     "compare",
     "splits",
+    "selective 5001 5 % errors 20 levels",
+    "misclassification 5001 5 % errors",
+    "compare 5001",
+    "sparsification 5001 rmse",
+    "rank correlation 5001",
 )
 
 

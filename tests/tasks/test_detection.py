@@ -8,7 +8,7 @@ from scipy.stats import norm
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from demur.tasks import detection, misclassification
-from demur.tasks.levels import average_precision, average_precision_influence, levels_of
+from demur.tasks.levels import average_precision, average_precision_influence, count_levels
 
 
 def draw(kind, seed, number=80):
@@ -104,7 +104,9 @@ def test_delong_variance_is_that_of_loops() -> None:
 
 def test_influence_of_precision_is_its_derivative() -> None:
     known, unknown = draw("tied", 2)
-    levels = levels_of(np.concatenate([known, unknown]), np.arange(len(known) + len(unknown)) >= len(known))
+    levels = count_levels(
+        np.concatenate([known, unknown]), np.arange(len(known) + len(unknown)) >= len(known)
+    )
     p, n = levels.positive.astype(float) + 2, levels.negative.astype(float) + 2
     of_positive, of_negative = average_precision_influence(p, n)
     h = 1e-6

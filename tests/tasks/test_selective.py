@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from demur.tasks import selective
-from demur.tasks.selective import area_of, counted, excess_influence, excess_of, influence
+from demur.tasks.selective import area_influence, area_of, count_right_and_wrong, excess_influence, excess_of
 
 
 def by_loops(scores, correct) -> np.ndarray:
@@ -67,8 +67,8 @@ def test_influence_is_what_leaving_inputs_out_shows() -> None:
     rng = np.random.default_rng(0)
     scores = rng.normal(size=20_000).round(1)
     correct = rng.uniform(size=20_000) < 0.8
-    right, wrong = counted(scores, correct)
-    for figure, influences in ((area_of, influence), (excess_of, excess_influence)):
+    right, wrong = count_right_and_wrong(scores, correct)
+    for figure, influences in ((area_of, area_influence), (excess_of, excess_influence)):
         for level in (1, 20, 40):
             for kind, of_kind in enumerate(influences(right, wrong)):
                 more = [right.copy(), wrong.copy()]

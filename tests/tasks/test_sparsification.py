@@ -6,6 +6,13 @@ import numpy as np
 import pytest
 
 from demur.tasks import sparsification
+from demur.tasks.sparsification import (
+    _ERRORS,
+    _influence,
+    area_between,
+    order_losses,
+    remaining_error,
+)
 
 
 def slow_curve(scores, errors, power):
@@ -84,3 +91,25 @@ def test_resamples_are_those_of_repeated_inputs():
 def test_bad_input_is_told(scores, errors, options, message):
     with pytest.raises(ValueError, match=message):
         sparsification(scores, errors, **options)
+
+
+@pytest.mark.parametrize("error", ["rmse", "mae"])
+@pytest.mark.parametrize("ties", [False, True])
+def test_influence_is_the_derivative_by_the_weight_of_an_input(error, ties):
+    """With many copies of all inputs, some more or fewer of one: the area changes as the influence says."""
+    rng = np.random.default_rng(0)
+    scores, errors = rng.normal(size=30), rng.normal(size=30)
+    errors[:2] = 0
+    if ties:
+        scores, errors = np.round(scores), np.round(2 * errors) / 2
+    kind = _ERRORS[error]
+    copies = 2000
+    found = _influence(np.repeat(scores, copies), np.repeat(errors, copies), kind)[::copies]
+    whole = order_losses(scores, kind.loss(errors)), order_losses(np.abs(errors), kind.loss(errors))
+    for index in range(0, 30, 3):
+        areas = []
+        for more in (-20, 20):
+            counts = np.full(30, copies) + more * (np.arange(30) == index)
+            areas.append(area_between(*(remaining_error(each, kind.root, counts) for each in whole)))
+        slope = (areas[1] - areas[0]) * 30 * copies / 40
+        assert slope == pytest.approx(found[index], rel=0.01, abs=2e-3)

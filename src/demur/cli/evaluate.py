@@ -229,7 +229,7 @@ def calibration(
     """
     with bad_input_exits():
         from demur.report.tables import table_of_figures
-        from demur.scoring.files import average_predictions
+        from demur.scoring.score_files import average_predictions
         from demur.stores import open_predictions, read_labels
         from demur.tasks import calibration
 
@@ -297,11 +297,11 @@ def _evaluate(
 
 def _write_title(task: str, table: Table, options: Mapping[str, Any]) -> str:
     """Return the title of a table."""
-    from demur.report.tables import FIGURES
+    from demur.report.tables import FIGURE_NAMES
 
     what = {row.section for row in table.rows}
     (section,) = what if len(what) == 1 else ("",)
-    by = FIGURES.get(section, section)
+    by = FIGURE_NAMES.get(section, section)
     spread = f"mean ± spread over {options['splits']} splits" if options["splits"] else None
     interval = f"with {100 * options['confidence']:g} % intervals"
     return f"{_TITLES[task]}{f': {by}' if by else ''}, {spread or interval}"

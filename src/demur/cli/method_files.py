@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from demur.cli.score import Kind, choose_kind, score_files
-from demur.report.folder import kind_of
+from demur.report.run_folder import kind_of
+from demur.report.score_names import COLUMNS_BY_NAME, SCORE_NAMES
 from demur.report.tables import PAPER
-from demur.report.words import NAMES, SHORT
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,7 +36,7 @@ class MethodScores:
         try:
             pick_column(self.columns, name, self.path)
         except StoreError as error:
-            words = ", ".join(f"{known.short} for {column}" for column, known in NAMES.items())
+            words = ", ".join(f"{known.short} for {column}" for column, known in SCORE_NAMES.items())
             raise StoreError(f"{error}; short names are {words}") from error
         return pick_numbers(self.columns, name, self.path)
 
@@ -128,7 +128,7 @@ def _spell_out(name: str, columns: Container[str]) -> str:
     >>> _spell_out("k", ()), _spell_out("aleatoric", ()), _spell_out("K", ["K"]), _spell_out("mine", ())
     ('pairwise_epistemic', 'pairwise_aleatoric', 'K', 'mine')
     """
-    return name if name in columns else SHORT.get(name.lower().replace("_", " "), name)
+    return name if name in columns else COLUMNS_BY_NAME.get(name.lower().replace("_", " "), name)
 
 
 def split_method_name(written: str) -> tuple[str | None, str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from demur.report import tables
-    from demur.scoring.files import ScoreTable
+    from demur.scoring.score_table import ScoreTable
 
 
 def mend_streams() -> None:

@@ -52,19 +52,19 @@ def report(
     """
     with bad_input_exits():
         from demur.report import page
-        from demur.report.findings import TARGETS, find
-        from demur.report.folder import read_run
+        from demur.report.contents import TARGETS, gather_contents
+        from demur.report.run_folder import read_run
 
         target = _check_target(out or folder / "report.html", folder)
         run = read_run(folder)
-        with progress_bar(len(run.methods), "methods") as progress:
-            found = find(
+        with progress_bar(len(run.sets), "sets") as progress:
+            found = gather_contents(
                 run,
                 confidence=confidence,
                 targets=sorted(set(accuracy)) if accuracy else TARGETS,
                 progress=progress,
             )
-        page.write(found, target, top=top)
+        page.write_page(found, target, top=top)
     print(f"{target}")
 
 
@@ -76,7 +76,7 @@ def _check_target(path: Path, folder: Path) -> Path:
         raise ValueError(f"{path}: expected a page that ends in .html, got {path.suffix or 'no suffix'!r}")
     if path.is_dir():
         raise ValueError(f"{path}: expected a file to write to, got a directory: add a file name")
-    if path.exists() and page.MARK not in path.read_bytes():
+    if path.exists() and page.GENERATOR_MARK not in path.read_bytes():
         raise ValueError(
             f"{path}: expected a page that demur report wrote, got another file, which is not replaced: "
             "remove it, or choose another name with --out"

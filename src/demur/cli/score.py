@@ -13,7 +13,7 @@ from demur.cli.printing import bad_input_exits, complain, print_summary, print_t
 from demur.progress import progress_bar
 
 if TYPE_CHECKING:
-    from demur.scoring.files import ScoreTable
+    from demur.scoring.score_table import ScoreTable
 
 Kind = Literal["logits", "probs", "log_probs"]
 
@@ -184,7 +184,7 @@ def score_files(
     options: dict[str, Any],
 ) -> ScoreTable:
     """Read files and score their inputs, with a progress bar on a terminal."""
-    from demur.scoring.files import score_predictions
+    from demur.scoring.score_files import score_predictions
     from demur.stores import check_output, open_predictions, read_weights
 
     if out is not None:
@@ -218,7 +218,7 @@ def refuse_to_replace(read: list[Path], out: Path | None) -> None:
 
 def _describe(scores: ScoreTable, kind: Kind, files: list[str], options: dict[str, Any]) -> dict[str, Any]:
     """Return what the JSON object says about a run besides the scores."""
-    from demur.scoring.files import unit_of
+    from demur.scoring.score_table import name_unit
 
     return {
         "inputs": scores.inputs,
@@ -227,7 +227,7 @@ def _describe(scores: ScoreTable, kind: Kind, files: list[str], options: dict[st
         "files": files,
         "kind": kind,
         "rule": options["rule"],
-        "unit": unit_of(options["rule"], options["base"]),
+        "unit": name_unit(options["rule"], options["base"]),
         "unbiased": options["unbiased"],
         "summary": scores.summary(),
     }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from demur.core.rules import Array
+from demur.core.arrays import Array
+from demur.core.logarithms import log_ratio
 from demur.families import Family
 
 
@@ -27,14 +28,9 @@ def bounds_of(xp: Any, parameters: Array, shares: Array, family: Family) -> tupl
         ):
             sums[place] = sums[place] + shares[j] * xp.exp(-distance)
             sums[place + 1] = sums[place + 1] + shares[j] * xp.expm1(-distance)
-    lower, upper = (0 - xp.sum(shares * _log_of(xp, *sums[k : k + 2]), axis=0) for k in (0, 2))
-    return lower, family.tightened(xp, upper, parameters, shares)
-
-
-def _log_of(xp: Any, number: Array, less_one: Array) -> Array:
-    """Return the logarithm of a number that is also known less 1: exact near 1, and near 0."""
-    near = less_one > -0.5
-    return xp.where(near, xp.log1p(xp.where(near, less_one, 0 * less_one)), xp.log(number))
+    one = xp.ones_like(shares)
+    lower, upper = (0 - xp.sum(shares * log_ratio(xp, sums[k], one, sums[k + 1]), axis=0) for k in (0, 2))
+    return lower, family.tighten_upper_bound(xp, upper, parameters, shares)
 
 
 def _bhattacharyya(xp: Any, family: Family, p: Array, q: Array) -> Array:

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from demur import kernels
-from demur.core import second_order_state as described
+from demur.core import arrays
 from demur.core.rules import Array, Rule
+from demur.core.second_order_state import state_of_distribution
 from demur.core.state import State, arrays_of
 from demur.measures import Given, Measure
-from demur.predictions import Members, arrays, gather, predicted, rule_for, second_order
+from demur.predictions import Members, as_prediction, as_second_order, gather, rule_for
 
 Side = Members | State | None
 
@@ -25,10 +26,10 @@ def given_sides(measure: Measure, rule: Rule, batch: tuple[int, ...], classes: i
 
 def given_side(name: str, value: Any, rule: Rule, batch: tuple[int, ...], classes: int) -> Side:
     """Return one given side."""
-    distribution = second_order(value)
+    distribution = as_second_order(value)
     if distribution is not None:
         _check_shape(name, rule, distribution.shape, (*batch, classes))
-        return described.state_of(distribution, rule)
+        return state_of_distribution(distribution, rule)
     state = getattr(value, "state", None)
     if isinstance(state, State):
         if state.rule is not rule:
@@ -38,7 +39,7 @@ def given_side(name: str, value: Any, rule: Rule, batch: tuple[int, ...], classe
         return state
     if hasattr(value, "update") and hasattr(value, "merge"):
         raise ValueError(f"{name} must be Moments that have members. Got empty ones.")
-    prediction = predicted(value)
+    prediction = as_prediction(value)
     rule_for(prediction, rule)
     one = len(prediction.shape) == len(batch) + 1
     if prediction.shape[0 if one else 1 :] != (*batch, classes):
@@ -59,8 +60,8 @@ def _check_shape(name: str, rule: Rule, came: tuple[int, ...], expected: tuple[i
     """Raise unless a given model is for the same inputs and classes."""
     if came != expected:
         raise ValueError(
-            f"{name} must be a model for the same inputs and classes, shape {rule.shown(expected)}, "
-            f"or a set of members with one more axis in front. Got {rule.shown(came)}."
+            f"{name} must be a model for the same inputs and classes, shape {rule.shape_as_given(expected)}, "
+            f"or a set of members with one more axis in front. Got {rule.shape_as_given(came)}."
         )
 
 
@@ -69,13 +70,13 @@ def part_of(side: Side, begin: int, end: int) -> Side:
     return None if side is None else side.only(slice(begin, end))
 
 
-def referred(sides: list[Side], rule: Rule, reference: Array) -> Given:
+def refer_sides(sides: list[Side], rule: Rule, reference: Array) -> Given:
     """Return the given sides as averages relative to the members' reference; two of them, to the first's."""
-    states = [None if side is None else _summed(side, rule, reference) for side in sides]
+    states = [None if side is None else _sum_side(side, rule, reference) for side in sides]
     first = states[0]
     if first is not None and states[1] is not None:  # which may be far from the members, and alike
         reference = first.reference
-    return Given(*(None if state is None else state.referred_to(reference).means() for state in states))
+    return Given(*(None if state is None else state.refer_to(reference).means() for state in states))
 
 
 def with_gradients(sides: list[Side]) -> Array | None:
@@ -86,24 +87,24 @@ def with_gradients(sides: list[Side]) -> Array | None:
     return None
 
 
-def in_library_of(state: State, target: Array) -> State:
+def move_to_library(state: State, target: Array) -> State:
     """Return sums in the library and on the device of an array."""
     there = {n: None if a is None else arrays.matching(a, target) for n, a in arrays_of(state).items()}
     return replace(state, xp=arrays.namespace(target), **there)
 
 
-def moved(side: Members | State, rule: Rule, reference: Array) -> State:
+def refer_side(side: Members | State, rule: Rule, reference: Array) -> State:
     """Return one given side's sums relative to the members' reference."""
-    return _summed(side, rule, reference).referred_to(reference)
+    return _sum_side(side, rule, reference).refer_to(reference)
 
 
-def _summed(side: Members | State, rule: Rule, target: Array) -> State:
+def _sum_side(side: Members | State, rule: Rule, target: Array) -> State:
     """Return one given side's sums in the library and on the device of an array."""
     if isinstance(side, Members):
         numpy = arrays.library(target) == "numpy"
         side = kernels.state_of(side if numpy or side.stays else side.beside(target), rule, 1)
     elif arrays.library(side.reference) == "numpy" != arrays.library(target):
-        side = in_library_of(side, target)
+        side = move_to_library(side, target)
     if arrays.library(side.reference) != arrays.library(target):
         raise TypeError(
             f"Expected a given side and predictions of one library. Got {arrays.library(side.reference)} and "

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 from demur import kernels
-from demur.core.rules import Array
+from demur.core.arrays import Array, is_traced
 from demur.core.state import Means, State
 from demur.measures import (
     Decomposition,
@@ -57,27 +57,27 @@ class Estimates:
             return evaluate(measure, self.whole, given)
         if self._summary is None:
             short = kernels.figures(self.state, whole=True)
-            self._summary = self.scaled(0, *(_summary_of(self.whole) if short is None else short[0]))
+            self._summary = self._apply_factors(0, *(_summary_of(self.whole) if short is None else short[0]))
         return from_summary(measure, *self._summary)
 
     def replicates(self, measure: Measure, given: Given) -> Parts:
         """Return the parts of a measure without each group in turn, (groups, inputs)."""
         if not is_summary(measure) or not self.state.rule.mixes:
-            return Parts(*self.stacked(lambda means: evaluate(measure, means, given)))
+            return Parts(*self._stack_groups(lambda means: evaluate(measure, means, given)))
         if self._summaries is None:
             short = kernels.figures(self.state, whole=False)
-            self._summaries = self.scaled(
-                1, *(self.stacked(_summary_of) if short is None else short.swapaxes(0, 1))
+            self._summaries = self._apply_factors(
+                1, *(self._stack_groups(_summary_of) if short is None else short.swapaxes(0, 1))
             )
         return from_summary(measure, *self._summaries)
 
-    def scaled(self, which: int, entropy: Array, k: Array, i: Array) -> _Summary:
+    def _apply_factors(self, which: int, entropy: Array, k: Array, i: Array) -> _Summary:
         """Return figures with their factors: the whole's, or those of each group that is left out."""
         if self.factors is None:
             return entropy, k, i
         return entropy, k * self.factors[which], i * self.factors[which]
 
-    def stacked(self, figures: Callable[[Means], Sequence[Array]]) -> list[Array]:
+    def _stack_groups(self, figures: Callable[[Means], Sequence[Array]]) -> list[Array]:
         """Return figures of averages without each group in turn, each of them (groups, inputs)."""
         found = [figures(means) for means in self.state.leaving_one_out()]
         return [self.state.xp.stack(figure) for figure in zip(*found, strict=True)]
@@ -108,7 +108,7 @@ class Estimates:
             # One member left: none of its pairs count.
             share = state.xp.where(share > 0, share, state.share_of_pairs())
             replicates = Parts(replicates.aleatoric, replicates.epistemic / share)
-        figures = zip(_totalled(parts), _totalled(replicates), strict=True)
+        figures = zip(_add_total(parts), _add_total(replicates), strict=True)
         return Decomposition(*(_standard_error(state, value, rest) for value, rest in figures))
 
     def without_bias(self, measure: Measure, given: Given, parts: Parts, replicates: Parts | None) -> Parts:
@@ -120,16 +120,16 @@ class Estimates:
         if replicates is None:
             return parts
         if sides[0] == "bma":
-            aleatoric = _jackknifed(state, aleatoric, replicates.aleatoric)
+            aleatoric = _correct_bias(state, aleatoric, replicates.aleatoric)
         if sides == ("bma", "each"):
             average = resolve("average")
-            mutual = _jackknifed(
+            mutual = _correct_bias(
                 state, self.parts(average, given).epistemic, self.replicates(average, given).epistemic
             )
             pairwise = self.parts(resolve("pairwise"), given).epistemic
             epistemic = pairwise / state.share_of_pairs() - mutual
         elif needs_groups(measure) and sides != ("bma", "bma"):
-            epistemic = _jackknifed(state, epistemic, replicates.epistemic)
+            epistemic = _correct_bias(state, epistemic, replicates.epistemic)
         return Parts(aleatoric, epistemic)
 
 
@@ -148,7 +148,7 @@ def unbiased_terms(state: State, measure: Measure, value: _Value) -> Array:
         return whole / state.share_of_pairs()
     if needs_groups(measure) and sides != ("bma", "bma"):
         rest = state.xp.stack([value(measure, means) for means in state.leaving_one_out()])
-        return _jackknifed(state, whole, rest)
+        return _correct_bias(state, whole, rest)
     return whole
 
 
@@ -160,12 +160,12 @@ def _summary_of(means: Means) -> _Summary:
     return pairwise.aleatoric, pairwise.epistemic, average.epistemic
 
 
-def _totalled(parts: Parts) -> tuple[Array, Array, Array]:
+def _add_total(parts: Parts) -> tuple[Array, Array, Array]:
     """Return total, aleatoric and epistemic part."""
     return parts.aleatoric + parts.epistemic, parts.aleatoric, parts.epistemic
 
 
-def _jackknifed(state: State, value: Array, replicates: Array) -> Array:
+def _correct_bias(state: State, value: Array, replicates: Array) -> Array:
     """Return ``G value - sum_g (1 - w_g / w) value_(-g)`` over groups that have members.
 
     ``replicates`` are (groups, inputs), or (groups, classes, inputs). An infinite value stays, and one that
@@ -203,7 +203,7 @@ def _standard_error(state: State, value: Array, replicates: Array) -> Array:
 def check_enough(state: State, measure: Measure, *, unbiased: bool, stderr: bool) -> None:
     """Raise unless there are members, and groups of them, to leave out."""
     asked = "unbiased=True" if unbiased else "stderr=True"
-    if not type(state.count).__name__.endswith("Tracer"):
+    if not is_traced(state.count):
         fewest = int(state.xp.min(state.count))
         if fewest < 2:
             raise ValueError(
@@ -217,7 +217,7 @@ def check_enough(state: State, measure: Measure, *, unbiased: bool, stderr: bool
             f"{what} needs members in at least 2 groups. Got none. Use Moments(groups=16) from the start."
         )
     used = state.xp.sum(state.xp.astype(state.weight > 0, state.xp.int32), axis=0)
-    if not type(used).__name__.endswith("Tracer") and int(state.xp.min(used)) < 2:
+    if not is_traced(used) and int(state.xp.min(used)) < 2:
         raise ValueError(
             f"{what} needs members in at least 2 groups. Got all of them in one. "
             "Give each of the Moments that are merged several members: each deals them to groups in turn."

@@ -13,10 +13,12 @@ each exactly 0 where ``p`` is ``q``. Arrays are of any library; ``xp`` is its na
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-Array = Any
+from demur.core.arrays import Array
+from demur.core.logarithms import epsilon, generalised_kl_term
 
 
 class Terms(NamedTuple):
@@ -29,42 +31,57 @@ class Terms(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rule:
-    """A proper loss; subclasses say what it charges. Predictions come as logits; see `reference`."""
+class Rule(ABC):
+    """A proper loss; subclasses say what it charges. Predictions come as logits; see `reference`.
+
+    Parameters
+    ----------
+    name
+        What users, errors and files call it.
+    separable
+        Whether ``phi`` is a sum of one term per class, so that ``attribute`` has a meaning.
+    compiled
+        Whether the compiled loops compute this very rule; False for every rule but the log rule.
+    excludes
+        Whether a class of probability 0 can cost infinitely much, so that a reference must allow every
+        class that some member allows.
+    """
 
     name: str
-    separable: bool  # phi is a sum of one term a class, so that `attribute` has a meaning
+    separable: bool
+    compiled: bool = field(default=False, kw_only=True)
+    excludes: bool = field(default=False, kw_only=True)
 
     nats: ClassVar[bool] = False  # a logarithm, which has a base
     mixes: ClassVar[bool] = True  # the average of predictions follows from the means of the terms
     integrates: ClassVar[bool] = False  # it takes all members at once instead
 
+    @abstractmethod
     def entropy(self, xp: Any, logits: Array) -> Array:
         """Return ``<p, loss(p)>``, exact relative to itself also where ``p`` is nearly certain."""
-        raise AssertionError("each rule has its own")
 
+    @abstractmethod
     def reference(self, xp: Any, logits: Array) -> Array:
         """Return the reference that stands for the prediction with these logits."""
-        raise AssertionError("each rule has its own")
 
     def probabilities(self, xp: Any, reference: Array) -> Array:
         """Return the reference's probabilities."""
         return reference
 
+    @abstractmethod
     def terms(self, xp: Any, logits: Array, chosen: Array, lost: Array | None = None) -> Terms:
         """Return the terms of predictions relative to the reference that stands for the chosen logits.
 
         ``lost`` is what the differences of these two lack, of logits that were rounded.
         """
-        raise AssertionError("each rule has its own")
 
-    def between(self, xp: Any, source: Array, reference: Array) -> Terms:
+    @abstractmethod
+    def terms_between(self, xp: Any, source: Array, reference: Array) -> Terms:
         """Return the terms of one reference relative to another."""
-        raise AssertionError("each rule has its own")
 
+    @abstractmethod
     def mixture(self, xp: Any, a: Array, reference: Array, mean: Array | None = None) -> Terms:
         """Return the terms of the average prediction, ``q + a``; ``mean`` is the same by itself, if known."""
-        raise AssertionError("each rule has its own")
 
     def likelihood(self, xp: Any, terms: Terms, reference: Array) -> Array | None:
         """Return probabilities, not as ``q + a``, where a measure needs the logarithm of their average."""
@@ -74,7 +91,7 @@ class Rule:
         """Return the average prediction, from the mean of ``a``."""
         return self.probabilities(xp, reference) + a
 
-    def carried(
+    def change_coordinates(
         self, xp: Any, a: Array, u: Array, source: Array, reference: Array
     ) -> tuple[Array, Array]:  # fmt: skip
         """Return ``a`` and ``u`` relative to one reference in the coordinates of another."""
@@ -88,12 +105,12 @@ class Rule:
         """Return terms of the classes, (inputs, ...), as terms of what is predicted."""
         return terms
 
-    def shown(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def shape_as_given(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of an array of logits as the user knows it."""
         return shape
 
 
-class Log(Rule):
+class LogRule(Rule):
     """``loss(p)[y] = -log p[y]``, in nats. A reference is kept as logits aligned at its top class, 0 there.
 
     Not as ``q``, which would underflow, nor as ``log q``: identical members have identical aligned logits,
@@ -128,7 +145,7 @@ class Log(Rule):
         q, ratio, d, shift = self.growth(xp, logits, chosen, lost)
         excluded = logits == -float("inf")
         u = xp.where(excluded, xp.zeros_like(d), d - xp.log1p(shift))
-        return Terms(q * ratio, u, q * _bregman(xp, ratio, u), excluded)
+        return Terms(q * ratio, u, q * generalised_kl_term(xp, ratio, u), excluded)
 
     def growth(
         self, xp: Any, logits: Array, chosen: Array, lost: Array | None
@@ -157,11 +174,11 @@ class Log(Rule):
         shift = xp.sum(q * growth, axis=-1, keepdims=True)
         return q, (growth - shift) / (1 + shift), d, shift
 
-    def between(self, xp: Any, source: Array, reference: Array) -> Terms:
+    def terms_between(self, xp: Any, source: Array, reference: Array) -> Terms:
         log_q = self.log(xp, reference)
         q, u = xp.exp(log_q), self.log(xp, source) - log_q
         ratio = xp.expm1(u)
-        return Terms(q * ratio, u, q * _bregman(xp, ratio, u))
+        return Terms(q * ratio, u, q * generalised_kl_term(xp, ratio, u))
 
     def likelihood(self, xp: Any, terms: Terms, reference: Array) -> Array | None:
         p = xp.exp(self.log(xp, reference) + terms.u)
@@ -173,7 +190,7 @@ class Log(Rule):
         q, ratio = xp.exp(log_q), a * xp.exp(-log_q)
         gone = ratio <= -1  # no member allows the class: 0 log 0 = 0
         u = xp.log1p(xp.where(gone, xp.zeros_like(ratio), ratio))
-        phi = q * xp.where(gone, -ratio, _bregman(xp, ratio, u))
+        phi = q * xp.where(gone, -ratio, generalised_kl_term(xp, ratio, u))
         if mean is not None:
             # Where a member that thought the class likely has been left out, a has none of its digits.
             least = float(xp.finfo(mean.dtype).tiny)
@@ -183,18 +200,18 @@ class Log(Rule):
         return Terms(a, u, phi)
 
 
-LOG = Log("log", separable=True)
+LOG = LogRule("log", separable=True, compiled=True, excludes=True)
 
 
-class _Bounded(Rule):
+class BoundedRule(Rule):
     """A rule that charges no more than a constant; differences of predictions are taken as the log rule does.
 
     So they have all their digits where members agree, or are nearly certain.
     """
 
+    @abstractmethod
     def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
         """Return the terms of ``p`` relative to ``q``, of which ``a`` is the exact difference."""
-        raise AssertionError("each rule has its own")
 
     def reference(self, xp: Any, logits: Array) -> Array:
         return LOG.reference(xp, logits)
@@ -209,8 +226,8 @@ class _Bounded(Rule):
         q, ratio, *_ = LOG.growth(xp, logits, chosen, lost)
         return self.relative(xp, q * ratio, softmax(xp, logits), self.reference(xp, chosen))
 
-    def between(self, xp: Any, source: Array, reference: Array) -> Terms:
-        a = LOG.between(xp, source, reference).a
+    def terms_between(self, xp: Any, source: Array, reference: Array) -> Terms:
+        a = LOG.terms_between(xp, source, reference).a
         return self.relative(xp, a, self.probabilities(xp, source), reference)
 
     def relative(self, xp: Any, a: Array, p: Array, reference: Array) -> Terms:
@@ -224,7 +241,7 @@ class _Bounded(Rule):
         return self.apart(xp, a, q + a, q)
 
 
-class Brier(_Bounded):
+class BrierRule(BoundedRule):
     """``loss(p)[y] = sum_k (p[k] - 1[k = y])**2``."""
 
     def entropy(self, xp: Any, logits: Array) -> Array:
@@ -234,7 +251,7 @@ class Brier(_Bounded):
         return Terms(a, 2 * a, a * a)
 
 
-class _Spherical(_Bounded):
+class _SphericalRule(BoundedRule):
     """``loss(p)[y] = 1 - p[y] / |p|``."""
 
     def entropy(self, xp: Any, logits: Array) -> Array:
@@ -252,7 +269,7 @@ class _Spherical(_Bounded):
         return Terms(a, (a - direction * longer) / length, phi)
 
 
-class _ZeroOne(_Bounded):
+class _ZeroOneRule(BoundedRule):
     """``loss(p)[y] = 1 - 1[y is a most probable class] / (how many are)``."""
 
     def entropy(self, xp: Any, logits: Array) -> Array:
@@ -270,17 +287,6 @@ def _lost_in(xp: Any, left: Array, right: Array) -> Array:
     of_right = rounded - left
     lost = (left - (rounded - of_right)) - (right + of_right)
     return xp.where(xp.isfinite(lost), lost, 0.0)
-
-
-def _bregman(xp: Any, ratio: Array, u: Array) -> Array:
-    """Return ``(1 + ratio) u - ratio`` for ``ratio = expm1(u)``: ``D`` of one class over its ``q``.
-
-    A prediction that excludes the class has a ratio of -1 and, here, ``u = 0``.
-    """
-    small = (xp.abs(u) < (1e-3 if epsilon(xp, u) < 1e-10 else 0.3)) & (xp.abs(ratio) < 0.5)
-    t = xp.where(small, u, xp.zeros_like(u))
-    series = t * t * (1 / 2 + t * (1 / 3 + t * (1 / 8 + t * (1 / 30 + t * (1 / 144 + t / 840)))))
-    return xp.where(small, series, (1 + ratio) * u - ratio)
 
 
 def softmax(xp: Any, logits: Array) -> Array:
@@ -333,11 +339,6 @@ def one_hot(xp: Any, index: Array, classes: int) -> Array:
     return index[..., None] == places
 
 
-def epsilon(xp: Any, array: Array) -> float:
-    """Return the spacing of the array's numbers at 1."""
-    return float(xp.finfo(array.dtype).eps)
-
-
 def _reach(xp: Any, array: Array) -> tuple[float, float]:
     """Return the lowest log-probability of a reference below its top class, and what counts as far.
 
@@ -346,13 +347,13 @@ def _reach(xp: Any, array: Array) -> tuple[float, float]:
     return (-690.0, 13.0) if epsilon(xp, array) < 1e-10 else (-75.0, 13.0)
 
 
-_RULES: dict[str, Rule] = {
+RULES: dict[str, Rule] = {
     rule.name: rule
     for rule in (
         LOG,
-        Brier("brier", separable=True),
-        _Spherical("spherical", separable=False),
-        _ZeroOne("zero_one", separable=False),
+        BrierRule("brier", separable=True),
+        _SphericalRule("spherical", separable=False),
+        _ZeroOneRule("zero_one", separable=False),
     )
 }
 
@@ -361,12 +362,12 @@ def resolve_rule(rule: str | Rule) -> Rule:
     """Return the rule of that name."""
     if isinstance(rule, Rule):
         return rule
-    if isinstance(rule, str) and rule in _RULES:
-        return _RULES[rule]
-    raise ValueError(unknown("rule", rule, list(_RULES)))
+    if isinstance(rule, str) and rule in RULES:
+        return RULES[rule]
+    raise ValueError(describe_unknown("rule", rule, list(RULES)))
 
 
-def unknown(what: str, name: object, names: list[str]) -> str:
+def describe_unknown(what: str, name: object, names: list[str]) -> str:
     """Say that a name is unknown, which one is nearest, and which there are."""
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
     hint = f" Did you mean {near[0]!r}?" if near else ""

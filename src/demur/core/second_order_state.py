@@ -6,21 +6,24 @@ import functools
 from dataclasses import replace
 
 from demur import kernels
+from demur.core import arrays
 from demur.core.rules import Rule
 from demur.core.state import SUMS, State
-from demur.predictions import Deltas, Members, Mixture, SecondOrder, arrays
+from demur.predictions import Deltas, Members, Mixture, SecondOrder
 
 
-def state_of(prediction: SecondOrder, rule: Rule, stays: bool | None = None) -> State:
+def state_of_distribution(prediction: SecondOrder, rule: Rule, stays: bool | None = None) -> State:
     """Return the state of a distribution, of weight 1: as if all of its members had been summed."""
-    stays = prediction.stays if stays is None else stays
+    stays = prediction._stays if stays is None else stays
     if isinstance(prediction, Mixture):
         parts = zip(prediction.components, prediction.weights.tolist(), strict=True)
-        states = [_scaled(state_of(each, rule, stays), share) for each, share in parts if share > 0]
-        return functools.reduce(State.merged, states)
+        states = [
+            _scale(state_of_distribution(each, rule, stays), share) for each, share in parts if share > 0
+        ]
+        return functools.reduce(State.merge, states)
     if isinstance(prediction, Deltas):
-        return _points_state(prediction.members(stays), rule, stays)
-    spread = prediction.spread(rule.name, stays)
+        return _points_state(prediction._as_members(stays), rule, stays)
+    spread = prediction._expectations(rule.name, stays)
     classes = prediction.shape[-1]
     xp = arrays.namespace(spread.log_mean)
     log_mean, *sums = (xp.reshape(each, (1, -1, classes)) for each in spread[:-1])
@@ -42,8 +45,8 @@ def _points_state(members: Members, rule: Rule, stays: bool) -> State:
     return kernels.plain_sums.state_of(arrays.namespace(logits), logits, weights, rule, 1, None)
 
 
-def _scaled(state: State, share: float) -> State:
-    """Return the state with another weight in all."""
+def _scale(state: State, share: float) -> State:
+    """Return the state scaled to another total weight."""
     whole = state.total("weight")
     factor = share / whole
     changed = {

@@ -1,4 +1,4 @@
-"""The sums that every measure is made of, whatever the number of members that went into them.
+"""The sums that every measure is computed from; their size does not depend on the number of members.
 
 Relative to a reference prediction ``q``, with a rule's terms ``a``, ``u`` and ``phi`` of each member (see
 ``demur.core.rules``) and weights ``w``, a state holds per group, input and class
@@ -71,7 +71,7 @@ class State:
     u: Array
     au: Array
     phi: Array
-    excluded: Array | None  # weight of members that exclude the class; None: nobody excludes any
+    excluded: Array | None  # weight of members that exclude the class; None if no member excludes any
     allowed: Array | None  # weight of members that allow it; None as well
     p: Array | None  # sum of w p, which is not that of a and q where p is small; None without groups
     entropy: Array  # (groups, inputs): generalised entropy, of each member by itself
@@ -82,7 +82,7 @@ class State:
 
     @property
     def groups(self) -> int:
-        """Into how many groups members were dealt."""
+        """How many groups the members were dealt to."""
         return self.a.shape[0]
 
     def means(self) -> Means:
@@ -93,7 +93,7 @@ class State:
         if self.excluded is not None:
             excludes = self.xp.any(self.excluded > 0, axis=0)
             allows = self.xp.any(sides(self)[1] > 0, axis=0)
-        return self.divided(sums, self.total("weight"), excludes, allows)
+        return self._divide(sums, self.total("weight"), excludes, allows)
 
     def leaving_one_out(self) -> Iterator[Means]:
         """Return, for each group, the averages over the members of all other groups."""
@@ -111,7 +111,7 @@ class State:
                 rest = [other for other in range(self.groups) if other != g]
                 excludes = xp.any(xp.stack([self.excluded[o] > 0 for o in rest]), axis=0)
                 allows = xp.any(xp.stack([sides(self)[1][o] > 0 for o in rest]), axis=0)
-            yield self.divided(others, weight, excludes, allows)
+            yield self._divide(others, weight, excludes, allows)
 
     def share_of_pairs(self) -> Array:
         """Return which share of the pairs of members are of two different ones, (inputs,)."""
@@ -137,7 +137,7 @@ class State:
         sums = getattr(self, name)
         return sums[0] if self.groups == 1 else self.xp.sum(sums, axis=0)
 
-    def divided(
+    def _divide(
         self, sums: dict[str, Any], weight: Array, excludes: Array | None, allows: Array | None
     ) -> Means:
         """Divide sums by the weight."""
@@ -148,13 +148,13 @@ class State:
             self.rule, self.xp, self.reference, **means, entropy=entropy, excludes=excludes, allows=allows
         )
 
-    def referred_to(self, reference: Array) -> State:
+    def refer_to(self, reference: Array) -> State:
         """Return the same members relative to another reference: affine in the sums."""
         if reference is self.reference:
             return self
         xp = self.xp
-        moved: Terms = self.rule.between(xp, self.reference, reference)
-        a, u = self.rule.carried(xp, self.a, self.u, self.reference, reference)
+        moved: Terms = self.rule.terms_between(xp, self.reference, reference)
+        a, u = self.rule.change_coordinates(xp, self.a, self.u, self.reference, reference)
         weight = self.weight[..., None]
         if self.excluded is None:
             allowing, a_allowed = weight, a
@@ -195,17 +195,17 @@ class State:
                 found[name][place] = getattr(other, name)
         return replace(self, **found)
 
-    def copied(self) -> State:
+    def copy(self) -> State:
         """Return a state that shares no memory with this one."""
         xp = self.xp
         return replace(
             self, **{n: None if a is None else xp.asarray(a, copy=True) for n, a in arrays_of(self).items()}
         )
 
-    def merged(self, other: State) -> State:
+    def merge(self, other: State) -> State:
         """Return the state of both states' members, relative to one of their references."""
         reference = self.common_reference(other)
-        left, right = self.referred_to(reference), other.referred_to(reference)
+        left, right = self.refer_to(reference), other.refer_to(reference)
         sums = {name: getattr(left, name) + getattr(right, name) for name in SUMS}
         return replace(
             left,
@@ -222,7 +222,7 @@ class State:
     def common_reference(self, other: State) -> Array:
         """Return the reference of the heavier member, input by input; rounding is relative to its share.
 
-        A class that all members of one state exclude takes the other's, where somebody allows it.
+        A class that all members of one state exclude takes the other's, if a member allows it.
         """
         xp = self.xp
         heavier = self.heaviest >= other.heaviest
@@ -249,7 +249,7 @@ def _exclusions(left: State, right: State) -> dict[str, Array | None]:
 
 
 def sides(state: State) -> tuple[Array, Array]:
-    """Return the weights that exclude and that allow each class, also where nobody excludes any."""
+    """Return the weights that exclude and that allow each class, also if no member excludes any."""
     if state.excluded is not None:
         return state.excluded, state.allowed
     zero = state.xp.zeros_like(state.a)
@@ -257,7 +257,7 @@ def sides(state: State) -> tuple[Array, Array]:
 
 
 def joined(states: list[State]) -> State:
-    """Put states of different inputs together."""
+    """Join states of different inputs."""
     if len(states) == 1:
         return states[0]
     xp = states[0].xp

@@ -12,16 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from demur import kernels
-from demur.core.rules import Array, resolve_rule, softmax, unknown
-from demur.credal.hull import highest_entropy_weights, mixed
+from demur.core import arrays
+from demur.core.rules import Array, describe_unknown, resolve_rule, softmax
+from demur.credal.hull import highest_entropy_weights, mix
 from demur.credal.intervals import Search, highest_entropy_point, lowest_entropy_point, search_for
-from demur.decompose import shaped
+from demur.decompose import to_batch_shape
 from demur.measures import check_base
-from demur.predictions import Categorical, Members, arrays, gather
+from demur.predictions import Categorical, Members, gather
 from demur.progress import progress_bar
 
-NUMBERS = 1 << 18  # probabilities worked on at a time
-SHOWN = 1 << 26  # probabilities from which a bar on the terminal is worth its lines
+PROBABILITIES_AT_ONCE = 1 << 18  # probabilities worked on at a time
+PROBABILITIES_FOR_A_BAR = 1 << 26  # probabilities from which a bar on the terminal is worth its lines
 
 SETS = ("hull", "intervals")
 
@@ -37,11 +38,11 @@ class Credal:
     upper, lower
         Highest and lowest entropy found in the set, in nats unless a base was given. Shaped like the batch.
     difference
-        ``upper - lower``: how much of the uncertainty is for want of knowledge. 0 for identical members.
+        ``upper - lower``: how much of the uncertainty is lack of knowledge. 0 for identical members.
     gap
-        What the search may have missed, certified: the true difference is between ``difference`` and
-        ``difference + gap``. In the hull the upper entropy may be higher by that much, within intervals the
-        lower entropy may be lower; the other end is exact.
+        A certified bound on what the search may have missed: the true difference is between ``difference``
+        and ``difference + gap``. In the hull the upper entropy may be higher by that much, within intervals
+        the lower entropy may be lower; the other end is exact.
     length
         For two classes, the length of the interval of probabilities; None for more, where the members have no
         volume that would mean as much.
@@ -80,7 +81,7 @@ def credal(
 ) -> Credal:
     r"""Return the highest and the lowest entropy in the credal set that the members span.
 
-    A credal set holds every distribution that is taken for possible, none for more probable than another.
+    A credal set holds every distribution that is considered possible, none more probable than another.
     Of members :math:`p_i` it is their convex hull, :math:`\{\sum_i w_i p_i\}`, or all distributions between
     the lowest and the highest probability that a member gives to each class. The upper entropy stands for
     the total, the lower one for the aleatoric, their difference for the epistemic uncertainty (Abellán,
@@ -99,7 +100,7 @@ def credal(
     axis
         Where the members are; classes are last.
     progress
-        True: a bar on a terminal where there is much to do, and nothing in a pipe. Or a function, which is
+        True: show a bar on a terminal if there is much to do, and nothing in a pipe. Or a function that is
         called with the number of inputs done.
 
     Returns
@@ -119,7 +120,7 @@ def credal(
     if arrays.is_traced(members.prediction.values):
         raise TypeError("credal computes with NumPy. Got an array that JAX traces. Call it outside of jit.")
     if set not in SETS:
-        raise ValueError(unknown("set", set, list(SETS)))
+        raise ValueError(describe_unknown("set", set, list(SETS)))
     if not isinstance(progress, bool) and not callable(progress):
         raise ValueError(f"progress must be True, False or a function. Got {progress!r}.")
     scale = check_base(base, resolve_rule("log"))
@@ -134,7 +135,7 @@ def credal(
 
         def share(bounds: tuple[int, int]) -> None:
             part = here.part(*bounds)
-            for begin, end in part.parts(NUMBERS):
+            for begin, end in part.parts(PROBABILITIES_AT_ONCE):
                 p = probabilities(part.part(begin, end))
                 where = slice(bounds[0] + begin, bounds[0] + end)
                 ends[:, where] = ends_of(p)
@@ -146,11 +147,11 @@ def credal(
 
     upper, lower, gap = ends
     return Credal(
-        shaped(upper, members, scale),
-        shaped(lower, members, scale),
-        shaped(upper - lower, members, scale),
-        shaped(gap, members, scale),
-        None if length is None else shaped(length, members, 1.0),
+        to_batch_shape(upper, members, scale),
+        to_batch_shape(lower, members, scale),
+        to_batch_shape(upper - lower, members, scale),
+        to_batch_shape(gap, members, scale),
+        None if length is None else to_batch_shape(length, members, 1.0),
     )
 
 
@@ -158,7 +159,7 @@ def _hull_ends(p: np.ndarray) -> Ends:
     """Return the ends of the entropy in the convex hull of members (inputs, members, classes)."""
     own = entropy(p)
     weights, gap = highest_entropy_weights(p, own.min(axis=1))
-    mixture = mixed(weights, p)
+    mixture = mix(weights, p)
     # What all members agree on is theirs to the last digit: identical ones have a difference of exactly 0.
     mixture = np.where(p.min(axis=1) == p.max(axis=1), p[:, 0], mixture)
     return Ends(np.maximum(entropy(mixture), own.max(axis=1)), own.min(axis=1), gap)
@@ -188,7 +189,7 @@ def _interval_length(p: np.ndarray) -> np.ndarray:
 def probabilities(members: Members) -> np.ndarray:
     """Return checked probabilities in float64, (inputs, members, classes)."""
     values = arrays.widened(members.prediction.values)
-    members.prediction.check(np, values, None, members.places)
+    members.prediction._check(np, values, None, members.places)
     known = members.prediction.kind == "probs"
     p = values / values.sum(axis=-1, keepdims=True) if known else softmax(np, values)
     return np.ascontiguousarray(p.swapaxes(0, 1))
@@ -196,8 +197,12 @@ def probabilities(members: Members) -> np.ndarray:
 
 @contextlib.contextmanager
 def _counter(members: Members, progress: bool | _Progress) -> Iterator[_Progress]:
-    """Give a function that threads call with how many inputs more are done."""
-    shown = progress_bar(members.inputs, "inputs") if progress is True and members.size >= SHOWN else None
+    """Yield a function that threads call with the number of further inputs that are done."""
+    shown = (
+        progress_bar(members.inputs, "inputs")
+        if progress is True and members.size >= PROBABILITIES_FOR_A_BAR
+        else None
+    )
     with shown or contextlib.nullcontext(progress if callable(progress) else lambda done: None) as report:
         lock, done = threading.Lock(), 0
 

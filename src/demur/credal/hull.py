@@ -18,11 +18,11 @@ import numpy as np
 
 from demur import kernels
 
-_GAP = 1e-6  # nats, and relative to the difference between highest and lowest entropy
+_LARGEST_GAP = 1e-6  # nats, and relative to the difference between highest and lowest entropy
 _ROUNDING = 1e-13  # gaps of numbers of order one cannot be told from 0 below this
-_STEPS = 60  # ten are usual
+_MOST_STEPS = 60  # ten are usual
 _BACK_OFF = 0.995  # how far to go towards the boundary
-THREADED = 1 << 18  # products from which OpenBLAS starts threads
+PRODUCTS_FOR_THREADS = 1 << 18  # products from which OpenBLAS starts threads
 
 
 class Mixtures(NamedTuple):
@@ -56,9 +56,9 @@ def highest_entropy_weights(p: np.ndarray, lowest: np.ndarray) -> tuple[np.ndarr
     nu = mixtures.cost.max(axis=1) + gap
     slack = nu[:, None] - mixtures.cost
     open_ = np.arange(inputs)
-    for _ in range(_STEPS):
+    for _ in range(_MOST_STEPS):
         height = np.sum(mixtures.weights * mixtures.cost, axis=1) - lowest[open_]
-        going = mixtures.gap > np.clip(_GAP * height, _ROUNDING, _GAP)
+        going = mixtures.gap > np.clip(_LARGEST_GAP * height, _ROUNDING, _LARGEST_GAP)
         if not going.all():
             open_, p, slack, nu = open_[going], p[going], slack[going], nu[going]
             mixtures = Mixtures(*(part[going] for part in mixtures))
@@ -75,24 +75,24 @@ def highest_entropy_weights(p: np.ndarray, lowest: np.ndarray) -> tuple[np.ndarr
 def mixtures_of(p: np.ndarray, weights: np.ndarray) -> Mixtures:
     """Mix the members, and charge each of them for the mixture."""
     weights = weights / weights.sum(axis=1, keepdims=True)
-    q = mixed(weights, p)
-    log_q = np.log(np.where(q > 0, q, 1.0))  # nobody allows a class at 0, and it costs nothing
-    return Mixtures(weights, q, -_charged(p, log_q))
+    q = mix(weights, p)
+    log_q = np.log(np.where(q > 0, q, 1.0))  # no member allows a class at 0, so that it costs nothing
+    return Mixtures(weights, q, -_expected_losses(p, log_q))
 
 
-def mixed(weights: np.ndarray, p: np.ndarray) -> np.ndarray:
+def mix(weights: np.ndarray, p: np.ndarray) -> np.ndarray:
     """Return the sums of members by weight, (inputs, classes); like `gram`, without threads of a library."""
     return np.einsum("bi,biy->by", weights, p)
 
 
-def _charged(p: np.ndarray, losses: np.ndarray) -> np.ndarray:
+def _expected_losses(p: np.ndarray, losses: np.ndarray) -> np.ndarray:
     """Return what each member expects to lose, (inputs, members), for losses (inputs, classes)."""
     return np.einsum("biy,by->bi", p, losses)
 
 
-def _squared(rows: np.ndarray) -> np.ndarray:
+def _multiply_by_transpose(rows: np.ndarray) -> np.ndarray:
     """Return ``rows @ rows'`` for each input."""
-    if rows.shape[1] * rows.shape[1] * rows.shape[2] < THREADED or not kernels.has_numba():
+    if rows.shape[1] * rows.shape[1] * rows.shape[2] < PRODUCTS_FOR_THREADS or not kernels.has_numba():
         return np.matmul(rows, rows.swapaxes(1, 2))
     from demur.credal.gram import gram
 
@@ -146,18 +146,18 @@ def newton_solver(
     raised = 1.0 + 16 * np.finfo(float).eps
     if p.shape[1] <= p.shape[2]:
         half = p / np.sqrt(np.where(q > 0, q, np.inf))[:, None]
-        matrix = _squared(half)
+        matrix = _multiply_by_transpose(half)
         places = np.arange(p.shape[1])
         matrix[:, places, places] = matrix[:, places, places] * raised + diagonal
         return lambda b: np.linalg.solve(matrix, b[..., None])[..., 0]
     half = p / np.sqrt(diagonal)[..., None]
-    matrix = _squared(half.swapaxes(1, 2))
+    matrix = _multiply_by_transpose(half.swapaxes(1, 2))
     places = np.arange(p.shape[2])
     matrix[:, places, places] = matrix[:, places, places] * raised + np.where(q > 0, q, 1.0)
 
     def by_classes(b: np.ndarray) -> np.ndarray:
         scaled = b / diagonal
-        inner = np.linalg.solve(matrix, mixed(scaled, p)[..., None])[..., 0]
-        return scaled - _charged(p, inner) / diagonal
+        inner = np.linalg.solve(matrix, mix(scaled, p)[..., None])[..., 0]
+        return scaled - _expected_losses(p, inner) / diagonal
 
     return by_classes

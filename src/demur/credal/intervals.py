@@ -12,7 +12,7 @@ import numpy as np
 
 from demur import kernels
 
-FEW = 2048  # intervals below which the search is not worth compiling
+INTERVALS_WORTH_COMPILING = 2048  # intervals below which the search is not worth compiling
 
 Search = Callable[..., np.ndarray]
 
@@ -43,7 +43,11 @@ def search_for(intervals: int) -> Search:
     """Return the search of ``knapsack``, compiled if there are intervals enough."""
     from demur.credal import knapsack
 
-    return knapsack.search if intervals < FEW or not kernels.has_numba() else knapsack.compiled()
+    return (
+        knapsack.search
+        if intervals < INTERVALS_WORTH_COMPILING or not kernels.has_numba()
+        else knapsack.compile_search()
+    )
 
 
 def lowest_entropy_point(

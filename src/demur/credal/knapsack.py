@@ -21,14 +21,14 @@ from typing import Any
 
 import numpy as np
 
-NODES = 1_000  # an input whose search takes more has to do with the bound that is reached by then
+MOST_NODES = 1_000  # an input whose search takes more has to do with the bound that is reached by then
 _CLOSE = 1e-9  # nats, times the probability that the low ends leave: the bound need not come closer
 
 _LOW, _HIGH, _TAKER = 0, 1, 2  # what a class is decided to be
 
 
 @functools.cache
-def compiled() -> Any:
+def compile_search() -> Any:
     """Return ``search`` compiled; the functions here stay plain, for few numbers and without numba."""
     from numba.extending import register_jitable
 
@@ -236,7 +236,7 @@ def search(low, width, gain, counts, budgets, corners):
     """
     gaps = np.zeros(low.shape[0])
     size = low.shape[1]
-    whole = np.zeros((4, NODES), np.int64)
+    whole = np.zeros((4, MOST_NODES), np.int64)
     tree = (whole[0], whole[1], whole[2], whole[3])
     work = (np.zeros(size, np.bool_), np.zeros(size + 1), np.zeros(size + 1))
     for b in range(low.shape[0]):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any, ClassVar
 
+from demur.core.logarithms import itakura_saito
 from demur.core.rules import Array, Terms
-from demur.families.family import Family, excess, variance_over
+from demur.families.family import Family, variance_over
 
 
-class DiagonalGaussian(Family):
+class DiagonalGaussianRule(Family):
     """Parameters are the means, then the variances, of each coordinate.
 
     The statistics are ``z`` and ``z**2`` with ``z`` the outcome less the reference's mean in units of its
@@ -34,10 +35,10 @@ class DiagonalGaussian(Family):
         wider, ratio = (variance - unit) / unit, variance / unit
         a = xp.concat([t, wider + t * t], axis=-1)
         u = xp.concat([t / ratio, wider / ratio / 2], axis=-1)
-        phi = xp.sum(excess(xp, variance, unit) + t * t, axis=-1, keepdims=True) / 2
+        phi = xp.sum(itakura_saito(xp, variance, unit) + t * t, axis=-1, keepdims=True) / 2
         return Terms(a, u, phi)
 
-    def carried(
+    def change_coordinates(
         self, xp: Any, a: Array, u: Array, source: Array, reference: Array
     ) -> tuple[Array, Array]:  # fmt: skip
         """Change coordinates from ``z`` to ``s z + d``."""
@@ -58,7 +59,7 @@ class DiagonalGaussian(Family):
         middle = variance - (variance - unlike) * share
         return xp.concat([mean + (other - mean) * share, middle], axis=-1)
 
-    def tightened(self, xp: Any, upper: Array, parameters: Array, shares: Array) -> Array:
+    def tighten_upper_bound(self, xp: Any, upper: Array, parameters: Array, shares: Array) -> Array:
         """No distribution of a coordinate's variance has more entropy than a Gaussian.
 
         ``log Var - E log v`` is the sum of ``log(1 + Var[mean] / v)`` at the mean variance ``v`` and of what
@@ -68,11 +69,11 @@ class DiagonalGaussian(Family):
         shares = shares[..., None]
         usual = variance[0] + xp.sum(shares * (variance - variance[:1]), axis=0)
         of_means = xp.log1p(variance_over(xp, mean, shares) / usual)
-        of_spreads = xp.sum(shares * excess(xp, variance, usual[None, ...]), axis=0)
+        of_spreads = xp.sum(shares * itakura_saito(xp, variance, usual[None, ...]), axis=0)
         return xp.minimum(upper, xp.sum(of_means + of_spreads, axis=-1) / 2)
 
 
-class Gaussian(DiagonalGaussian):
+class GaussianRule(DiagonalGaussianRule):
     """One coordinate, which is a number and no vector."""
 
     joint: ClassVar[bool] = False

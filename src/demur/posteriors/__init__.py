@@ -1,24 +1,27 @@
-"""Ways to draw members, one a file; `demur.score` takes them all.
+"""Ways to draw members, one method per file; `demur.score` takes them all.
 
-    DeepEnsemble   networks trained apart, also of different architectures
-    MCDropout      one network, dropout left on
-    LastLayer      one network, many last layers, or dropout before the last
-    CyclicalSGHMC  samples along a Markov chain, in cycles; SGHMC and SGLD without
-    Forest         a forest of scikit-learn, each tree a member
+    DeepEnsemble   independently trained networks, also of different architectures
+    MCDropout      one network with dropout left on
+    LastLayer      one network with many last layers, or with dropout before its last
+    CyclicalSGHMC  samples along a Markov chain, in cycles; SGHMC and SGLD without cycles
+    Forest         a forest of scikit-learn, one member per tree
     Bagging        other ensembles of scikit-learn
     Predictors     a list of objects with predict_proba
     Samples        a function that returns predictions
-    Posterior      what a method of your own derives from
-    features       what comes into a last layer, computed once and kept on disk
+    Posterior      the base class for a method of your own
+    features       the input of a last layer, computed once and cached on disk
 
-PyTorch is imported when a network comes, and not before.
+PyTorch is imported only when a network is given.
 """
 
-from demur.posteriors.chains.posterior import MarkovChain
+# Behind the methods: `chains`, `heads` and `dropout` hold what several of them share; `networks` calls
+# PyTorch models, `ensemble_training` trains members in parallel, `tensor_files` reads and writes safetensors,
+# `fingerprint` recognises models and data, and `compiled_calls` hands tensors to compiled loops.
+
+from demur.posteriors.chains.markov_chain import MarkovChain
 from demur.posteriors.cyclical_sghmc import CyclicalSGHMC
 from demur.posteriors.deep_ensemble import DeepEnsemble
-from demur.posteriors.fitting import Member
-from demur.posteriors.forest import Bagging, Forest, Predictors
+from demur.posteriors.ensemble_training import Member
 from demur.posteriors.heads.features import Features, features
 from demur.posteriors.heads.training import HeadTraining
 from demur.posteriors.last_layer import LastLayer
@@ -27,6 +30,7 @@ from demur.posteriors.posterior import Posterior
 from demur.posteriors.samples import Samples
 from demur.posteriors.sghmc import SGHMC
 from demur.posteriors.sgld import SGLD
+from demur.posteriors.sklearn_ensembles import Bagging, Forest, Predictors
 
 __all__ = [
     "SGHMC",

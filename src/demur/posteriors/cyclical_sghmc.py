@@ -1,12 +1,12 @@
-"""Cyclical stochastic-gradient Hamiltonian Monte Carlo."""
+"""`CyclicalSGHMC`: cyclical stochastic-gradient Hamiltonian Monte Carlo."""
 
 from __future__ import annotations
 
 from typing import Any, Unpack
 
-from demur.posteriors.chains.chain import Factors, Moving
-from demur.posteriors.chains.posterior import MarkovChain, Options
-from demur.posteriors.sghmc import baoa_step, friction_of
+from demur.posteriors.chains.markov_chain import ChainOptions, MarkovChain
+from demur.posteriors.chains.stepper import Factors, Moving
+from demur.posteriors.sghmc import baoa_step, check_friction
 
 
 class CyclicalSGHMC(MarkovChain):
@@ -14,34 +14,36 @@ class CyclicalSGHMC(MarkovChain):
 
     Zhang, Li, Zhang, Chen and Wilson (2020), "Cyclical stochastic gradient MCMC for Bayesian deep learning";
     the cSG-HMC of Schweighofer et al. (2023). The step size falls from ``step_size`` to 0 along a cosine in
-    each cycle (their Eq. 1). Large steps without noise find a mode, small ones with noise sample it. A step
-    is that of `SGHMC`. Defaults are those of the authors' code for CIFAR-10, but for the temperature, which
-    is 1 here. Schweighofer et al. sample the last layer with ``samples=2000`` and give no other setting.
+    each cycle (their Eq. 1). Large steps without noise find a mode, small ones with noise sample it. The
+    steps are those of `SGHMC`. The defaults are those of the authors' code for CIFAR-10, except for the
+    temperature, which is 1. Schweighofer et al. sample the last layer with ``samples=2000`` and give no other
+    setting.
 
     Parameters
     ----------
     model
-        The network; the chain starts at its parameters, at rest, and samples those with ``requires_grad``.
+        The network. The chain starts at its parameters, with momenta of 0, and samples those with
+        ``requires_grad``.
     data
-        What it is fitted to, of a known size: a pair (inputs, targets) of arrays, a ``Dataset``, or a
-        ``DataLoader``, with batches of its own.
+        The training data, of a known size: a pair (inputs, targets) of arrays, a ``Dataset``, or a
+        ``DataLoader``, whose batches are then used.
     samples
-        How many members, in all cycles.
+        The number of members, in all cycles.
     cycles
-        How many; samples and steps must be multiples of it.
+        The number of cycles; samples and steps must be multiples of it.
     epochs, steps
-        Passes over the data in all cycles, or, if it is given, steps in all cycles.
+        Passes over the data, or, if given, the number of steps, in all cycles.
     step_size
-        At the start of a cycle, as a learning rate of gradient descent with momentum on the average loss.
+        The learning rate at the start of a cycle, as for gradient descent with momentum on the average loss.
     friction
         Above 0 and below 1: one minus the momentum of gradient descent.
     exploration
-        The part of each cycle without noise.
+        The fraction of each cycle without noise.
     discard
-        The part of the steps with noise that comes before the first sample of a cycle; samples are spread
-        evenly over the rest.
+        The fraction of the steps with noise before the first sample of a cycle; samples are spread evenly
+        over the rest.
     batch_size
-        Inputs a step, unless the loader says so.
+        Inputs per step, unless the data is a loader.
     **options
         ``log_likelihood``, ``prior_scale=0.2``, ``prior_mean=None``, ``temperature=1.0``, ``seed=0``,
         ``forward``, ``keep=True``, ``checkpoint``, ``every``: see `MarkovChain`.
@@ -72,9 +74,9 @@ class CyclicalSGHMC(MarkovChain):
         exploration: float = 0.9,
         discard: float = 0.4,
         batch_size: int = 64,
-        **options: Unpack[Options],
+        **options: Unpack[ChainOptions],
     ) -> None:
-        self.friction = friction_of(friction)
+        self.friction = check_friction(friction)
         plan = {
             "samples": samples, "cycles": cycles, "step_size": step_size, "exploration": exploration,
             "discard": discard, "cosine": True,

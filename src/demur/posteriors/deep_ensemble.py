@@ -1,4 +1,4 @@
-"""Deep ensembles: networks that were trained apart."""
+"""`DeepEnsemble`: independently trained networks."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import Any, Self
 import numpy as np
 
 from demur.posteriors import networks
-from demur.posteriors.fitting import Member, fit_members
-from demur.posteriors.posterior import Posterior, chosen
-from demur.posteriors.tensors import load_state, read_tensors, weights_kept, write_tensors
+from demur.posteriors.ensemble_training import Member, fit_members
+from demur.posteriors.posterior import Posterior, select_members
+from demur.posteriors.tensor_files import load_state, pack_weights, read_tensors, write_tensors
 
 
 class DeepEnsemble(Posterior):
-    r"""Networks trained apart, each one member.
+    r"""Independently trained networks, each a member.
 
     Lakshminarayanan, Pritzel and Blundell (2017), "Simple and scalable predictive uncertainty estimation
     using deep ensembles", whose average is :math:`p(y | x) = M^{-1} \sum_m p(y | x, \theta_m)` (section 2.4),
-    with the weights where they are given. ``fit`` trains them. Architectures may differ: give each its own
-    ``prepare`` (the DE (all) of Schweighofer et al., 2023, is ten of them, with input sizes of their own).
+    weighted where weights are given. ``fit`` trains them. Architectures may differ: each may have its own
+    ``prepare`` (the DE (all) of Schweighofer et al., 2023, has ten architectures with different input sizes).
 
     Parameters
     ----------
     models
-        Networks, on any devices. In place of a network also a function without arguments that returns one:
-        it is called when the member's turn comes and its network is then let go, for ensembles that do not
-        fit in memory together. With those, score with ``order="member"``.
+        Networks, on any devices. For ensembles that do not fit in memory together, give functions without
+        arguments that each return a network: it is loaded for the member's turn and released afterwards. Then
+        score with ``order="member"``.
     weights
-        Shape (members,), positive; None: all the same.
+        Shape (members,), positive; None: equal weights.
     prepare
-        From the inputs of a batch to those of a network: one function for all, or one for each.
+        A function that turns the inputs of a batch into those of a network: one for all, or one for each.
     forward
-        From a network and its inputs to logits, where ``network(inputs)`` does not return them, or to
+        A function of a network and its inputs that returns logits, where ``network(inputs)`` does not, or
         ``demur.Gaussian(mean, variance)`` for networks that predict numbers.
 
     Examples
@@ -93,33 +93,33 @@ class DeepEnsemble(Posterior):
         progress: bool = True,
         **options: Any,
     ) -> Self:
-        """Train members apart, several at a time, with a training function of your own.
+        """Train members independently, several at a time, with your own training function.
 
-        Each member is kept as soon as it is done. The same call after a kill goes on with the members that
-        miss, and gives what a run without a kill gives. So does a call for more members.
+        Each member is written to ``folder`` once it is done. After an interruption, the same call trains only
+        the missing members, with the same result as an uninterrupted run. So does a call for more members.
 
         Parameters
         ----------
         factory
-            Without arguments, returns a network that is not trained. The generators of Python, NumPy and
-            PyTorch have the member's seed.
+            A function without arguments that returns an untrained network. The generators of Python, NumPy
+            and PyTorch are seeded for the member.
         train
-            ``train(model, member)`` trains a network, in place, or returns it. ``member.index`` and
-            ``member.seed`` are for what needs them.
+            ``train(model, member)`` trains a network in place, or returns it. ``member.index`` and
+            ``member.seed`` are there if you need them.
         members
-            How many; the paper's ImageNet tables have ten.
+            The number of members; the paper's ImageNet tables have ten.
         seed
-            Fixes all members, if ``train`` does.
+            The seed of all members. Results repeat if ``train`` is deterministic.
         folder
-            Where members are kept, a safetensors file each; None: nowhere, unless a training fails. A folder
-            of other settings (seed, threads, code of the two functions) is refused.
+            A folder with one safetensors file per member; None: a temporary one, kept only if training fails.
+            A folder with other settings (seed, threads, code of the two functions) is refused.
         processes
-            How many members are trained at a time, each in a process of its own; None: as many as there are
-            cores; 0 or 1: one after the other in this process, which takes any function.
+            How many members are trained at a time, each in its own process; None: as many as there are cores;
+            0 or 1: one after the other in this process, which accepts any function.
         threads
-            Threads of PyTorch for each member; None: as it chooses. The last digits may depend on it.
+            PyTorch's threads per member; None: its default. The last digits of results may depend on it.
         progress
-            Show how far it has come, on a terminal.
+            Show a progress bar, on a terminal.
         options
             As for the class.
 
@@ -146,14 +146,15 @@ class DeepEnsemble(Posterior):
         return f"DeepEnsemble({self.members} models)"
 
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
-        for k in chosen(members, len(self.models)):
-            model, prepare = self._model(k), self.prepare[k]
-            with networks.quiet([model]), networks.random_state_kept():
-                found = networks.called(model, batch if prepare is None else prepare(batch), self.forward)
+        for k in select_members(members, len(self.models)):
+            model, prepare = self._load_model(k), self.prepare[k]
+            with networks.suspend_training([model]), networks.preserve_random_state():
+                found = networks.call_model(model, batch if prepare is None else prepare(batch), self.forward)
             weight = None if self.weights is None else self.weights[k : k + 1]
-            yield networks.stacked([found]), weight
+            yield networks.stack_members([found]), weight
 
-    def _model(self, k: int) -> Any:
+    def _load_model(self, k: int) -> Any:
+        """Return the network of a member, calling the function that loads it."""
         import torch
 
         model = self.models[k]
@@ -163,18 +164,18 @@ class DeepEnsemble(Posterior):
         return model
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write weights, and the parameters and buffers of all networks, to a safetensors file."""
+        """Write a safetensors file: weights, and the parameters and buffers of all networks."""
         tensors = {
             f"{k}.{name}": tensor
             for k in range(len(self.models))
-            for name, tensor in self._model(k).state_dict().items()
+            for name, tensor in self._load_model(k).state_dict().items()
         }
-        tensors |= weights_kept(self.weights)
+        tensors |= pack_weights(self.weights)
         write_tensors(path, tensors, {"method": "DeepEnsemble", "members": str(self.members)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], models: Sequence[Any], **options: Any) -> Self:
-        """Read what ``save`` wrote into networks of the same architectures; ``options`` as for the class."""
+        """Read a file from ``save`` into networks of the same architectures; ``options`` as for the class."""
         tensors, facts = read_tensors(path, "DeepEnsemble")
         if int(facts["members"]) != len(models):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""MC dropout: one network, whose dropout layers go on sampling."""
+"""`MCDropout`: one network whose dropout layers keep sampling."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from functools import partial
 from typing import Any, Self
 
 from demur.posteriors import networks
-from demur.posteriors.dropout.layers import Watch, dropout_layers
-from demur.posteriors.dropout.prefix import Replay, Way, Whole, chain_of, graph_of
-from demur.posteriors.posterior import Posterior, chosen, chunks_of, count_of
-from demur.posteriors.tensors import load_state, read_tensors, write_tensors
+from demur.posteriors.dropout.layers import DropoutWatch, find_dropout_layers
+from demur.posteriors.dropout.shared_prefix import NoSplit, ReplaySplit, Split, split_graph, split_sequence
+from demur.posteriors.posterior import Posterior, check_count, select_members, split_members
+from demur.posteriors.tensor_files import load_state, read_tensors, write_tensors
 
 
 class MCDropout(Posterior):
-    """One network with its dropout layers on; each pass is one member.
+    """One network with its dropout layers on; each pass is a member.
 
     Gal and Ghahramani (2016), "Dropout as a Bayesian approximation", equation 6. Only dropout layers sample;
-    batch norm and everything else stays in evaluation. What comes before the first dropout layer is computed
-    once a batch, for all members, in a ``torch.nn.Sequential``, in a model that ``torch.fx`` can trace, or
-    where you name a layer; the members are the same. Other models, and compiled ones, run whole passes.
+    batch norm and everything else stay in evaluation mode. The layers before the first dropout layer run once
+    per batch for all members if the model is a ``torch.nn.Sequential``, if ``torch.fx`` can trace it, or if
+    you name a layer; the members are the same. Other models, and compiled ones, run whole passes.
 
     Parameters
     ----------
     model
         A network with dropout layers: ``torch.nn.Dropout`` in 1, 2 or 3 dimensions, ``AlphaDropout``,
         ``FeatureAlphaDropout``, and the attention of ``torch.nn.MultiheadAttention`` and of Hugging Face
-        models whose attention holds a dropout layer. Calls of ``torch.nn.functional.dropout`` are no layers:
-        they are refused.
+        models whose attention holds a dropout layer. A model that calls ``torch.nn.functional.dropout`` is
+        refused, since that is not a layer.
     samples
-        How many members.
+        The number of members.
     seed
-        Fixes the members. Each input of each member has a mask of its own.
+        The seed of the members. Each input of each member has its own mask.
     layers
         Names of the dropout layers that sample, as in ``model.named_modules()``; None: all.
     after
-        Name of a layer that is done before dropout samples, as ``"backbone.layer4"``: it and the layers that
-        are done before it run once a batch. Only needed for models that are no sequence and cannot be traced.
+        Name of a layer that finishes before dropout samples, such as ``"backbone.layer4"``: it and the layers
+        before it run once per batch. Only needed for models that are not sequences and cannot be traced.
     forward
-        From the network and its inputs to logits, where ``model(inputs)`` does not return them.
+        A function of the network and its inputs that returns logits, where ``model(inputs)`` does not.
 
     Examples
     --------
@@ -66,131 +66,131 @@ class MCDropout(Posterior):
     ) -> None:
         networks.check_network("model", model)
         self.model, self.seed, self.forward = model, seed, forward
-        self.members = self.samples = count_of("samples", samples)
-        self.layers = dropout_layers(model, layers)
+        self.members = self.samples = check_count("samples", samples)
+        self.layers = find_dropout_layers(model, layers)
         self._partial = layers is not None
         self.after = after
         if after is not None:
             _check_after(model, after, self.layers)
-        self._ways: dict[Any, Way] = {}
+        self._splits: dict[Any, Split] = {}
         self._holders: dict[str, Any] = {}
 
     def __repr__(self) -> str:
         return f"MCDropout({self.samples} samples, {len(self.layers)} dropout layers, seed={self.seed})"
 
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
-        wanted = chosen(members, self.samples)
-        device, _ = networks.place_of(self.model)
-        inputs = networks.moved(batch, self.model)
-        # Nothing is switched while a chunk is out: the caller may do what he likes with the model.
-        way, state, numbers = None, None, 0
+        wanted = select_members(members, self.samples)
+        device, _ = networks.locate_model(self.model)
+        inputs = networks.move_to_model(batch, self.model)
+        # Modes are restored before a chunk is yielded, since the caller may use the model.
+        split, state, numbers = None, None, 0
         start = 0
         while start < len(wanted):
-            run = next(chunks_of(wanted[start:], numbers)) if numbers else wanted[start : start + 1]
-            with self.sampling(), networks.random_state_kept():
+            run = next(split_members(wanted[start:], numbers)) if numbers else wanted[start : start + 1]
+            with self.sampling(), networks.preserve_random_state():
                 found = []
                 for k in run:
-                    sow = partial(networks.sow, networks.seed_of(self.seed, k, position), device)
-                    if way is None:
-                        way, state, first = self._begun(inputs, sow)
+                    seed = partial(networks.seed_device, networks.derive_seed(self.seed, k, position), device)
+                    if split is None:
+                        split, state, first = self._begin(inputs, seed)
                         found.append(first)
                     else:
-                        found.append(_passed(way, state, sow))
+                        found.append(_run_member(split, state, seed))
             start += len(run)
-            chunk = networks.stacked(found)
+            chunk = networks.stack_members(found)
             numbers = numbers or (chunk.numel() if hasattr(chunk, "numel") else chunk.values.numel())
             yield chunk
 
     def deployed(self, batch: Any) -> Any:
-        with networks.quiet([self.model]), networks.random_state_kept():
-            return networks.called(self.model, batch, self.forward)
+        with networks.suspend_training([self.model]), networks.preserve_random_state():
+            return networks.call_model(self.model, batch, self.forward)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the network's parameters and buffers, the layers that sample, samples and seed."""
+        """Write a safetensors file: parameters, buffers, the layers that sample, samples and seed."""
         settings = {"samples": self.samples, "seed": self.seed, "layers": list(self.layers)}
         facts = {"method": "MCDropout", "settings": json.dumps(settings)}
         write_tensors(path, self.model.state_dict(), facts)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: Any, **options: Any) -> Self:
-        """Read what ``save`` wrote into a network of the same architecture; ``options`` as for the class."""
+        """Read a file from ``save`` into a network of the same architecture; ``options`` as for the class."""
         tensors, facts = read_tensors(path, "MCDropout")
         settings = json.loads(facts["settings"])
         load_state("model", model, tensors)
-        if settings["layers"] == list(dropout_layers(model, None)):
+        if settings["layers"] == list(find_dropout_layers(model, None)):
             del settings["layers"]
         return cls(model, **{**settings, **options})
 
     @contextlib.contextmanager
     def sampling(self) -> Iterator[None]:
-        """Switch dropout on, and it alone; modes are afterwards as they were."""
+        """Switch on dropout alone, and restore all modes afterwards."""
         import torch
 
-        # The fused transformer layer of evaluation leaves out dropout layers that are on.
+        # The fused transformer layer of evaluation mode skips dropout even where it is on.
         fused = torch.backends.mha.get_fastpath_enabled()
         try:
             torch.backends.mha.set_fastpath_enabled(False)
-            with networks.quiet([self.model]):
+            with networks.suspend_training([self.model]):
                 for layer in (*self.layers.values(), *self._holders.values()):
                     layer.training = True
                 yield
         finally:
             torch.backends.mha.set_fastpath_enabled(fused)
 
-    def _begun(self, inputs: Any, sow: Callable[[], None]) -> tuple[Way, Any, Any]:
-        """Return how such inputs go through the model, what members share, and the first one's predictions.
+    def _begin(self, inputs: Any, seed: Callable[[], None]) -> tuple[Split, Any, Any]:
+        """Return the split for such inputs, what the members share, and the first member's predictions.
 
-        The very first pass is a whole one. It is watched, and a model is cut only where that gives the same.
+        The very first pass is a whole one, and watched. The pass is split only where that gives the same.
         """
         kind = tuple(inputs) if isinstance(inputs, Mapping) else None
-        way = self._ways.get(kind)
-        if way is not None:
-            state = way.first(inputs)
-            return way, state, _passed(way, state, sow)
-        whole = Whole(lambda given: networks.called(self.model, given, self.forward))
-        expected = self._watched(lambda: _passed(whole, inputs, sow))
-        cut = self._cut(inputs, whole.call)
-        if cut is not None:
-            state = cut.first(inputs)
-            if same(_passed(cut, state, sow), expected):
-                self._ways[kind] = cut
-                return cut, state, expected
+        split = self._splits.get(kind)
+        if split is not None:
+            state = split.run_shared(inputs)
+            return split, state, _run_member(split, state, seed)
+        whole = NoSplit(lambda given: networks.call_model(self.model, given, self.forward))
+        expected = self._watch_first_pass(lambda: _run_member(whole, inputs, seed))
+        split = self._choose_split(inputs, whole.call)
+        if split is not None:
+            state = split.run_shared(inputs)
+            if _are_equal(_run_member(split, state, seed), expected):
+                self._splits[kind] = split
+                return split, state, expected
             if self.after is not None:
                 raise ValueError(
                     "after must name a layer whose output is all that later layers need. With "
                     f"{self.after!r} members are not those of whole passes. Leave after out."
                 )
-        self._ways[kind] = whole
+        self._splits[kind] = whole
         return whole, inputs, expected
 
-    def _cut(self, inputs: Any, call: Any) -> Way | None:
-        """Return a way to compute once what all members share; None where there is none."""
+    def _choose_split(self, inputs: Any, call: Any) -> Split | None:
+        """Return a split that computes once what all members share; None where there is none."""
         if self.after is not None:
-            return Replay(call, self.model, self.layers | self._holders, self.after)
-        if self.forward is not None or networks.uncompiled(self.model) is not self.model:
+            return ReplaySplit(call, self.model, self.layers | self._holders, self.after)
+        if self.forward is not None or networks.unwrap_compiled(self.model) is not self.model:
             return None
         sampling = {id(layer) for layer in (*self.layers.values(), *self._holders.values())}
-        plain = chain_of(self.model, sampling) if hasattr(inputs, "shape") else None
-        return plain or graph_of(self.model, inputs, sampling)
+        plain = split_sequence(self.model, sampling) if hasattr(inputs, "shape") else None
+        return plain or split_graph(self.model, inputs, sampling)
 
-    def _watched(self, run: Callable[[], Any]) -> Any:
-        """Run the first pass; refuse one without a dropout layer, or with functional dropout that is off."""
-        with Watch(self.layers) as seen:
+    def _watch_first_pass(self, run: Callable[[], Any]) -> Any:
+        """Run the first pass; raise where no dropout layer takes part, or functional dropout is off."""
+        with DropoutWatch(self.layers) as seen:
             found = run()
         if seen.off and not self._partial:
             raise ValueError(
                 f"Expected dropout in layers alone. Got a call of torch.nn.functional.{seen.off[0]}, which "
-                "is off in evaluation and cannot be switched on by itself. Make it a torch.nn.Dropout layer, "
-                "or name the layers that shall sample: layers=[...]."
+                "is off in evaluation mode and cannot be switched on by itself. Make it a torch.nn.Dropout "
+                "layer, or name the layers that are to sample: layers=[...]."
             )
         missing = [name for name in self.layers if name not in seen.called]
         if missing:
-            # Attention may read the rate of a layer that it holds, and its own mode, and call a function.
+            # Attention may call a function with the rate of its dropout layer and with its own mode.
             holders = {name.rpartition(".")[0]: self.model for name in missing}
             holders = {name: self.model.get_submodule(name) for name in holders if name}
             for each in holders.values():
                 each.training = True
-            with Watch(self.layers) as more:
+            with DropoutWatch(self.layers) as more:
                 again = run()
             if len(more.on) >= len(seen.on) + len(missing):
                 self._holders = holders
@@ -199,8 +199,8 @@ class MCDropout(Posterior):
                 each.training = False
         if not seen.called:
             raise ValueError(
-                f"Expected dropout layers that take part. None of {', '.join(map(repr, self.layers))} was "
-                "called, so that all members would be identical. Call them in forward as modules."
+                f"Expected dropout layers that are called. None of {', '.join(map(repr, self.layers))} was, "
+                "so that all members would be identical. Call them in forward as modules."
             )
         if missing:
             warnings.warn(
@@ -210,27 +210,27 @@ class MCDropout(Posterior):
         return found
 
 
-def _passed(way: Way, state: Any, sow: Callable[[], None]) -> Any:
+def _run_member(split: Split, state: Any, seed: Callable[[], None]) -> Any:
     """Return one member's predictions."""
-    sow()
-    return networks.predictions_in(way.rest(state))
+    seed()
+    return networks.extract_predictions(split.run_own(state))
 
 
 def _check_after(model: Any, name: str, layers: dict[str, Any]) -> None:
-    """Raise unless this is a layer whose output all members may share."""
+    """Raise unless this names a layer whose output all members may share."""
     found = dict(model.named_modules())
     if not name or name not in found:
         near = ", ".join(repr(each) for each, _ in model.named_children())
         raise ValueError(f"after must be a name of model.named_modules(), as {near}. Got {name!r}.")
-    if networks.uncompiled(model) is not model:
+    if networks.unwrap_compiled(model) is not model:
         raise ValueError("after takes a model that is not compiled. Compile the layers before it instead.")
     inside = [each for each, layer in layers.items() if any(layer is part for part in found[name].modules())]
     if inside:
         raise ValueError(f"after must name a layer without dropout inside. Got {name!r}, with {inside[0]!r}.")
 
 
-def same(left: Any, right: Any) -> bool:
-    """Tell whether two predictions are the same, to the last bit."""
+def _are_equal(left: Any, right: Any) -> bool:
+    """Return whether two predictions are the same to the last bit."""
     import torch
 
     pair = (

@@ -1,4 +1,4 @@
-"""Networks of PyTorch, asked for predictions and left as they were."""
+"""Calls PyTorch networks for predictions and leaves them, and all random generators, as they were."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ import numpy as np
 from demur.predictions.parametric import Parametric
 
 Forward = Callable[[Any, Any], Any]
-"""From a model and the inputs of a batch to logits, or to predictions as ``demur.Gaussian``."""
+"""A function of a model and the inputs of a batch that returns logits, or a ``demur.Gaussian``, say."""
 
 
 @contextlib.contextmanager
-def quiet(models: Iterable[Any]) -> Iterator[None]:
-    """Evaluate models without gradients; modes are afterwards as they were.
+def suspend_training(models: Iterable[Any]) -> Iterator[None]:
+    """Switch models to evaluation mode, without gradients, and restore their modes afterwards.
 
-    The flags are set directly: ``model.eval()`` may be overridden, to merge adapters for instance.
+    The flags are set directly, since ``model.eval()`` may be overridden, for instance to merge adapters.
     """
     import torch
 
@@ -37,8 +37,8 @@ def quiet(models: Iterable[Any]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def random_state_kept() -> Iterator[None]:
-    """Leave the random generators of Python, NumPy and PyTorch as they were."""
+def preserve_random_state() -> Iterator[None]:
+    """Restore the random generators of Python, NumPy and PyTorch afterwards."""
     python, legacy = random.getstate(), np.random.get_state()  # noqa: NPY002
     torch = sys.modules.get("torch")
     kept = None if torch is None else torch.random.get_rng_state()
@@ -54,13 +54,27 @@ def random_state_kept() -> Iterator[None]:
             torch.cuda.set_rng_state_all(graphics)
 
 
-def seed_of(*numbers: int) -> int:
-    """Return one seed for several numbers; neighbours have seeds that share nothing."""
+@contextlib.contextmanager
+def set_threads(count: int | None) -> Iterator[None]:
+    """Set the number of PyTorch's threads, unless None, and restore it afterwards."""
+    import torch
+
+    before = torch.get_num_threads()
+    try:
+        if count is not None:
+            torch.set_num_threads(count)
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def derive_seed(*numbers: int) -> int:
+    """Derive one seed from several numbers; the seeds of neighbouring numbers are unrelated."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def sow(seed: int, device: Any) -> None:
-    """Seed the generators that a network on this device draws from, and no others."""
+def seed_device(seed: int, device: Any) -> None:
+    """Seed only the generators that a network on this device draws from."""
     import torch
 
     torch.default_generator.manual_seed(seed)
@@ -70,20 +84,20 @@ def sow(seed: int, device: Any) -> None:
 
 
 def check_network(name: str, model: Any) -> None:
-    """Raise unless this is a network of PyTorch."""
+    """Raise unless this is a PyTorch network."""
     import torch
 
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"{name} must be a torch.nn.Module. Got {type(model).__name__}.")
 
 
-def uncompiled(model: Any) -> Any:
-    """Return the network that ``torch.compile`` wrapped: a compiled one has no layers to listen to."""
+def unwrap_compiled(model: Any) -> Any:
+    """Return the network inside one from ``torch.compile``, whose layers cannot be hooked."""
     return getattr(model, "_orig_mod", model)
 
 
-def place_of(model: Any) -> tuple[Any, Any]:
-    """Return the device and the type of a model's first parameter."""
+def locate_model(model: Any) -> tuple[Any, Any]:
+    """Return the device and dtype of a model's first parameter."""
     import torch
 
     first = next(model.parameters(), None)
@@ -92,44 +106,44 @@ def place_of(model: Any) -> tuple[Any, Any]:
     return first.device, first.dtype
 
 
-def moved(inputs: Any, model: Any) -> Any:
-    """Return inputs on the model's device; arrays of NumPy also in its type."""
-    return placed(inputs, *place_of(model))
+def move_to_model(inputs: Any, model: Any) -> Any:
+    """Move inputs to the model's device; NumPy arrays also to its dtype."""
+    return move_inputs(inputs, *locate_model(model))
 
 
-def placed(inputs: Any, device: Any, kind: Any) -> Any:
-    """Return inputs on a device; arrays of NumPy also in a type."""
+def move_inputs(inputs: Any, device: Any, kind: Any) -> Any:
+    """Move inputs to a device; NumPy arrays also to a dtype."""
     import torch
 
     if isinstance(inputs, Mapping):
-        return {name: placed(value, device, kind) for name, value in inputs.items()}
+        return {name: move_inputs(value, device, kind) for name, value in inputs.items()}
     if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "fiub":
         tensor = torch.from_numpy(np.ascontiguousarray(inputs))
         return tensor.to(device, kind if tensor.is_floating_point() else None)
     return inputs.to(device) if isinstance(inputs, torch.Tensor) else inputs
 
 
-def copied(inputs: Any) -> Any:
-    """Return inputs that a network may change in place."""
+def copy_inputs(inputs: Any) -> Any:
+    """Return a copy of inputs, which a network may change in place."""
     if isinstance(inputs, Mapping):
-        return {name: copied(value) for name, value in inputs.items()}
+        return {name: copy_inputs(value) for name, value in inputs.items()}
     return inputs.clone() if hasattr(inputs, "clone") else inputs
 
 
-def called(model: Any, inputs: Any, forward: Forward | None = None) -> Any:
-    """Return a model's predictions for a batch: logits (inputs, classes), or a family's parameters."""
-    inputs = moved(inputs, model)
+def call_model(model: Any, inputs: Any, forward: Forward | None = None) -> Any:
+    """Return a model's predictions for a batch: logits (inputs, classes), or a predicted distribution."""
+    inputs = move_to_model(inputs, model)
     if forward is not None:
         found = forward(model, inputs)
     elif isinstance(inputs, Mapping):
-        found = with_names(model, inputs)
+        found = call_with_names(model, inputs)
     else:
         found = model(inputs)
-    return predictions_in(found)
+    return extract_predictions(found)
 
 
-def with_names(model: Any, inputs: Mapping[str, Any]) -> Any:
-    """Call a model with named inputs; a single one needs no name that the model knows."""
+def call_with_names(model: Any, inputs: Mapping[str, Any]) -> Any:
+    """Call a model with named inputs; a single input may have a name that the model does not know."""
     if len(inputs) == 1:
         names = inspect.signature(model.forward).parameters
         open_ended = any(each.kind is each.VAR_KEYWORD for each in names.values())
@@ -138,8 +152,8 @@ def with_names(model: Any, inputs: Mapping[str, Any]) -> Any:
     return model(**inputs)
 
 
-def predictions_in(found: Any) -> Any:
-    """Return the logits of what a model returned; nothing is guessed from a tuple."""
+def extract_predictions(found: Any) -> Any:
+    """Return the logits in a model's output; which part of a tuple they are is never guessed."""
     import torch
 
     if isinstance(found, Mapping) and "logits" in found:
@@ -160,8 +174,8 @@ def predictions_in(found: Any) -> Any:
     return found
 
 
-def stacked(outputs: list[Any]) -> Any:
-    """Put the predictions of members, one (inputs, classes) each, together."""
+def stack_members(outputs: list[Any]) -> Any:
+    """Stack the predictions of members, (inputs, classes) each, along a new first axis."""
     import torch
 
     first = outputs[0]

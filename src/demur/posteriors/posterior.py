@@ -1,4 +1,4 @@
-"""What `demur.score` asks of a posterior, and what it takes for one."""
+"""`Posterior`, the base class of all methods, and what `demur.score` accepts as one."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ from demur.posteriors.fingerprint import fingerprint
 from demur.predictions import Categorical, arrays
 from demur.predictions.parametric import Parametric
 
-NUMBERS = 1 << 22
-"""Logits that a chunk of members may hold."""
+LOGITS_PER_CHUNK = 1 << 22
+"""Logits in one chunk of members, at most."""
 
 Ask = Callable[[range | None, np.ndarray | None], Iterator[Any]]
-"""From members and rows of a batch (None: all of them) to chunks, as ``Posterior.predict`` yields them."""
+"""A function of members and rows of a batch (None: all) that yields chunks, as ``Posterior.predict`` does."""
 
 
 class Posterior(ABC):
-    """Members that can be asked for their predictions, some at a time.
+    """Members that predict batches of inputs, a few members at a time.
 
-    To write one, set ``members`` and define ``predict``. Nothing that a call draws may depend on the calls
-    before it: noise belongs to the member and to the position of the batch, so that a run that resumes, or
-    goes through members first, gives the same scores.
+    To write your own, set ``members`` and define ``predict``. What a call draws must not depend on earlier
+    calls: random numbers belong to the member and to the position of the batch, so that a run that resumes,
+    or that goes member by member, gives the same scores.
 
     Attributes
     ----------
     members
-        How many members there are; None where only the predictions tell.
+        The number of members; None where only the predictions show it.
     classes
         The label of each column of the predictions; None where labels are 0, 1, 2, ...
     tile
-        How many inputs of a batch are asked for at a time by ``hold``, so that their sums stay in the
+        How many inputs of a batch are scored at a time, through ``hold``, so that their sums stay in the
         processor's cache; None: all of them.
     """
 
@@ -53,30 +53,30 @@ class Posterior(ABC):
         Parameters
         ----------
         batch
-            The inputs, as a model takes them; a mapping stands for named arguments.
+            The inputs, as the model takes them; a mapping holds named arguments.
         members
             Which members; None: all.
         position
-            The place of the batch's first input in the whole data set.
+            The number of the batch's first input in the whole data set.
 
         Yields
         ------
         chunk
-            Logits of shape (members, inputs, classes), or other predictions with the same axes, as
-            ``demur.Categorical(probs=...)`` or ``demur.Gaussian(...)``. Or a pair of those and weights,
-            of shape (members,).
+            Logits of shape (members, inputs, classes), or other predictions with the same axes, such as
+            ``demur.Categorical(probs=...)`` or ``demur.Gaussian(...)``. Or a pair: these, and weights of
+            shape (members,).
         """
 
     def hold(self, batch: Any, *, position: int = 0) -> Ask:
         """Return a function of members and rows that predicts for some inputs of one batch.
 
-        For a batch that is asked for several times. Here the rows are a smaller batch at the same position.
-        A posterior that draws noise for a whole batch at once may give an input other draws, of the same
-        distribution, in a smaller batch; one that has something to keep in between defines its own.
+        It is for batches that are predicted in several calls. This version treats the rows as a smaller batch
+        at the same position: a posterior that draws noise for a whole batch at once may then give an input
+        other draws, of the same distribution. Override it to keep intermediate results between the calls.
         """
 
         def ask(members: range | None, rows: np.ndarray | None = None) -> Iterator[Any]:
-            part = batch if rows is None else rows_of(batch, rows)
+            part = batch if rows is None else _select_rows(batch, rows)
             return self.predict(part, members=members, position=position)
 
         return ask
@@ -86,40 +86,43 @@ class Posterior(ABC):
         return None
 
     def spread(self, batch: Any) -> np.ndarray | None:
-        """Return how far members' logits spread about the deployed model's on average, (inputs,).
+        """Return the average spread of members' logits about the deployed model's, (inputs,).
 
-        As ``Spread`` defines it, over all members that could be drawn; None where it is not known.
+        ``demur.scoring.logit_spread`` defines the spread; the average is over all members that could be
+        drawn. None where it is not known.
         """
         return None
 
     def fingerprint(self) -> str:
-        """Return a text that changes with the parameters, of all attributes without an underscore in front.
+        """Return a text that changes with any attribute whose name has no leading underscore.
 
-        A run that was killed goes on only where it is the same.
+        An interrupted run resumes only where it is unchanged.
         """
         return fingerprint({name: each for name, each in vars(self).items() if not name.startswith("_")})
 
 
-def prediction_of(chunk: Any) -> tuple[Any, Any]:
-    """Return a chunk's predictions, on the processor, and its weights."""
+def parse_chunk(chunk: Any) -> tuple[Any, Any]:
+    """Return the predictions of a chunk as NumPy arrays, and its weights."""
     given, weights = chunk if isinstance(chunk, tuple) else (chunk, None)
     prediction = given if isinstance(given, Categorical | Parametric) else Categorical(logits=given)
-    # Scores are columns of a table: gradients and devices end here.
+    # Scores are columns of a table, without gradients or devices.
     host = prediction.with_values(arrays.to_numpy(prediction.values))
     host.precision = prediction.precision
     return host, weights
 
 
-def rows_of(batch: Any, rows: np.ndarray) -> Any:
-    """Return some inputs of a batch; entries of a mapping that are not one for each input stay whole."""
+def _select_rows(batch: Any, rows: np.ndarray) -> Any:
+    """Return some inputs of a batch; entries of a mapping without one row per input are left as they are."""
     if isinstance(batch, Mapping):
         size = len(next(iter(batch.values())))
-        return {name: rows_of(v, rows) if np.ndim(v) and len(v) == size else v for name, v in batch.items()}
+        return {
+            name: _select_rows(v, rows) if np.ndim(v) and len(v) == size else v for name, v in batch.items()
+        }
     return batch[rows] if hasattr(batch, "shape") else [batch[row] for row in rows]
 
 
-def chosen(members: range | None, count: int) -> range:
-    """Return which members are asked for; raise unless there are such members."""
+def select_members(members: range | None, count: int) -> range:
+    """Return the requested members, or all; raise unless they exist."""
     if members is None:
         return range(count)
     if not isinstance(members, range) or any(not 0 <= each < count for each in members):
@@ -127,24 +130,24 @@ def chosen(members: range | None, count: int) -> range:
     return members
 
 
-def count_of(name: str, value: Any) -> int:
-    """Return a number of members; raise unless it is a positive integer."""
+def check_count(name: str, value: Any) -> int:
+    """Return the value; raise unless it is a positive integer."""
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a positive integer. Got {value!r}.")
     return value
 
 
-def chunks_of(members: range, numbers: int, *, fewest: int = 1) -> Iterator[range]:
-    """Cut members into runs whose predictions, of so many numbers each, fit in little memory."""
-    step = max(fewest, NUMBERS // max(1, numbers))
+def split_members(members: range, numbers: int, *, fewest: int = 1) -> Iterator[range]:
+    """Split members into ranges whose predictions, ``numbers`` each, fit in little memory."""
+    step = max(fewest, LOGITS_PER_CHUNK // max(1, numbers))
     for start in range(0, len(members), step):
         yield members[start : start + step]
 
 
 def as_posterior(given: Any) -> Posterior:
-    """Return a posterior as it is, and objects with ``predict_proba`` or a callable as one."""
-    from demur.posteriors.forest import Predictors
+    """Return a posterior unchanged; wrap a list of objects with ``predict_proba``, or a callable, in one."""
     from demur.posteriors.samples import Samples
+    from demur.posteriors.sklearn_ensembles import Predictors
 
     if isinstance(given, Posterior):
         return given

@@ -1,11 +1,11 @@
-"""A callable that returns predictions of members: whatever draws them."""
+"""`Samples`: a function that returns the predictions of members, however it draws them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-from demur.posteriors.posterior import Posterior, count_of
+from demur.posteriors.posterior import Posterior, check_count
 from demur.predictions import Categorical
 from demur.predictions.parametric import Parametric
 
@@ -16,14 +16,14 @@ class Samples(Posterior):
     Parameters
     ----------
     function
-        From inputs to an array (members, inputs, classes), or to ``demur.Categorical(...)`` or
-        ``demur.Gaussian(...)`` with these axes.
+        Takes the inputs of a batch and returns an array (members, inputs, classes), or a
+        ``demur.Categorical(...)`` or ``demur.Gaussian(...)`` with these axes.
     kind
-        What the numbers of an array are: ``"logits"``, ``"probs"`` or ``"log_probs"``. Nobody guesses it
+        What the numbers of an array are: ``"logits"``, ``"probs"`` or ``"log_probs"``. It is never guessed
         from their range, so that an array without it is an error.
     members
-        How many members it returns; only standard errors, the unbiased average and ``order="member"``
-        need to know it beforehand.
+        The number of members that it returns; only standard errors, unbiased values, a tolerance and
+        ``order="member"`` need it.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class Samples(Posterior):
         if kind not in (None, "logits", "probs", "log_probs"):
             raise ValueError(f"kind must be 'logits', 'probs' or 'log_probs'. Got {kind!r}.")
         self.function, self.kind = function, kind
-        self.members = None if members is None else count_of("members", members)
+        self.members = None if members is None else check_count("members", members)
 
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
         found = self.function(batch)

@@ -1,4 +1,4 @@
-"""Stochastic-gradient Hamiltonian Monte Carlo."""
+"""`SGHMC`: stochastic-gradient Hamiltonian Monte Carlo."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from demur.posteriors.chains.chain import Factors, Moving, push, shake, starts_of
-from demur.posteriors.chains.posterior import MarkovChain, Options
-from demur.posteriors.compiled import loops, shared_out
+from demur.posteriors.chains.markov_chain import ChainOptions, MarkovChain
+from demur.posteriors.chains.stepper import Factors, Moving, add_forces, add_noise, draw_noise_starts
+from demur.posteriors.compiled_calls import load_step_loops, run_in_threads
 
 
 class SGHMC(MarkovChain):
     r"""Samples of a network's parameters by stochastic-gradient Hamiltonian Monte Carlo.
 
     Chen, Fox and Guestrin (2014), "Stochastic gradient Hamiltonian Monte Carlo", Eq. 13, with the parameters
-    of their Eq. 15: ``step_size`` is the learning rate, and ``friction`` the part of the momentum that a step
-    takes away. Defaults are those of their code for MNIST. In place of their explicit Euler steps, which are
-    biased, the dynamics goes by BAOA steps (Leimkuhler and Matthews, 2015). With h = sqrt(step_size),
-    c = 1 - friction, a temperature T, and the log posterior divided by the number of inputs N, estimated from
-    a batch, these are
+    of their Eq. 15: ``step_size`` is the learning rate, and ``friction`` the fraction of the momentum lost in
+    a step. The defaults are those of their code for MNIST. Their explicit Euler steps are biased; here the
+    dynamics is integrated by BAOA steps (Leimkuhler and Matthews, 2015). With h = sqrt(step_size), c = 1 -
+    friction, a temperature T, and the log posterior divided by the number of inputs N, estimated from a
+    batch, these are
 
     .. math::
 
@@ -29,28 +29,29 @@ class SGHMC(MarkovChain):
         m &\leftarrow c\, m + \mathcal N(0,\; (1 - c^2)\, T / N), \\
         w &\leftarrow w + \tfrac h2\, m.
 
-    Gaussian posteriors keep their covariance at any step size that is stable (step_size k < 4 for the largest
-    curvature k of the log posterior over N), but for the noise of the batches.
+    Apart from the noise of the batches, the covariance of a Gaussian posterior is exact at any stable step
+    size (step_size k < 4 for the largest curvature k of the log posterior over N).
 
     Parameters
     ----------
     model
-        The network; the chain starts at its parameters, at rest, and samples those with ``requires_grad``.
+        The network. The chain starts at its parameters, with momenta of 0, and samples those with
+        ``requires_grad``.
     data
-        What it is fitted to, of a known size: a pair (inputs, targets) of arrays, a ``Dataset``, or a
-        ``DataLoader``, with batches of its own.
+        The training data, of a known size: a pair (inputs, targets) of arrays, a ``Dataset``, or a
+        ``DataLoader``, whose batches are then used.
     samples
-        How many members.
+        The number of members.
     epochs, steps
-        Passes over the data in all, or, if it is given, steps in all.
+        Passes over the data, or, if given, the number of steps.
     step_size
-        As a learning rate of gradient descent with momentum on the average loss.
+        The learning rate, as for gradient descent with momentum on the average loss.
     friction
         Above 0 and below 1: one minus the momentum of gradient descent.
     burn_in
-        The part of all steps before the first sample; samples are spread evenly over the rest.
+        The fraction of the steps before the first sample; samples are spread evenly over the rest.
     batch_size
-        Inputs a step, unless the loader says so.
+        Inputs per step, unless the data is a loader.
     **options
         ``log_likelihood``, ``prior_scale=0.2``, ``prior_mean=None``, ``temperature=1.0``, ``seed=0``,
         ``forward``, ``keep=True``, ``checkpoint``, ``every``: see `MarkovChain`.
@@ -79,9 +80,9 @@ class SGHMC(MarkovChain):
         friction: float = 0.01,
         burn_in: float = 0.0625,
         batch_size: int = 500,
-        **options: Unpack[Options],
+        **options: Unpack[ChainOptions],
     ) -> None:
-        self.friction = friction_of(friction)
+        self.friction = check_friction(friction)
         plan = {"samples": samples, "step_size": step_size, "discard": burn_in}
         super().__init__(model, data, plan, epochs=epochs, steps=steps, batch_size=batch_size, **options)
 
@@ -89,7 +90,7 @@ class SGHMC(MarkovChain):
         baoa_step(moving, factors, rate, temperature, self.friction)
 
 
-def friction_of(value: float) -> float:
+def check_friction(value: float) -> float:
     """Return the friction; raise unless it is above 0 and below 1."""
     if not 0 < value < 1:
         raise ValueError(f"friction must be above 0 and below 1. Got {value!r}.")
@@ -97,19 +98,21 @@ def friction_of(value: float) -> float:
 
 
 def baoa_step(moving: Moving, factors: Factors, rate: float, temperature: float, friction: float) -> None:
-    """Do one BAOA step: a step of sqrt(rate) in time, of which friction takes its part of the momentum.
+    """Take one BAOA step, of sqrt(rate) in time, in place.
 
     Leimkuhler and Matthews (2015), "Molecular dynamics": the gradient, half of the way, friction with noise,
     the other half.
     """
     time, kept = math.sqrt(rate), 1 - friction
     deviation = math.sqrt(temperature * (1 - kept**2))
-    for (value, momentum, forces), start in zip(moving, starts_of(moving, deviation), strict=True):
+    for (value, momentum, forces), start in zip(moving, draw_noise_starts(moving, deviation), strict=True):
         if isinstance(value, np.ndarray):
             given = value, momentum, forces, factors, time, kept, deviation, start
-            shared_out(loops().baoa_step, given, value.size, value.size, loops().BLOCK)
+            run_in_threads(
+                load_step_loops().baoa_step, given, value.size, value.size, load_step_loops().BLOCK_SIZE
+            )
         else:
-            push(momentum, forces, factors, time)
+            add_forces(momentum, forces, factors, time)
             value.add_(momentum, alpha=time / 2)
-            shake(momentum.mul_(kept), deviation)
+            add_noise(momentum.mul_(kept), deviation)
             value.add_(momentum, alpha=time / 2)

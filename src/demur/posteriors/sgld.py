@@ -1,4 +1,4 @@
-"""Stochastic-gradient Langevin dynamics."""
+"""`SGLD`: stochastic-gradient Langevin dynamics."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from demur.posteriors.chains.chain import Factors, Moving, push, shake, starts_of
-from demur.posteriors.chains.posterior import MarkovChain, Options
-from demur.posteriors.compiled import loops, shared_out
+from demur.posteriors.chains.markov_chain import ChainOptions, MarkovChain
+from demur.posteriors.chains.stepper import Factors, Moving, add_forces, add_noise, draw_noise_starts
+from demur.posteriors.compiled_calls import load_step_loops, run_in_threads
 
 
 class SGLD(MarkovChain):
@@ -22,27 +22,27 @@ class SGLD(MarkovChain):
 
     with step size :math:`\varepsilon` and temperature T.
 
-    Their step size falls, and their samples are weighted by it; here it stays, and samples count alike. A
-    step that is too large widens the law that is sampled: by 1 / (1 - step_size k / 2) in a direction in
-    which the log posterior over N has curvature k.
+    Their step size falls, and their samples are weighted by it; here it is constant, and samples have equal
+    weights. Large steps widen the sampled distribution: the variance grows by a factor of
+    1 / (1 - step_size k / 2) in a direction in which the log posterior over N has curvature k.
 
     Parameters
     ----------
     model
-        The network; the chain starts at its parameters, and samples those with ``requires_grad``.
+        The network. The chain starts at its parameters and samples those with ``requires_grad``.
     data
-        What it is fitted to, of a known size: a pair (inputs, targets) of arrays, a ``Dataset``, or a
-        ``DataLoader``, with batches of its own.
+        The training data, of a known size: a pair (inputs, targets) of arrays, a ``Dataset``, or a
+        ``DataLoader``, whose batches are then used.
     samples
-        How many members.
+        The number of members.
     epochs, steps
-        Passes over the data in all, or, if it is given, steps in all.
+        Passes over the data, or, if given, the number of steps.
     step_size
-        As a learning rate of gradient descent on the average loss.
+        The learning rate, as for gradient descent on the average loss.
     burn_in
-        The part of all steps before the first sample; samples are spread evenly over the rest.
+        The fraction of the steps before the first sample; samples are spread evenly over the rest.
     batch_size
-        Inputs a step, unless the loader says so.
+        Inputs per step, unless the data is a loader.
     **options
         ``log_likelihood``, ``prior_scale=0.2``, ``prior_mean=None``, ``temperature=1.0``, ``seed=0``,
         ``forward``, ``keep=True``, ``checkpoint``, ``every``: see `MarkovChain`.
@@ -68,7 +68,7 @@ class SGLD(MarkovChain):
         step_size: float = 0.1,
         burn_in: float = 0.0625,
         batch_size: int = 500,
-        **options: Unpack[Options],
+        **options: Unpack[ChainOptions],
     ) -> None:
         plan = {"samples": samples, "step_size": step_size, "discard": burn_in}
         super().__init__(model, data, plan, epochs=epochs, steps=steps, batch_size=batch_size, **options)
@@ -78,14 +78,16 @@ class SGLD(MarkovChain):
 
 
 def langevin_step(moving: Moving, factors: Factors, rate: float, temperature: float) -> None:
-    """Do one step of Langevin dynamics, by Euler and Maruyama."""
+    """Take one step of Langevin dynamics, by Euler and Maruyama, in place."""
     deviation = math.sqrt(2 * rate * temperature)
-    for (value, _, forces), start in zip(moving, starts_of(moving, deviation), strict=True):
+    for (value, _, forces), start in zip(moving, draw_noise_starts(moving, deviation), strict=True):
         if isinstance(value, np.ndarray):
             given = value, forces, factors, rate, deviation, start
-            shared_out(loops().langevin_step, given, value.size, value.size, loops().BLOCK)
+            run_in_threads(
+                load_step_loops().langevin_step, given, value.size, value.size, load_step_loops().BLOCK_SIZE
+            )
         else:
             gradient, own, centre = forces
-            # The value itself first, as long as it has not moved.
-            push(value, (own, gradient, centre), (factors[1], factors[0], factors[2]), rate)
-            shake(value, deviation)
+            # The force of the value itself comes first, before the value moves.
+            add_forces(value, (own, gradient, centre), (factors[1], factors[0], factors[2]), rate)
+            add_noise(value, deviation)

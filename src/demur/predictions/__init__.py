@@ -1,15 +1,17 @@
-"""Predictions of members, and distributions over predictions: checked once, at the door."""
+"""Predictions of members, and distributions over predictions: checked once, on arrival."""
 
+from demur.core import arrays
+from demur.predictions.arguments import as_prediction, rule_for
 from demur.predictions.categorical import Categorical
 from demur.predictions.dirichlet import Beta, Dirichlet
-from demur.predictions.door import predicted, rule_for
 from demur.predictions.gaussian import Gaussian, MultivariateGaussian
 from demur.predictions.labels import Bernoulli, MultiLabel
 from demur.predictions.members import Members, gather
 from demur.predictions.mixture import Mixture
-from demur.predictions.parametric import Exponential, Gamma, Parametric, Poisson
-from demur.predictions.second_order import SecondOrder, second_order
-from demur.predictions.unit_interval import Deltas, Uniform
+from demur.predictions.parametric import Parametric
+from demur.predictions.positive import Exponential, Gamma, Poisson
+from demur.predictions.second_order import SecondOrder, as_second_order
+from demur.predictions.uniform_deltas import Deltas, Uniform
 
 __all__ = [
     "Bernoulli",
@@ -28,8 +30,9 @@ __all__ = [
     "Poisson",
     "SecondOrder",
     "Uniform",
+    "arrays",
+    "as_prediction",
+    "as_second_order",
     "gather",
-    "predicted",
     "rule_for",
-    "second_order",
 ]

@@ -1,4 +1,4 @@
-"""Class predictions at the door: exactly one way to give them, their shape and their numbers checked."""
+"""Predictions of classes, as probabilities, logits or log-probabilities; shapes and numbers are checked."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from demur.predictions import arrays
-from demur.predictions.arrays import Array
+from demur.core import arrays
+from demur.core.arrays import Array
 
 # How far probabilities of one prediction may sum from 1: what rounding every one of a thousand classes to
 # this type can do, with room; normalised again in float64 afterwards.
-_TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 2e-2, "bfloat16": 2e-2}
+_SUM_TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 2e-2, "bfloat16": 2e-2}
 
 
 class Categorical:
@@ -62,17 +62,17 @@ class Categorical:
         return tuple(self.values.shape)
 
     def with_values(self, values: Array) -> Categorical:
-        """Return other numbers of the same kind, from the same source."""
+        """Return predictions of the same kind and precision with other numbers."""
         other = object.__new__(Categorical)
         other.kind, other.precision, other.values = self.kind, self.precision, values
         return other
 
     def on_host(self) -> Categorical:
-        """Return the same predictions as a NumPy array, copied only if they must be."""
+        """Return the same predictions as a NumPy array, copied only if necessary."""
         values = arrays.to_numpy(self.values)
         return self if values is self.values else self.with_values(values)
 
-    def logits(self, ignored: Array | None = None, places: np.ndarray | None = None) -> Array:
+    def _to_logits(self, ignored: Array | None = None, places: np.ndarray | None = None) -> Array:
         """Return checked logits in float64, or in the widest type that the library or device has.
 
         Parameters
@@ -84,11 +84,11 @@ class Categorical:
         """
         values = arrays.widened(self.values)
         xp = arrays.namespace(values)
-        if ignored is not None:  # whatever they hold: 0 times what is no number would be none, too
+        if ignored is not None:  # since 0 times NaN would be NaN
             nothing = xp.ones_like(values) if self.kind == "probs" else xp.zeros_like(values)
             values = xp.where(ignored[..., None], nothing, values)
         if not arrays.is_traced(values):
-            self.check(xp, values, ignored, places)
+            self._check(xp, values, ignored, places)
         if self.kind == "probs":
             zero = values == 0
             log = xp.log(xp.where(zero, xp.ones_like(values), values))
@@ -98,9 +98,9 @@ class Categorical:
     @property
     def tolerance(self) -> float:
         """How far the probabilities may sum from 1."""
-        return _TOLERANCE.get(self.precision, _TOLERANCE["float64"])
+        return _SUM_TOLERANCE.get(self.precision, _SUM_TOLERANCE["float64"])
 
-    def check(
+    def _check(
         self, xp: Any, values: Array, ignored: Array | None = None, places: np.ndarray | None = None
     ) -> None:
         """Raise the error that says what is wrong with the numbers, if anything is."""
@@ -108,8 +108,7 @@ class Categorical:
             return
 
         def refuse(bad: Array, found: Array, expected: str, advice: str) -> None:
-            bad = bad if ignored is None else bad & ~ignored[..., None]
-            complain(xp, bad, found, expected, advice, places)
+            raise_if_bad(xp, bad, found, expected, advice, places, ignored)
 
         name = self.kind
         refuse(xp.isnan(values), values, f"{name} must be numbers", "Find out where it arose.")
@@ -131,7 +130,7 @@ class Categorical:
 
 
 def _the_given_one(probs: Any, logits: Any, log_probs: Any) -> tuple[str, Any]:
-    """Return the name and the value of the one that is given; any other number of them is an error."""
+    """Return the name and value of the one argument that is given; raise unless there is exactly one."""
     if probs is None and log_probs is None and logits is not None:
         return "logits", logits
     every = {"probs": probs, "logits": logits, "log_probs": log_probs}
@@ -145,10 +144,17 @@ def _the_given_one(probs: Any, logits: Any, log_probs: Any) -> tuple[str, Any]:
     return next(iter(given.items()))
 
 
-def complain(
-    xp: Any, bad: Array, values: Array, expected: str, advice: str, places: np.ndarray | None = None
+def raise_if_bad(
+    xp: Any,
+    bad: Array,
+    values: Array,
+    expected: str,
+    advice: str,
+    places: np.ndarray | None = None,
+    ignored: Array | None = None,
 ) -> None:
-    """Raise ValueError if any number is bad, with the first place and value."""
+    """Raise ValueError, with the first place and value, if any number is bad that is not ignored."""
+    bad = bad if ignored is None else bad & ~ignored[..., None]
     if not bool(xp.any(bad)):
         return
     place = tuple(int(i) for i in np.argwhere(arrays.to_numpy(bad))[0])

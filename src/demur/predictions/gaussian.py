@@ -6,39 +6,40 @@ from typing import Any
 
 import numpy as np
 
+from demur.core.arrays import Array
 from demur.core.rules import epsilon
-from demur.families.covariance import diagonal, identity, joined, outer, split, transposed
-from demur.predictions.arrays import Array
-from demur.predictions.parametric import Parametric, check_finite, of_one_kind, real_array, refuse
+from demur.families.full_gaussian import diagonal, identity, join, outer, split, transpose
+from demur.predictions.categorical import raise_if_bad
+from demur.predictions.parametric import Parametric, as_real_array, check_finite, to_one_kind
 
 
-class Independent(Parametric):
+class _Independent(Parametric):
     """Means, then variances or scales of independent coordinates."""
 
     __slots__ = ()
 
-    def standard(self, xp: Any, values: Array) -> Array:
+    def _standardise(self, xp: Any, values: Array) -> Array:
         """Square scales only now, in float64."""
         if self.names[-1] != "scale":
             return values
         half = values.shape[-1] // 2
         return xp.concat([values[..., :half], values[..., half:] ** 2], axis=-1)
 
-    def check(
+    def _check(
         self, xp: Any, values: Array, ignored: Array | None = None, places: np.ndarray | None = None
     ) -> None:
-        super().check(xp, values, ignored, places)
+        super()._check(xp, values, ignored, places)
         if self.names[-1] == "scale":
             scale = values[..., values.shape[-1] // 2 :]
-            square = self.standard(xp, values)[..., values.shape[-1] // 2 :]
-            refuse(
-                xp, ~((square > 0) & xp.isfinite(square)), ignored, scale,
+            square = self._standardise(xp, values)[..., values.shape[-1] // 2 :]
+            raise_if_bad(
+                xp, ~((square > 0) & xp.isfinite(square)), scale,
                 "scale must have a square that is a positive number", "Change the unit of the outcome.",
-                places,
+                places, ignored,
             )  # fmt: skip
 
 
-class Gaussian(Independent):
+class Gaussian(_Independent):
     """Predicted numbers, by mean and variance.
 
     Parameters
@@ -63,10 +64,10 @@ class Gaussian(Independent):
 
     def __init__(self, mean: Any, variance: Any = None, *, scale: Any = None) -> None:
         name = _one_of(self.kind, variance=variance, scale=scale)
-        self.fill("Gaussian", mean=mean, **{name: variance if scale is None else scale})
+        super().__init__("Gaussian", mean=mean, **{name: variance if scale is None else scale})
 
 
-class MultivariateGaussian(Independent):
+class MultivariateGaussian(_Independent):
     """Predicted vectors, by mean and either the variance of each coordinate or a covariance matrix.
 
     Parameters
@@ -92,41 +93,41 @@ class MultivariateGaussian(Independent):
 
     def __init__(self, mean: Any, variance: Any = None, *, scale: Any = None, covariance: Any = None) -> None:
         name = _one_of(self.kind, variance=variance, scale=scale, covariance=covariance)
-        mean = real_array("mean", mean)
+        mean = as_real_array("mean", mean)
         if not mean.ndim:
             raise ValueError("mean must have the outcome's coordinates last. Got one number. Use Gaussian.")
         if covariance is None:
-            spread = real_array(name, variance if scale is None else scale)
+            spread = as_real_array(name, variance if scale is None else scale)
             if spread.ndim and spread.shape != mean.shape:
                 raise ValueError(
                     f"{name} must have the shape of mean, {tuple(mean.shape)}, or be one number. "
                     f"Got {tuple(spread.shape)}."
                 )
-            xp, (mean, spread) = of_one_kind([mean, spread])
+            xp, (mean, spread) = to_one_kind([mean, spread])
             values = xp.concat([mean, xp.broadcast_to(spread, mean.shape)], axis=-1)
-            self.fill_with("diagonal Gaussian", ("mean", name), values)
+            self._fill_with("diagonal Gaussian", ("mean", name), values)
             return
-        matrix, d = real_array("covariance", covariance), mean.shape[-1]
+        matrix, d = as_real_array("covariance", covariance), mean.shape[-1]
         if tuple(matrix.shape) != (*mean.shape, d):
             raise ValueError(
                 f"covariance must have the shape of mean and one more axis, {(*mean.shape, d)}. "
                 f"Got {tuple(matrix.shape)}."
             )
-        xp, (mean, matrix) = of_one_kind([mean, matrix])
+        xp, (mean, matrix) = to_one_kind([mean, matrix])
         flat = matrix.reshape((*mean.shape[:-1], d * d))
-        self.fill_with("full Gaussian", ("mean", name), xp.concat([mean, flat], axis=-1))
+        self._fill_with("full Gaussian", ("mean", name), xp.concat([mean, flat], axis=-1))
 
-    def anything(self, xp: Any, like: Array) -> Array:
+    def _placeholder(self, xp: Any, like: Array) -> Array:
         if self.names[-1] != "covariance":
             return xp.ones_like(like)
         mean, covariance = split(like)
-        return joined(xp, xp.zeros_like(mean), identity(xp, covariance))
+        return join(xp, xp.zeros_like(mean), identity(xp, covariance))
 
-    def check(
+    def _check(
         self, xp: Any, values: Array, ignored: Array | None = None, places: np.ndarray | None = None
     ) -> None:
         if self.names[-1] != "covariance":
-            super().check(xp, values, ignored, places)
+            super()._check(xp, values, ignored, places)
             return
         mean, matrix = split(values)
         check_finite(xp, "mean", mean, ignored, places)
@@ -135,20 +136,20 @@ class MultivariateGaussian(Independent):
             matrix = xp.where(ignored[..., None, None], identity(xp, matrix), matrix)
         size = xp.max(xp.abs(matrix), axis=(-2, -1))
         rounding = 8 * (1e-2 if "16" in self.precision else 1.2e-7 if "32" in self.precision else 2.3e-16)
-        skewed = xp.max(xp.abs(matrix - transposed(matrix)), axis=(-2, -1)) > rounding * size
-        refuse(
-            xp, skewed[..., None], None, size[..., None], "covariance must be symmetric",
+        skewed = xp.max(xp.abs(matrix - transpose(matrix)), axis=(-2, -1)) > rounding * size
+        raise_if_bad(
+            xp, skewed[..., None], size[..., None], "covariance must be symmetric",
             "That is its largest entry; take the mean with its transpose.", places,
         )  # fmt: skip
         scale = diagonal(matrix)
-        refuse(
-            xp, ~(scale > 0), None, scale, "covariance must have a diagonal above 0",
+        raise_if_bad(
+            xp, ~(scale > 0), scale, "covariance must have a diagonal above 0",
             "A distribution without spread has no density.", places,
         )  # fmt: skip
         unit = xp.sqrt(scale)
         lowest = xp.linalg.eigvalsh(matrix / outer(unit))[..., :1]
-        refuse(
-            xp, ~(lowest > mean.shape[-1] * epsilon(xp, values)), None, lowest,
+        raise_if_bad(
+            xp, ~(lowest > mean.shape[-1] * epsilon(xp, values)), lowest,
             "covariance must be positive definite",
             "That is the lowest eigenvalue of its correlations. Drop coordinates that others determine.",
             places,

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from demur.predictions import arrays
-from demur.predictions.arrays import Array
-from demur.predictions.categorical import Categorical
-from demur.predictions.parametric import Parametric, members_axis, real_array, refuse
+from demur.core import arrays
+from demur.core.arrays import Array
+from demur.predictions.categorical import Categorical, raise_if_bad
+from demur.predictions.parametric import Parametric, as_real_array, find_members_axis
 
 
 class Bernoulli(Categorical):
@@ -36,9 +36,9 @@ class Bernoulli(Categorical):
     def __repr__(self) -> str:
         return f"Bernoulli({self.kind}, shape={self.shape[:-1]}, {self.precision})"
 
-    def members_axis(self, axis: int) -> int:
+    def _members_axis(self, axis: int) -> int:
         """Return the members' axis, counted from the front, of what the user gave."""
-        return members_axis("Bernoulli", axis, self.shape[:-1], len(self.shape) - 1)
+        return find_members_axis("Bernoulli", axis, self.shape[:-1], len(self.shape) - 1)
 
 
 class MultiLabel(Parametric):
@@ -53,7 +53,7 @@ class MultiLabel(Parametric):
     -----
     Entropies and K add over labels. So do the I and M that are returned, and there it matters: the sum of
     the labels' I is an upper bound of the I of all labels together, and that of M a lower bound. For one
-    result a label give the same array to ``Bernoulli``.
+    result per label, give the same array to ``Bernoulli``.
 
     Examples
     --------
@@ -68,12 +68,14 @@ class MultiLabel(Parametric):
         way, pairs = _two_classes("MultiLabel", probs, logits)
         if pairs.ndim < 2:
             raise ValueError(f"{way} must have the labels last. Got one number. Use Bernoulli.")
-        self.fill_with("multi-label", (way,), pairs.reshape((*pairs.shape[:-2], 2 * pairs.shape[-2])))
+        self._fill_with("multi-label", (way,), pairs.reshape((*pairs.shape[:-2], 2 * pairs.shape[-2])))
 
-    def logits(self, ignored: Array | None = None, places: np.ndarray | None = None) -> Array:
+    def _to_logits(self, ignored: Array | None = None, places: np.ndarray | None = None) -> Array:
         values = self.values
         pairs = Categorical(**{self.names[0]: values.reshape((*values.shape[:-1], values.shape[-1] // 2, 2))})
-        found = pairs.logits(None if ignored is None else ignored[..., None], places).reshape(values.shape)
+        found = pairs._to_logits(None if ignored is None else ignored[..., None], places).reshape(
+            values.shape
+        )
         xp = arrays.namespace(found)
         return found if ignored is None else xp.where(ignored[..., None], xp.zeros_like(found), found)
 
@@ -84,22 +86,16 @@ def _two_classes(kind: str, probs: Any, logits: Any) -> tuple[str, Array]:
         came = "none of them" if probs is None else "both"
         raise ValueError(f"{kind} takes exactly one of probs and logits. Got {came}.")
     if logits is not None:
-        z = real_array("logits", logits)
+        z = as_real_array("logits", logits)
         z = z if arrays.is_floating(z) else z * 1.0
         xp = arrays.namespace(z)
         nothing = xp.zeros_like(z)
         return "logits", xp.stack([xp.minimum(-z, nothing), xp.minimum(z, nothing)], axis=-1)
-    p = real_array("probs", probs)
+    p = as_real_array("probs", probs)
     p = p if arrays.is_floating(p) else p * 1.0
     xp = arrays.namespace(p)
     if not arrays.is_traced(p):
         for bad in (p < 0, p > 1):
-            refuse(
-                xp,
-                bad[..., None],
-                None,
-                p[..., None],
-                "probs must be from 0 to 1",
-                "For logits pass logits=.",
-            )
+            expected, advice = "probs must be from 0 to 1", "For logits pass logits=."
+            raise_if_bad(xp, bad[..., None], p[..., None], expected, advice)
     return "probs", xp.stack([1 - p, p], axis=-1)

@@ -1,4 +1,4 @@
-"""Members in one form: (members, inputs, classes) with weights, whatever shape and axis they came in."""
+"""Members in one form: (members, inputs, classes) with weights, from any shape and members' axis."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from demur.predictions import arrays
-from demur.predictions.arrays import Array
+from demur.core import arrays
+from demur.core.arrays import Array
 from demur.predictions.categorical import Categorical
 from demur.predictions.parametric import Parametric
 
@@ -89,7 +89,7 @@ class Members:
     def logits(self) -> Array:
         """Return checked logits in float64, in the array's own library if they stay there, else NumPy."""
         here = self.prediction if self.stays else self.prediction.on_host()
-        return here.logits(self.ignored, self.places)
+        return here._to_logits(self.ignored, self.places)
 
     @property
     def kernel_precision(self) -> str:
@@ -158,15 +158,15 @@ def _check_weights(weights: Any, values: Array, batch: tuple[int, ...], may_be_z
     count, inputs = values.shape[:2]
     shape = tuple(weights.shape)
     if shape != (count,) and shape != (count, *batch):
-        also = f" or {(count, *batch)}, one a member and input" if batch else ""
-        raise ValueError(f"weights must have shape {(count,)}, one a member{also}. Got {shape}.")
+        also = f" or {(count, *batch)}, one per member and input" if batch else ""
+        raise ValueError(f"weights must have shape {(count,)}, one per member{also}. Got {shape}.")
     if not arrays.is_traced(weights):
         numbers = arrays.to_numpy(weights).astype(np.float64)
         check_weight_values(numbers, may_be_zero)
         alike = arrays.library(weights) == arrays.library(values)
         if not arrays.stays(values) and not (alike and arrays.stays(weights)):
             if not may_be_zero:
-                numbers = of_moderate_size(numbers)
+                numbers = scale_moderately(numbers)
             numbers = numbers.reshape((count, -1))
             return np.broadcast_to(numbers, (count, inputs))
     xp = arrays.namespace(values)
@@ -175,7 +175,7 @@ def _check_weights(weights: Any, values: Array, batch: tuple[int, ...], may_be_z
     return xp.broadcast_to(xp.reshape(moved, (count, -1)), (count, inputs))
 
 
-def of_moderate_size(weights: np.ndarray) -> np.ndarray:
+def scale_moderately(weights: np.ndarray) -> np.ndarray:
     """Return weights, of which only ratios count, so that their squares and sums are finite and not 0."""
     largest = weights.max(axis=0)
     if largest.min() >= _LIGHT and largest.max() <= _HEAVY:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from demur.predictions import arrays
-from demur.predictions.arrays import Array
+from demur.core import arrays
+from demur.core.arrays import Array
 from demur.predictions.members import check_weight_values
-from demur.predictions.second_order import SecondOrder, second_order
+from demur.predictions.second_order import SecondOrder, as_second_order
 
 
 class Mixture(SecondOrder):
@@ -43,7 +43,7 @@ class Mixture(SecondOrder):
                 "components must be a list of at least one distribution, as demur.Beta. "
                 f"Got {components if components == [] else type(components).__name__}."
             )
-        found = [second_order(each) for each in components]
+        found = [as_second_order(each) for each in components]
         for each, came in zip(found, components, strict=True):
             if each is None:
                 raise TypeError(
@@ -57,17 +57,17 @@ class Mixture(SecondOrder):
                 "components must be for the same inputs and classes. "
                 f"Got shapes {', '.join(map(str, sorted(shapes)))}."
             )
-        libraries = {arrays.library(each.source) for each in self.components}
+        libraries = {arrays.library(each._source) for each in self.components}
         if len(libraries) > 1:
             raise TypeError(f"components must be of one library. Got {' and '.join(sorted(libraries))}.")
-        self.weights = self.checked(weights)
+        self.weights = self._check_weights(weights)
 
-    def checked(self, weights: Any) -> np.ndarray:
+    def _check_weights(self, weights: Any) -> np.ndarray:
         """Return the components' shares."""
         count = len(self.components)
         shares = np.ones(count) if weights is None else arrays.to_numpy(arrays.as_array(weights))
         if shares.shape != (count,):
-            raise ValueError(f"weights must have shape {(count,)}, one a component. Got {shares.shape}.")
+            raise ValueError(f"weights must have shape {(count,)}, one per component. Got {shares.shape}.")
         check_weight_values(shares.astype(np.float64), may_be_zero=False)
         return shares / shares.sum()
 
@@ -75,19 +75,19 @@ class Mixture(SecondOrder):
         return f"Mixture({list(self.components)!r}, weights={self.weights.tolist()})"
 
     @property
-    def source(self) -> Array:
-        return max((each.source for each in self.components), key=arrays.is_double)
+    def _source(self) -> Array:
+        return max((each._source for each in self.components), key=arrays.is_double)
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.components[0].shape
 
     @property
-    def stays(self) -> bool:
-        return any(each.stays for each in self.components)
+    def _stays(self) -> bool:
+        return any(each._stays for each in self.components)
 
     @property
     def mean(self) -> Array:
         """The average: of the probability of outcome 1, or of all class probabilities."""
         parts = zip(self.weights.tolist(), self.components, strict=True)
-        return self.returned(sum(share * each.mean for share, each in parts if share > 0))
+        return self._to_result(sum(share * each.mean for share, each in parts if share > 0))

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from demur.core import arrays
+from demur.core.arrays import Array
 from demur.core.rules import Rule, one_hot
 from demur.families import FAMILIES
-from demur.predictions import arrays
-from demur.predictions.arrays import Array
-from demur.predictions.categorical import complain
+from demur.predictions.categorical import raise_if_bad
 
 
 class Parametric:
@@ -28,9 +28,9 @@ class Parametric:
     rule: Rule
     precision: str  # the type that the numbers came in
 
-    def fill(self, family: str, **parameters: Any) -> None:
+    def __init__(self, family: str, /, **parameters: Any) -> None:
         """Check shapes and types, and put the parameters on one axis."""
-        given = {name: real_array(name, value) for name, value in parameters.items()}
+        given = {name: as_real_array(name, value) for name, value in parameters.items()}
         first = max(given, key=lambda name: given[name].ndim)
         shape = tuple(given[first].shape)
         for name, array in given.items():
@@ -39,15 +39,15 @@ class Parametric:
                     f"{name} must have the shape of {first}, {shape}, or be one number. "
                     f"Got {tuple(array.shape)}."
                 )
-        self.fill_with(family, tuple(given), stacked(list(given.values()), shape))
+        self._fill_with(family, tuple(given), stack_parameters(list(given.values()), shape))
 
-    def fill_with(self, family: str, names: tuple[str, ...], values: Array) -> None:
+    def _fill_with(self, family: str, names: tuple[str, ...], values: Array) -> None:
         """Keep parameters that are on one axis already."""
         self.rule, self.names, self.values = FAMILIES[family], names, values
         self.precision = arrays.type_name(values)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(shape={self.rule.shown(self.shape)}, {self.precision})"
+        return f"{type(self).__name__}(shape={self.rule.shape_as_given(self.shape)}, {self.precision})"
 
     @property
     def kind(self) -> str:
@@ -60,48 +60,48 @@ class Parametric:
         return tuple(self.values.shape)
 
     def with_values(self, values: Array) -> Any:
-        """Return other parameters of the same kind, from the same source."""
+        """Return predictions of the same kind and precision with other parameters."""
         other = copy.copy(self)
         other.values = values
         return other
 
     def on_host(self) -> Any:
-        """Return the same predictions as a NumPy array, copied only if they must be."""
+        """Return the same predictions as a NumPy array, copied only if necessary."""
         values = arrays.to_numpy(self.values)
         return self if values is self.values else self.with_values(values)
 
-    def members_axis(self, axis: int) -> int:
+    def _members_axis(self, axis: int) -> int:
         """Return the members' axis, counted from the front, of what the user gave."""
-        return members_axis(self.kind, axis, self.rule.shown(self.shape), len(self.shape) - 1)
+        return find_members_axis(self.kind, axis, self.rule.shape_as_given(self.shape), len(self.shape) - 1)
 
-    def logits(self, ignored: Array | None = None, places: np.ndarray | None = None) -> Array:
+    def _to_logits(self, ignored: Array | None = None, places: np.ndarray | None = None) -> Array:
         """Return checked parameters, the family's logits, in float64 or the widest type there is.
 
-        Predictions without weight, (members, inputs), are not checked, and take those of another member:
-        whatever they hold, they add nothing.
+        Predictions without weight, (members, inputs), are not checked. They get the parameters of another
+        member, so that they add exactly 0.
         """
         values = arrays.widened(self.values)
         xp = arrays.namespace(values)
         if not arrays.is_traced(values):
-            self.check(xp, values, ignored, places)
-        values = self.standard(xp, values)
+            self._check(xp, values, ignored, places)
+        values = self._standardise(xp, values)
         if ignored is None:
             return values
         first = xp.argmin(xp.astype(ignored, xp.int32), axis=0)
         chosen = (xp.moveaxis(one_hot(xp, first, values.shape[0]), -1, 0) & ~ignored)[..., None]
         some = xp.sum(xp.where(chosen, values, xp.zeros_like(values)), axis=0)
-        some = xp.where(xp.all(ignored, axis=0)[..., None], self.anything(xp, some), some)
+        some = xp.where(xp.all(ignored, axis=0)[..., None], self._placeholder(xp, some), some)
         return xp.where(ignored[..., None], some[None, ...], values)
 
-    def standard(self, xp: Any, values: Array) -> Array:
+    def _standardise(self, xp: Any, values: Array) -> Array:
         """Return parameters as the family takes them."""
         return values
 
-    def anything(self, xp: Any, like: Array) -> Array:
+    def _placeholder(self, xp: Any, like: Array) -> Array:
         """Return some valid parameters, for inputs that no member has weight for."""
         return xp.ones_like(like)
 
-    def check(
+    def _check(
         self, xp: Any, values: Array, ignored: Array | None = None, places: np.ndarray | None = None
     ) -> None:
         """Raise the error that says what is wrong with the numbers, if anything is."""
@@ -113,78 +113,10 @@ class Parametric:
                 _check_positive(xp, name, numbers, ignored, places)
 
 
-class Poisson(Parametric):
-    """Predicted counts, by their rates.
-
-    Parameters
-    ----------
-    rate
-        Shape (members, ...), positive: the mean of the count.
-
-    Examples
-    --------
-    >>> demur.decompose(demur.Poisson(np.array([[2.0, 5.0], [2.0, 8.0]]))).epistemic.round(3)
-    array([0.   , 0.353])
-    """
-
-    __slots__ = ()
-
-    def __init__(self, rate: Any) -> None:
-        self.fill("Poisson", rate=rate)
-
-
-class Exponential(Parametric):
-    """Predicted waiting times, by their rates.
-
-    Parameters
-    ----------
-    rate
-        Shape (members, ...), positive: one over the mean.
-
-    Examples
-    --------
-    >>> demur.decompose(demur.Exponential(np.array([[1.0], [2.0]]))).epistemic
-    array([0.125])
-    """
-
-    __slots__ = ()
-
-    def __init__(self, rate: Any) -> None:
-        self.fill("exponential", rate=rate)
-
-
-class Gamma(Parametric):
-    """Predicted positive numbers, by shape and rate.
-
-    Parameters
-    ----------
-    shape, rate
-        Shape (members, ...), positive; the mean is ``shape / rate``.
-
-    Examples
-    --------
-    >>> demur.decompose(demur.Gamma(np.array([[2.0], [3.0]]), np.array([[1.0], [1.0]]))).epistemic
-    array([0.125])
-    """
-
-    __slots__ = ()
-
-    def __init__(self, shape: Any, rate: Any) -> None:
-        self.fill("gamma", shape=shape, rate=rate)
-
-
-def refuse(
-    xp: Any, bad: Array, ignored: Array | None, values: Array, expected: str, advice: str,
-    places: np.ndarray | None = None,
-) -> None:  # fmt: skip
-    """Raise ValueError if any number of a prediction that has weight is bad."""
-    complain(xp, bad if ignored is None else bad & ~ignored[..., None], values, expected, advice, places)
-
-
 def check_finite(xp: Any, name: str, values: Array, ignored: Array | None, places: np.ndarray | None) -> None:
     """Raise unless numbers are finite."""
     advice = "Find out where it arose."
-    refuse(xp, ~xp.isfinite(values), ignored, values, f"{name} must be finite", advice, places)
+    raise_if_bad(xp, ~xp.isfinite(values), values, f"{name} must be finite", advice, places, ignored)
 
 
 def _check_positive(
@@ -194,10 +126,10 @@ def _check_positive(
     advice = "A distribution without spread has no density." if name in ("variance", "scale") else (
         "Leave such a member out, or give it weight 0."
     )  # fmt: skip
-    refuse(xp, ~(values > 0), ignored, values, f"{name} must be above 0", advice, places)
+    raise_if_bad(xp, ~(values > 0), values, f"{name} must be above 0", advice, places, ignored)
 
 
-def members_axis(kind: str, axis: int, shape: tuple[int, ...], axes: int) -> int:
+def find_members_axis(kind: str, axis: int, shape: tuple[int, ...], axes: int) -> int:
     """Return the members' axis, counted from the front, among the first ``axes`` of a shape."""
     if not axes:
         raise ValueError(
@@ -211,7 +143,7 @@ def members_axis(kind: str, axis: int, shape: tuple[int, ...], axes: int) -> int
     return axis % len(shape)
 
 
-def real_array(name: str, value: Any) -> Array:
+def as_real_array(name: str, value: Any) -> Array:
     """Return an array of real numbers."""
     if isinstance(value, np.generic):
         value = np.asarray(value)
@@ -221,13 +153,13 @@ def real_array(name: str, value: Any) -> Array:
     return array
 
 
-def stacked(parts: list[Array], shape: tuple[int, ...]) -> Array:
+def stack_parameters(parts: list[Array], shape: tuple[int, ...]) -> Array:
     """Return arrays side by side on a new last axis, in one library and type; numbers fill the shape."""
-    xp, parts = of_one_kind(parts)
+    xp, parts = to_one_kind(parts)
     return xp.stack([xp.broadcast_to(part, shape) for part in parts], axis=-1)
 
 
-def of_one_kind(parts: list[Array]) -> tuple[Any, list[Array]]:
+def to_one_kind(parts: list[Array]) -> tuple[Any, list[Array]]:
     """Return arrays in the library and on the device of the first that is not NumPy's, and in one type."""
     libraries = [arrays.library(part) for part in parts]
     leader = next((p for p, name in zip(parts, libraries, strict=True) if name != "numpy"), parts[0])

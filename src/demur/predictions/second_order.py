@@ -8,16 +8,17 @@ reference (see ``demur.core.rules``), in closed form.
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from demur.predictions import arrays
-from demur.predictions.arrays import Array
-from demur.predictions.categorical import complain
+from demur.core import arrays
+from demur.core.arrays import Array
+from demur.predictions.categorical import raise_if_bad
 
 
-class Spread(NamedTuple):
+class Expectations(NamedTuple):
     """Expectations relative to the mean ``q``, shape (..., classes); a rule's ``a`` is 0 on average.
 
     For the log loss ``u = E log p - log q <= 0``, ``au = Cov(p, log p)`` and ``phi = E[p log p] - q log q``:
@@ -32,39 +33,39 @@ class Spread(NamedTuple):
     entropy: Array  # (...): expected generalised entropy
 
 
-class SecondOrder:
+class SecondOrder(ABC):
     """A distribution over class probabilities, for each input of a batch."""
 
     __slots__ = ()
 
     @property
-    def source(self) -> Array:
+    @abstractmethod
+    def _source(self) -> Array:
         """An array of the library, device and type that results are due in."""
-        raise AssertionError("each distribution has its own")
 
     @property
+    @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """Shape of the average prediction: batch and classes."""
-        raise AssertionError("each distribution has its own")
 
     @property
+    @abstractmethod
     def mean(self) -> Array:
         """The average."""
-        raise AssertionError("each distribution has its own")
 
     @property
-    def stays(self) -> bool:
+    @abstractmethod
+    def _stays(self) -> bool:
         """Whether to compute in the parameters' own library: gradients, tracing, accelerators."""
-        raise AssertionError("each distribution has its own")
 
-    def spread(self, rule: str, stays: bool) -> Spread:
+    def _expectations(self, rule: str, stays: bool) -> Expectations:
         """Return the expectations that all measures under a rule are made of."""
-        raise AssertionError("each distribution has its own")
+        raise AssertionError("points and mixtures are summed instead")
 
-    def returned(self, result: Array) -> Array:
+    def _to_result(self, result: Array) -> Array:
         """Return a result in the library, on the device and in the precision of the parameters."""
         result = np.asarray(result) if isinstance(result, np.generic) else result
-        return arrays.like(result, self.source, arrays.is_double(self.source))
+        return arrays.like(result, self._source, arrays.is_double(self._source))
 
 
 class Parameters(NamedTuple):
@@ -78,7 +79,7 @@ class Parameters(NamedTuple):
         """Whether one of them has gradients, is traced, or lives on an accelerator."""
         return any(arrays.stays(each) for each in self.values)
 
-    def computed(self, stays: bool | None = None) -> tuple[Any, ...]:
+    def widen(self, stays: bool | None = None) -> tuple[Any, ...]:
         """Return the namespace to compute in, and the parameters in float64 or the widest type there is."""
         stays = self.stays if stays is None else stays
         here = [each if stays else arrays.to_numpy(each) for each in self.values]
@@ -86,7 +87,7 @@ class Parameters(NamedTuple):
         return arrays.namespace(wide[0]), *wide
 
 
-def parameters(**given: Any) -> Parameters:
+def check_parameters(**given: Any) -> Parameters:
     """Return parameters as arrays of one library and shape; plain numbers take the type of the arrays."""
     found = {name: arrays.as_array(value) for name, value in given.items()}
     for name, value in found.items():
@@ -113,13 +114,13 @@ def parameters(**given: Any) -> Parameters:
     return Parameters(lead, tuple(together))
 
 
-def insist(good: Array, values: Array, expected: str, advice: str) -> None:
+def require(good: Array, values: Array, expected: str, advice: str) -> None:
     """Raise unless all numbers are good, with the first that is not; what is only traced is not checked."""
     if not arrays.is_traced(good):
-        complain(arrays.namespace(values), ~good[..., None], values[..., None], expected, advice)
+        raise_if_bad(arrays.namespace(values), ~good[..., None], values[..., None], expected, advice)
 
 
-def second_order(value: Any) -> SecondOrder | None:
+def as_second_order(value: Any) -> SecondOrder | None:
     """Return a distribution over predictions, also of ``torch.distributions``; None for anything else."""
     if isinstance(value, SecondOrder):
         return value
@@ -127,7 +128,7 @@ def second_order(value: Any) -> SecondOrder | None:
     if torch is None or not isinstance(value, torch.distributions.Distribution):
         return None
     from demur.predictions.dirichlet import Beta, Dirichlet
-    from demur.predictions.unit_interval import Uniform
+    from demur.predictions.uniform_deltas import Uniform
 
     if isinstance(value, torch.distributions.Dirichlet):
         return Dirichlet(value.concentration)
@@ -138,7 +139,7 @@ def second_order(value: Any) -> SecondOrder | None:
     return None
 
 
-def closed_forms(rule: str, name: str) -> None:
+def check_closed_form(rule: str, name: str) -> None:
     """Raise unless expectations under this rule are known."""
     if rule not in ("log", "brier"):
         raise ValueError(

@@ -6,8 +6,8 @@ named report.
 
 from demur.report.curves import accuracy_figure, roc_figure
 from demur.report.densities import density_figure, scatter_figure
+from demur.report.disagreement import convergence_figure, decomposition_figure, divergence_figure
 from demur.report.figures import save
-from demur.report.members import convergence_figure, decomposition_figure, divergence_figure
 
 __all__ = [
     "accuracy_figure",

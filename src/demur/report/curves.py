@@ -1,4 +1,4 @@
-"""Curves with bands: what is found against false alarms, and accuracy over the fraction kept."""
+"""Curves with confidence bands: ROC, and accuracy over the fraction kept."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from demur.report.downsampling import find_corners
 from demur.report.figures import COLOURS, LINES, drawing, percent_axis
-from demur.report.shapes import corners
 from demur.tasks import Detection, Selective, accuracy_band, best_accuracy, roc_band
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_PLACES = 2001  # where a band is drawn
+_BAND_POINTS = 2001
 
 
 def roc_figure(results: Mapping[str, Detection], *, bands: bool = True) -> Figure:
@@ -37,16 +37,16 @@ def roc_figure(results: Mapping[str, Detection], *, bands: bool = True) -> Figur
         for index, (name, found) in enumerate(results.items()):
             colour, curve = COLOURS[index % len(COLOURS)], found.curve
             if bands:
-                at = np.linspace(0, 1, _PLACES)
+                at = np.linspace(0, 1, _BAND_POINTS)
                 band = roc_band(found, at, confidence=found.auroc.confidence)
                 axes.fill_between(at, band.low, band.high, color=colour, alpha=0.15, linewidth=0)
-            some = corners(curve.fpr, curve.tpr)
+            some = find_corners(curve.fpr, curve.tpr)
             label = f"{name}: {found.auroc}"
             line = LINES[index % len(LINES)]
             axes.plot(curve.fpr[some], curve.tpr[some], color=colour, ls=line, lw=1.4, label=label)
         axes.plot([0, 1], [0, 1], color="#777777", lw=0.8, ls=":")
         axes.set(xlim=(-0.005, 1), ylim=(0, 1.005), aspect="equal")
-        axes.set(xlabel="false positive rate", ylabel="true positive rate")
+        axes.set(xlabel="false-positive rate", ylabel="true-positive rate")
         axes.legend(frameon=False, loc="lower right", title="AUROC", alignment="left")
     return figure
 
@@ -73,7 +73,7 @@ def accuracy_figure(results: Mapping[str, Selective], *, band: bool = True) -> F
         for index, (name, found) in enumerate(results.items()):
             colour, curve = COLOURS[index % len(COLOURS)], found.curve
             number = len(curve.kept)
-            at = np.unique(np.linspace(1, number, _PLACES).round().astype(int))
+            at = np.unique(np.linspace(1, number, _BAND_POINTS).round().astype(int))
             drawn = curve.accuracy[at - 1]
             if band:
                 ends = accuracy_band(found, at, confidence=found.auc.confidence)
@@ -81,7 +81,7 @@ def accuracy_figure(results: Mapping[str, Selective], *, band: bool = True) -> F
                 drawn = np.where(ends.at >= 0.1, ends.low, drawn)
             lowest = min(lowest, float(drawn[at >= 0.05 * number].min()))
             height = float(np.ptp(curve.accuracy)) or 1.0
-            some = corners(curve.kept, curve.accuracy / height)
+            some = find_corners(curve.kept, curve.accuracy / height)
             line = LINES[index % len(LINES)]
             label = f"{name}: {found.auc}"
             axes.plot(curve.kept[some], curve.accuracy[some], color=colour, ls=line, lw=1.4, label=label)

@@ -1,4 +1,4 @@
-"""How scores are spread, set by set; and one score against another."""
+"""Figures of scores: their histograms by set, and one score against another."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from demur.report.downsampling import count_bins, spread_by_rank
 from demur.report.figures import COLOURS, INFINITY, MARKERS, drawing, percent_axis
-from demur.report.shapes import binned, spread
-from demur.tasks.estimate import checked_scores
+from demur.tasks.estimate import check_scores
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MOST = 2000  # points of a set: more are only darker
+_POINTS_PER_SET = 2000  # points of a set: more are only darker
 
 
 def density_figure(sets: Mapping[str, Any], *, label: str = "score", bins: int = 50) -> Figure:
@@ -28,7 +28,7 @@ def density_figure(sets: Mapping[str, Any], *, label: str = "score", bins: int =
     sets : dict
         Scores by the name of a set, (inputs,) each.
     label : str
-        Of the axis.
+        Label of the axis.
     bins : int
         How many.
 
@@ -37,7 +37,7 @@ def density_figure(sets: Mapping[str, Any], *, label: str = "score", bins: int =
     >>> rng = np.random.default_rng(0)
     >>> figure = demur.report.density_figure({"known": rng.gamma(1, 1, 500), "unknown": rng.gamma(3, 1, 500)})
     """
-    found = binned({name: checked_scores(name, values) for name, values in sets.items()}, bins)
+    found = count_bins({name: check_scores(name, values) for name, values in sets.items()}, bins)
     with drawing(4.6, 2.9) as (figure, axes):
         edges = np.log10(found.edges) if found.logarithmic else found.edges
         width = edges[1] - edges[0]
@@ -86,7 +86,7 @@ def scatter_figure(
     sets : dict
         I and K by the name of a set, (inputs,) each.
     labels : pair of str
-        Of the axes.
+        Labels of the axes.
 
     Examples
     --------
@@ -94,14 +94,14 @@ def scatter_figure(
     >>> i, k = (demur.decompose(p, measure=m).epistemic for m in ("average", "pairwise"))
     >>> figure = demur.report.scatter_figure({"inputs": (i, k)})
     """
-    pairs = {n: (checked_scores("I", i), checked_scores("K", k)) for n, (i, k) in sets.items()}
+    pairs = {n: (check_scores("I", i), check_scores("K", k)) for n, (i, k) in sets.items()}
     pooled = np.concatenate([values for pair in pairs.values() for values in pair])
     shown = pooled[(pooled > 0) & np.isfinite(pooled)]
     high = 2 * float(shown.max()) if len(shown) else 1.0
     low = max(float(shown.min()) / 2, high * 1e-10) if len(shown) else 0.1
     with drawing(4.2, 3.6) as (figure, axes):
         for index, (name, (i, k)) in enumerate(pairs.items()):
-            some = spread(k, _MOST)
+            some = spread_by_rank(k, _POINTS_PER_SET)
             colour = COLOURS[index % len(COLOURS)]
             style = {"s": 9, "marker": MARKERS[index % len(MARKERS)], "color": colour, "rasterized": True}
             i, k = np.maximum(i[some], low), np.clip(k[some], low, high)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
+from demur.atomic import write_text
 
-def page() -> str:
+
+def build_explorer() -> str:
     """Return the page, with its style and its script put in."""
     from demur import __version__
 
@@ -17,7 +19,7 @@ def page() -> str:
     return text.replace("{version}", __version__)
 
 
-def write(path: Path) -> Path:
-    """Write the page."""
-    path.write_text(page(), encoding="utf-8", newline="\n")
+def write_explorer(path: Path) -> Path:
+    """Write the page, whole or not at all."""
+    write_text(path, build_explorer())
     return path

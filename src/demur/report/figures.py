@@ -1,4 +1,4 @@
-"""How figures look and how they are written: for print and screen, the same bytes each time."""
+"""The style of all figures, and saving them: PDF and PNG, the same bytes each time."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from demur.atomic import open_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -56,24 +58,29 @@ def percent_axis(axis: Any) -> None:
     axis.set_major_formatter(lambda share, _: f"{100 * share:.6g} %")
 
 
-def number(value: float, digits: int = 3) -> str:
+def write_number(value: float, digits: int = 3) -> str:
     """Write a number for a figure.
 
     Examples
     --------
-    >>> number(0.69315), number(float("inf"))
+    >>> write_number(0.69315), write_number(float("inf"))
     ('0.693', '∞')
     """
     return INFINITY if value == float("inf") else f"{value:.{digits}f}"
 
 
 def save(figure: Figure, directory: str | Path, name: str) -> list[Path]:
-    """Write a figure as PDF and PNG without the date, so that the same figure gives the same bytes."""
+    """Write a figure as PDF and PNG without the date, so that the same figure gives the same bytes.
+
+    Each file appears whole or not at all.
+    """
     import matplotlib
 
     directory = Path(directory)
     paths = [directory / f"{name}.pdf", directory / f"{name}.png"]
     with matplotlib.rc_context(STYLE):
-        figure.savefig(paths[0], metadata={"CreationDate": None})
-        figure.savefig(paths[1], dpi=300)
+        with open_file(paths[0]) as file:
+            figure.savefig(file, format="pdf", metadata={"CreationDate": None})
+        with open_file(paths[1]) as file:
+            figure.savefig(file, format="png", dpi=300)
     return paths

@@ -1,4 +1,4 @@
-"""Tables of figures: for a terminal, LaTeX, Markdown and CSV. What stands in them, tasks computed."""
+"""Tables of figures that tasks computed: for a terminal, LaTeX, Markdown and CSV."""
 
 from __future__ import annotations
 
@@ -18,10 +18,15 @@ PAPER = ("average_total", "pairwise_total", "pairwise_aleatoric", "average_epist
 """The columns of the paper's tables. Its current measure is "average", its new one "pairwise"."""
 
 _PARTS = ("total", "aleatoric", "epistemic")
-MEASURES = {"average": "current", "pairwise": "new"}
-_EPISTEMIC = {"average": "I", "pairwise": "K"}
-_KINDS = {"Total": "totals", "Aleatoric": "aleatoric parts", "Epistemic": "epistemic parts", "": "scores"}
-FIGURES = {
+_MEASURE_NAMES = {"average": "current", "pairwise": "new"}
+_LETTERS = {"average": "I", "pairwise": "K"}
+_GROUP_NAMES = {
+    "Total": "totals",
+    "Aleatoric": "aleatoric parts",
+    "Epistemic": "epistemic parts",
+    "": "scores",
+}
+FIGURE_NAMES = {
     "auroc": "AUROC", "aupr": "AUPR", "fpr95": "FPR95", "auc": "AUC", "aurc": "AURC", "excess": "excess",
     "nll": "NLL", "brier": "Brier", "ece": "ECE",
 }  # fmt: skip
@@ -60,7 +65,7 @@ class Table:
     across : "score" or "figure"
         What the columns are; the sections of rows are the other.
     level : float
-        Of the tests behind the marks of best and tied figures.
+        Significance level of the tests behind the marks of best and tied figures.
     rare : str
         What the rarer kind of inputs is called.
 
@@ -90,14 +95,14 @@ class Table:
         kind = "Figure" if self.across == "score" else "Score"
         return [kind, "Method"] if len({row.section for row in self.rows}) > 1 else ["Method"]
 
-    def named(self) -> list[list[str]]:
+    def name_rows(self) -> list[list[str]]:
         """Return what names each row, a section where it begins."""
         names, last = [], None
         for row in self.rows:
             section = (
                 []
                 if len(self.corner) == 1
-                else [FIGURES.get(row.section, row.section) if row.section != last else ""]
+                else [FIGURE_NAMES.get(row.section, row.section) if row.section != last else ""]
             )
             names.append([*section, row.name])
             last = row.section
@@ -106,15 +111,15 @@ class Table:
     def notes(self, best: str) -> list[str]:
         """Return what headings and marks mean, a line each, with `best` for the mark of the best."""
         said = [
-            f"{MEASURES[m]}: {m} ({_EPISTEMIC[m]})"
-            for m in MEASURES
-            if any(c.heading == MEASURES[m] for c in self.columns)
+            f"{_MEASURE_NAMES[m]}: {m} ({_LETTERS[m]})"
+            for m in _MEASURE_NAMES
+            if any(c.heading == _MEASURE_NAMES[m] for c in self.columns)
         ]
         notes = [f"{', '.join(said)}.".replace("current", "Current", 1)] if said else []
         cells = [cell for row in self.rows for cell in row.cells]
         if any(cell.best or cell.tied for cell in cells):
-            equal = "; several where they are equal" if any(map(self.shared, self.rows)) else ""
-            notes.append(f"{best}: {self.contested()}{equal}.")
+            equal = "; several where they are equal" if any(map(self._has_equals, self.rows)) else ""
+            notes.append(f"{best}: {self._say_contested()}{equal}.")
         if any(cell.tied for cell in cells):
             notes.append(
                 "=: no difference from it is shown by a paired test on the same inputs, at "
@@ -122,7 +127,7 @@ class Table:
             )
         if any(row.section.lower().endswith("auc") for row in self.rows):
             notes.append("AUC: mean accuracy over all shares kept, the most certain first.")
-        bounded = [row for row in self.rows if self.bounded(row)]
+        bounded = [row for row in self.rows if self._has_bound(row)]
         if bounded:
             counts = sorted({row.fewest for row in bounded if row.fewest is not None})
             many = " to ".join(str(n) for n in dict.fromkeys([*counts[:1], *counts[-1:]]))
@@ -133,21 +138,21 @@ class Table:
             )
         return notes
 
-    def shared(self, row: Row) -> bool:
+    def _has_equals(self, row: Row) -> bool:
         """Return whether several figures under one heading are best, being equal."""
         best = [c.group for c, cell in zip(self.columns, row.cells, strict=True) if cell.best]
         return len(best) > len(set(best))
 
-    def bounded(self, row: Row) -> bool:
+    def _has_bound(self, row: Row) -> bool:
         """Return whether figures that differ have the same lower end, which their number sets."""
         ends, values = {cell.estimate.low for cell in row.cells}, {cell.value for cell in row.cells}
         return self.across == "score" and len(ends) < len(values)
 
-    def contested(self) -> str:
+    def _say_contested(self) -> str:
         """Return among what the best is sought: columns under one heading, where there are several."""
         many = {group: n for group, n in Counter(c.group for c in self.columns).items() if n > 1}
         words = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
-        kinds = [f"of the {words.get(n, n)} {_KINDS[group]}" for group, n in many.items()]
+        kinds = [f"of the {words.get(n, n)} {_GROUP_NAMES[group]}" for group, n in many.items()]
         if not kinds:
             return "the best of its kind"
         return f"the {'better' if set(many.values()) == {2} else 'best'} {', or '.join(kinds)}"
@@ -156,18 +161,21 @@ class Table:
         """Return the table for a terminal, headings first; line feeds part values from intervals."""
         head = [*self.corner, *(f"{c.group}\n{_both_names(c)}".strip("\n") for c in self.columns)]
         body = [
-            [f"{number(e.value)}{mark(e, '*')}\n{_around(e.estimate)}" for e in r.cells] for r in self.rows
+            [f"{write_number(e.value)}{_mark(e, '*')}\n{_around(e.estimate)}" for e in r.cells]
+            for r in self.rows
         ]
-        return [head, *(names + cells for names, cells in zip(self.named(), body, strict=True))]
+        return [head, *(names + cells for names, cells in zip(self.name_rows(), body, strict=True))]
 
     def markdown(self) -> str:
         """Return the table in Markdown, the best figures in bold."""
         head = [*self.corner, *(", ".join(filter(None, (c.group, c.heading))) for c in self.columns)]
         lines = [head]
-        for names, row in zip(self.named(), self.rows, strict=True):
+        for names, row in zip(self.name_rows(), self.rows, strict=True):
             found = []
             for cell in row.cells:
-                value = f"**{number(cell.value)}**" if cell.best else number(cell.value) + mark(cell)
+                value = (
+                    f"**{write_number(cell.value)}**" if cell.best else write_number(cell.value) + _mark(cell)
+                )
                 found.append(f"{value} {_around(cell.estimate)}")
             lines.append([name.replace("|", r"\|") for name in names] + found)
         text = ["| " + " | ".join(line) + " |" for line in lines]
@@ -180,7 +188,9 @@ class Table:
         above, rules, at = [""] * (len(self.corner) - 1) + [""], [], len(self.corner) + 1
         for group, members in groupby(self.columns, key=lambda column: column.group):
             wide = len(list(members))
-            above.append(rf"\multicolumn{{{wide}}}{{c}}{{{escaped(group)}}}" if group else " & " * (wide - 1))
+            above.append(
+                rf"\multicolumn{{{wide}}}{{c}}{{{_escape_latex(group)}}}" if group else " & " * (wide - 1)
+            )
             if group and wide > 1:
                 rules.append(rf"\cmidrule(lr){{{at}-{at + wide - 1}}}")
             at += wide
@@ -188,15 +198,15 @@ class Table:
             rf"\begin{{tabular}}{{{'l' * len(self.corner)}{'c' * len(self.columns)}}}",
             r"\toprule",
             " & ".join(above) + r" \\ " + "".join(rules),
-            " & ".join([*self.corner, *(escaped(c.heading) for c in self.columns)]) + r" \\",
+            " & ".join([*self.corner, *(_escape_latex(c.heading) for c in self.columns)]) + r" \\",
         ]
         last = None
-        for names, row in zip(self.named(), self.rows, strict=True):
+        for names, row in zip(self.name_rows(), self.rows, strict=True):
             if row.section != last:
                 lines.append(r"\midrule")
                 last = row.section
             cells = [_latex_cell(cell) for cell in row.cells]
-            lines.append(" & ".join([*(escaped(name) for name in names), *cells]) + r" \\")
+            lines.append(" & ".join([*(_escape_latex(name) for name in names), *cells]) + r" \\")
         notes = [f"% {note}" for note in self.notes("Bold")]
         return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", *notes])
 
@@ -215,25 +225,33 @@ class Table:
         return text.getvalue().rstrip("\n")
 
 
-def table_of_scores(found: Contest, level: float = 0.05) -> Table:
-    """Return the paper's table: a row for each method, a column for each score, a section for each figure."""
-    names = list(dict.fromkeys(name for named in found.results.values() for name in named))
+def table_of_scores(found: Contest, scores: Sequence[str] | None = None) -> Table:
+    """Return the paper's table: a row for each method, a column for each score, a section for each figure.
+
+    `scores` are the columns; all of them by default.
+    """
+    names = list(scores or dict.fromkeys(name for named in found.results.values() for name in named))
     rows = [
-        Row(figure, method, tuple(named[name] for name in names), fewest(found.results[method][names[0]]))
+        Row(
+            figure,
+            method,
+            tuple(named[name] for name in names),
+            _count_fewest(found.results[method][names[0]]),
+        )
         for figure, methods in found.standings.items()
         for method, named in methods.items()
     ]
-    return Table([column_of(name, names) for name in names], rows, level=level)
+    return Table([column_of(name, names) for name in names], rows, level=found.level)
 
 
-def fewest(result: Any) -> int | None:
+def _count_fewest(result: Any) -> int | None:
     """Return how many inputs are of the rarer kind, where two kinds are told apart."""
     return min(result.positives, result.negatives) if isinstance(result, Detection) else None
 
 
 def table_of_figures(results: Mapping[str, Any], figures: Sequence[str], score: str = "") -> Table:
     """Return a row for each method, a column for each figure of its `Detection`, `Selective` or other."""
-    columns = [Column(figure, "", FIGURES[figure]) for figure in figures]
+    columns = [Column(figure, "", FIGURE_NAMES[figure]) for figure in figures]
     rows = [
         Row(score, method, tuple(Standing(getattr(result, figure)) for figure in figures))
         for method, result in results.items()
@@ -247,7 +265,7 @@ def column_of(name: str, all_names: Sequence[str]) -> Column:
     if part not in _PARTS or not measure:
         return Column(name, "", name)
     alone = sum(other.rpartition("_")[2] == part for other in all_names) == 1
-    return Column(name, part.capitalize(), "" if alone else MEASURES.get(measure, measure))
+    return Column(name, part.capitalize(), "" if alone else _MEASURE_NAMES.get(measure, measure))
 
 
 def _both_names(column: Column) -> str:
@@ -259,7 +277,7 @@ def _both_names(column: Column) -> str:
     'I (current)'
     """
     measure, _, part = column.name.rpartition("_")
-    letter = _EPISTEMIC.get(measure) if part == "epistemic" else None
+    letter = _LETTERS.get(measure) if part == "epistemic" else None
     return f"{letter} ({column.heading})" if letter and column.heading else column.heading
 
 
@@ -278,12 +296,12 @@ def kinds_of(names: Sequence[str]) -> list[list[str]]:
     return list(kinds.values())
 
 
-def number(value: float, digits: int = 3) -> str:
+def write_number(value: float, digits: int = 3) -> str:
     """Write a number without the zero before the point, as the paper does.
 
     Examples
     --------
-    >>> number(0.8764), number(1), number(-0.2), number(float("inf"))
+    >>> write_number(0.8764), write_number(1), write_number(-0.2), write_number(float("inf"))
     ('.876', '1.000', '-.200', 'inf')
     """
     text = f"{value:.{digits}f}"
@@ -293,11 +311,11 @@ def number(value: float, digits: int = 3) -> str:
 def _around(estimate: Estimate) -> str:
     """Write how uncertain a figure is: the spread over splits, or the interval."""
     if estimate.spread is not None:
-        return f"± {number(estimate.spread)}"
-    return f"[{number(estimate.low)}, {number(estimate.high)}]"
+        return f"± {write_number(estimate.spread)}"
+    return f"[{write_number(estimate.low)}, {write_number(estimate.high)}]"
 
 
-def mark(cell: Standing, best: str = "") -> str:
+def _mark(cell: Standing, best: str = "") -> str:
     """Return the mark of a figure."""
     return best if cell.best else "=" * cell.tied
 
@@ -305,19 +323,19 @@ def mark(cell: Standing, best: str = "") -> str:
 def _latex_cell(cell: Standing) -> str:
     """Return a figure in LaTeX: the spread below the line as in the paper, or the interval behind it."""
     estimate = cell.estimate
-    value = rf"\boldsymbol{{{number(cell.value)}}}" if cell.best else number(cell.value)
+    value = rf"\boldsymbol{{{write_number(cell.value)}}}" if cell.best else write_number(cell.value)
     value += "^{=}" * cell.tied
     if estimate.spread is not None:
-        return rf"${value}_{{\pm {number(estimate.spread)}}}$"
-    return rf"${value}$ {{\scriptsize [{number(estimate.low)}, {number(estimate.high)}]}}"
+        return rf"${value}_{{\pm {write_number(estimate.spread)}}}$"
+    return rf"${value}$ {{\scriptsize [{write_number(estimate.low)}, {write_number(estimate.high)}]}}"
 
 
-def escaped(text: str) -> str:
+def _escape_latex(text: str) -> str:
     r"""Return text that LaTeX prints as it is.
 
     Examples
     --------
-    >>> escaped("DE_5 & 10 %")
+    >>> _escape_latex("DE_5 & 10 %")
     'DE\\_5 \\& 10 \\%'
     """
     special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}

@@ -1,4 +1,4 @@
-"""Small pictures of inputs, all of a set in one PNG, written without an image library."""
+"""Thumbnails of inputs, all of a set in one PNG, written without an image library."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-_LARGEST = 48  # pixels of the longer side
-_SMALLEST = 16
+_LONGER_SIDE = 48  # pixels of the longer side
+_SHORTEST_SIDE = 16
 
 
-def sprite(images: np.ndarray, budget: int) -> dict[str, Any]:
+def make_sprite(images: np.ndarray, budget: int) -> dict[str, Any]:
     """Return pictures side by side as one data address.
 
     Parameters
@@ -26,20 +26,20 @@ def sprite(images: np.ndarray, budget: int) -> dict[str, Any]:
     """
     channels = 3 if images.ndim == 4 else 1
     height, width = images.shape[1:3]
-    side = min(max(height, width), _LARGEST)
+    side = min(max(height, width), _LONGER_SIDE)
     while (
-        side > _SMALLEST
+        side > _SHORTEST_SIDE
         and len(images) * channels * side * side * height * width > budget * max(height, width) ** 2
     ):
         side -= 1
-    small = shrunk(images.reshape(len(images), height, width, channels), side)
+    small = shrink(images.reshape(len(images), height, width, channels), side)
     rows, columns = small.shape[1:3]
     sheet = small.transpose(1, 0, 2, 3).reshape(rows, len(images) * columns, channels)
-    address = "data:image/png;base64," + base64.b64encode(png(sheet)).decode()
+    address = "data:image/png;base64," + base64.b64encode(encode_png(sheet)).decode()
     return {"image": address, "width": columns, "height": rows, "count": len(images)}
 
 
-def shrunk(images: np.ndarray, side: int) -> np.ndarray:
+def shrink(images: np.ndarray, side: int) -> np.ndarray:
     """Return images whose longer side has at most so many pixels, each the mean of those it stands for."""
     height, width = images.shape[1:3]
     factor = min(1.0, side / max(height, width))
@@ -53,7 +53,7 @@ def shrunk(images: np.ndarray, side: int) -> np.ndarray:
     return images.astype(np.uint8)
 
 
-def png(pixels: np.ndarray) -> bytes:
+def encode_png(pixels: np.ndarray) -> bytes:
     """Return (height, width, 1 or 3) pixels as a PNG file, the same bytes each time."""
     height, width, channels = pixels.shape
     flat = pixels.reshape(height, width * channels)

@@ -16,7 +16,7 @@ _PRODUCTS = frozenset({
 })  # fmt: skip
 """Functions of PyTorch that are products of matrices, or gradients of forward passes."""
 
-_COMPILED = ("masked", "gradient")
+_COMPILED = ("multiply_masked", "compute_gradient")
 """Functions of demur that are forward passes of a layer, with its dropout or with their gradient."""
 
 
@@ -73,7 +73,7 @@ def arithmetic() -> Iterator[Arithmetic]:
     from torch.nn.modules import module
 
     from demur import kernels
-    from demur.posteriors.chains.chain import Chain
+    from demur.posteriors.chains.stepper import Stepper
 
     spent, mine = Arithmetic(), threading.get_ident()
     depth, begun = 0, 0.0
@@ -109,17 +109,17 @@ def arithmetic() -> Iterator[Arithmetic]:
 
         return product
 
-    def advance(self: Chain, state: Any) -> None:
+    def advance(self: Stepper, state: Any) -> None:
         begin, before = time.perf_counter(), spent.inside
         try:
             step(self, state)
         finally:
             spent.stepping += time.perf_counter() - begin - (spent.inside - before)
 
-    step = Chain.advance
+    step = Stepper.advance
     with contextlib.ExitStack() as stack:
         if kernels.has_numba():
-            from demur.posteriors.heads import products as compiled_products
+            from demur.posteriors.heads import compiled_products
 
             for name in _COMPILED:
                 function = getattr(compiled_products, name)
@@ -128,7 +128,7 @@ def arithmetic() -> Iterator[Arithmetic]:
         for owner in (torch, torch.nn.functional, torch.autograd, torch.Tensor):
             for name in _PRODUCTS & set(dir(owner)):
                 stack.enter_context(_replaced(owner, name, watched(getattr(owner, name))))
-        stack.enter_context(_replaced(Chain, "advance", advance))
+        stack.enter_context(_replaced(Stepper, "advance", advance))
         stack.callback(module.register_module_forward_pre_hook(enter).remove)
         stack.callback(module.register_module_forward_hook(leave, always_call=True).remove)
         start = time.perf_counter()

@@ -15,8 +15,8 @@ import numpy as np
 
 from demur.decompose import decompose
 from demur.predictions import Beta, Deltas, SecondOrder, Uniform
-from demur.report import explorer, figures, posteriors
-from demur.report.posteriors import Panel
+from demur.report import bernoulli_figure, explorer, figures
+from demur.report.bernoulli_figure import Panel
 from demur.stores import make_directory, write_columns
 
 _MEASURES = ("average", "pairwise", "reverse")
@@ -57,9 +57,9 @@ def run(out: Path, *, force: bool = False) -> Results:
     files = [out / "bernoulli.csv", out / "twins.csv"]
     write_columns(files[0], _columns(study), force=force)
     write_columns(files[1], _columns(alike), force=force)
-    files += figures.save(posteriors.draw(study), out, "bernoulli")
-    files += figures.save(posteriors.draw(alike), out, "twins")
-    files.append(explorer.write(out / "explorer.html"))
+    files += figures.save(bernoulli_figure.draw_posteriors(study), out, "bernoulli")
+    files += figures.save(bernoulli_figure.draw_posteriors(alike), out, "twins")
+    files.append(explorer.write_explorer(out / "explorer.html"))
     return Results(study, alike, files)
 
 

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 
 import demur
-from demur.report import findings, folder, page
-from demur.report.choice import key_of
+from demur.report import page
+from demur.report.contents import ReportContents, gather_contents
+from demur.report.run_folder import read_run
 from demur.report.tables import PAPER, Table, kinds_of, table_of_scores
-from demur.report.verdict import headline
+from demur.report.verdict import write_verdict
 from demur.reproduce import digits
 from demur.reproduce.attacks import projected_gradient
 from demur.reproduce.threads import one_thread
 from demur.tasks import Contest, contest
+from demur.tasks.evaluation import ERRORS
 
 _RADIUS = 0.1
 """How far the attack may move a pixel, of 1."""
@@ -97,20 +99,20 @@ def run(out: Path, *, seed: int, command: str, say: _Say) -> Demo:
         for name, by_set in members.items():
             for which, values in by_set.items():
                 np.save(out / name / f"members-{which}.npy", values)
-    say("Measuring what the scores are good for ...")
-    found = Demo(sets, scores, *tables(scores))
-    (out / "tables.md").write_text(f"{found.detection.markdown()}\n\n{found.errors.markdown()}\n", "utf-8")
-    (out / "tables.tex").write_text(f"{found.detection.latex()}\n\n{found.errors.latex()}\n", "utf-8")
-    say("Drawing ...")
-    draw(out / "figures", found, members)
     training = (
         f"{len(data.train_images)} images of the digits {digits.CLASSES[0]} to {digits.CLASSES[-1]}, of "
         f"scikit-learn's handwritten digits (load_digits, 8 by 8 pixels); {digits.NETWORK}; {digits.TRAINING}"
     )
     _write_facts(out / "run.json", seed, command, training, _sources(data))
-    measured = findings.find(folder.read_run(out))
-    page.write(measured, out / "report.html")
-    return replace(found, best=key_of(measured)[0], verdict=headline(measured))
+    say("Measuring what the scores are good for ...")
+    measured = gather_contents(read_run(out))
+    found = Demo(sets, scores, *tables(measured, scores), measured.key[0], write_verdict(measured))
+    (out / "tables.md").write_text(f"{found.detection.markdown()}\n\n{found.errors.markdown()}\n", "utf-8")
+    (out / "tables.tex").write_text(f"{found.detection.latex()}\n\n{found.errors.latex()}\n", "utf-8")
+    say("Drawing ...")
+    draw(out / "figures", found, members)
+    page.write_page(measured, out / "report.html")
+    return found
 
 
 def _fitted(data: digits.Digits, seed: int) -> Iterator[tuple[str, Any]]:
@@ -156,21 +158,16 @@ def _write_scores(
             found.save(out / name / f"{which}.csv", force=True)
 
 
-def tables(scores: Mapping[str, Mapping[str, demur.Scores]]) -> tuple[Table, Table]:
-    """Return the tables of the paper for this data; best figures and ties by paired tests."""
+def tables(measured: ReportContents, scores: Mapping[str, Mapping[str, demur.Scores]]) -> tuple[Table, Table]:
+    """Return the tables of the paper for this data; best figures and ties by the tests of the report."""
     known = {name: by_set["id"] for name, by_set in scores.items()}
     correct = {name: found.correct for name, found in known.items()}
     kinds = kinds_of(PAPER)
-    contests: dict[str, Contest] = {}
-    for which in [name for name in SETS if name != "id"]:
-        pairs = {
-            name: {each: (by_set["id"].columns[each], by_set[which].columns[each]) for each in PAPER}
-            for name, by_set in scores.items()
-        }
-        contests[f"{SETS[which]}, AUROC"] = contest(pairs, "detection", groups=kinds)
+    tested = {task: each.regroup(kinds) for task, each in measured.evaluation.contests.items()}
+    contests = {f"{SETS[which]}, AUROC": tested[which] for which in SETS if which != "id"}
     own = {name: {each: found.columns[each] for each in PAPER} for name, found in known.items()}
     errors = {
-        "mistakes, AUROC": contest(own, "misclassification", correct=correct, groups=kinds),
+        "mistakes, AUROC": tested[ERRORS],
         "kept, AUC": contest(own, "selective", correct=correct, groups=kinds),
     }
     return _joined(contests), replace(_joined(errors), rare="mistakes")
@@ -178,8 +175,13 @@ def tables(scores: Mapping[str, Mapping[str, demur.Scores]]) -> tuple[Table, Tab
 
 def _joined(contests: Mapping[str, Contest]) -> Table:
     """Return one table with a section for each contest."""
-    parts = {section: table_of_scores(found) for section, found in contests.items()}
-    rows = [replace(row, section=section) for section, part in parts.items() for row in part.rows]
+    parts = {section: table_of_scores(found, PAPER) for section, found in contests.items()}
+    order = list(METHODS)
+    rows = [
+        replace(row, section=section)
+        for section, part in parts.items()
+        for row in sorted(part.rows, key=lambda row: order.index(row.name))
+    ]
     return replace(next(iter(parts.values())), rows=rows)
 
 

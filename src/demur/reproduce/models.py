@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from demur.posteriors.fingerprint import code_of, fingerprint
+from demur.posteriors.fingerprint import describe_code, fingerprint
 
 _FORMS = (
     "a name of torchvision or timm, as efficientnet_v2_s, torchvision:resnet50 or timm:resnet50.a1_in1k, or "
@@ -78,7 +78,7 @@ def open_network(spec: str, weights: str | os.PathLike[str] | None = None) -> Ne
         load_weights(model, Path(weights), spec)
     input = _described(preprocess)
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", rest if colon else spec)
-    code = input if input != type(preprocess).__qualname__ else code_of(preprocess)
+    code = input if input != type(preprocess).__qualname__ else describe_code(preprocess)
     return Network(name, model, preprocess, input, fingerprint(model, code))
 
 

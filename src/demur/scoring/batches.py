@@ -1,4 +1,4 @@
-"""Batches of any loader: inputs, labels and ids, and whether a second pass brings the same ones."""
+"""Inputs, labels and ids from the batches of any loader, and checksums that recognise a batch."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from demur.predictions import arrays
+from demur.core import arrays
 
-LABELS = ("labels", "label", "targets", "target", "y")
-IDS = ("ids", "id", "idx", "index")
-ROWS = 256
-"""Inputs that are taken at a time where the loader is one array."""
+LABEL_NAMES = ("labels", "label", "targets", "target", "y")
+ID_NAMES = ("ids", "id", "idx", "index")
+ARRAY_BATCH_SIZE = 256
+"""Inputs per batch where the loader is one array."""
 
 
 @dataclass(frozen=True)
-class Batch:
+class InputBatch:
     """One batch.
 
     Attributes
@@ -29,7 +29,7 @@ class Batch:
     labels, ids
         (inputs,) each; None where the loader has none.
     position
-        The place of the first input in the whole data set.
+        The number of the first input in the whole data set.
     size
         How many inputs there are.
     """
@@ -42,17 +42,25 @@ class Batch:
 
     @property
     def mark(self) -> int:
-        """A number that tells this batch from another: of its first and last input and its labels."""
+        """A checksum of the first and last input and of the labels."""
         first = next(iter(self.inputs.values())) if isinstance(self.inputs, Mapping) else self.inputs
+        return self._checksum(first[:1], first[-1:])
+
+    @property
+    def full_mark(self) -> int:
+        """A checksum of all inputs and labels."""
+        return self._checksum(*(self.inputs.values() if isinstance(self.inputs, Mapping) else [self.inputs]))
+
+    def _checksum(self, *inputs: Any) -> int:
         found = zlib.crc32(repr((self.position, self.size)).encode())
-        for values in (first[:1], first[-1:], self.labels):
+        for values in (*inputs, self.labels):
             if values is not None:
-                found = zlib.crc32(as_bytes(values), found)
+                found = zlib.crc32(_to_bytes(values), found)
         return found
 
 
-def as_bytes(values: Any) -> bytes:
-    """Return the numbers, or the text, of an array or a list."""
+def _to_bytes(values: Any) -> bytes:
+    """Return the bytes of the numbers, or the text, in an array or a list."""
     try:
         values = arrays.to_numpy(values)
     except TypeError:
@@ -60,31 +68,31 @@ def as_bytes(values: Any) -> bytes:
     return repr(values.tolist()).encode() if values.dtype == object else values.tobytes()
 
 
-def batches_of(loader: Iterable[Any]) -> Iterator[Batch]:
+def iterate_batches(loader: Iterable[Any]) -> Iterator[InputBatch]:
     """Yield the batches of a DataLoader, of an iterable of arrays, (x, y) pairs or mappings, or an array."""
     if isinstance(loader, tuple | Mapping):
         raise TypeError(
             f"loader must be an iterable of batches. Got a {type(loader).__name__}, which may be one batch. "
-            "Write [batch] for a single one."
+            "Write [batch] for a single batch."
         )
     if hasattr(loader, "shape") and hasattr(loader, "__getitem__"):
         whole: Any = loader
-        loader = (whole[start : start + ROWS] for start in range(0, len(whole), ROWS))
+        loader = (whole[start : start + ARRAY_BATCH_SIZE] for start in range(0, len(whole), ARRAY_BATCH_SIZE))
     position = 0
     for given in loader:
-        batch = _batch_of(given, position)
+        batch = _split_batch(given, position)
         position += batch.size
         yield batch
     if position == 0:
         raise ValueError("loader must have inputs. Got none.")
 
 
-def _batch_of(given: Any, position: int) -> Batch:
-    """Tell inputs, labels and ids of a batch apart."""
+def _split_batch(given: Any, position: int) -> InputBatch:
+    """Return the inputs, labels and ids of a batch as the loader gave it."""
     labels = ids = None
     if isinstance(given, Mapping):
         rest = dict(given)
-        labels, ids = taken(rest, LABELS), taken(rest, IDS)
+        labels, ids = pop_first(rest, LABEL_NAMES), pop_first(rest, ID_NAMES)
         if not rest:
             raise ValueError(f"A batch must have inputs. Got only {', '.join(map(repr, given))}.")
         inputs: Any = rest
@@ -100,16 +108,18 @@ def _batch_of(given: Any, position: int) -> Batch:
         if not hasattr(inputs, "__len__"):
             raise TypeError(f"A batch must have an array of inputs. Got {type(inputs).__name__}.")
         size = len(inputs)
-    return Batch(inputs, column("labels", labels, size), column("ids", ids, size), position, size)
+    return InputBatch(
+        inputs, _as_column("labels", labels, size), _as_column("ids", ids, size), position, size
+    )
 
 
-def taken(rest: dict[Any, Any], names: tuple[str, ...]) -> Any:
-    """Remove and return the first entry that has one of these names; None if there is none."""
+def pop_first(rest: dict[Any, Any], names: tuple[str, ...]) -> Any:
+    """Remove and return the first entry with one of these names; None if there is none."""
     return next((rest.pop(name) for name in names if name in rest), None)
 
 
-def column(name: str, values: Any, size: int) -> np.ndarray | None:
-    """Return labels or ids as an array with one for each input."""
+def _as_column(name: str, values: Any, size: int) -> np.ndarray | None:
+    """Return labels or ids as an array, one per input."""
     if values is None:
         return None
     try:
@@ -123,14 +133,19 @@ def column(name: str, values: Any, size: int) -> np.ndarray | None:
     return found
 
 
-@contextlib.contextmanager
-def generators_kept(loader: Any) -> Iterator[None]:
-    """Leave the random generators of a DataLoader as they were."""
+def find_generators(loader: Any) -> list[Any]:
+    """Return the random generators of a DataLoader and of its sampler."""
     owners = (loader, getattr(loader, "sampler", None))
     found = {id(g): g for g in (getattr(owner, "generator", None) for owner in owners) if g is not None}
-    kept = [(g, g.get_state()) for g in found.values() if hasattr(g, "get_state")]
+    return [generator for generator in found.values() if hasattr(generator, "get_state")]
+
+
+@contextlib.contextmanager
+def preserve_generators(loader: Any) -> Iterator[None]:
+    """Restore the random generators of a DataLoader afterwards."""
+    states = [(generator, generator.get_state()) for generator in find_generators(loader)]
     try:
         yield
     finally:
-        for generator, state in kept:
+        for generator, state in states:
             generator.set_state(state)

@@ -1,4 +1,4 @@
-"""What a long scoring has done so far, in one file that is whole or not there."""
+"""What a long run has done so far, in one file that is complete or not there."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _FORMAT = "demur checkpoint 1"
 
 
 class Checkpoint:
-    """A file with finished work.
+    """A file with finished work, which an interrupted run resumes from.
 
     Parameters
     ----------
     path
-        The file; None: nothing is kept.
+        The file; None: nothing is written.
     settings
-        What the run was asked for. A file of another run is refused.
+        What must be unchanged for a run to resume. A file with other settings is refused.
     every
-        Seconds between two writes.
+        Seconds between writes.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None, settings: dict[str, Any], every: float) -> None:
@@ -37,7 +37,7 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def read(self) -> dict[str, np.ndarray]:
-        """Return the arrays of a run that was killed; empty where there was none."""
+        """Return the arrays of an interrupted run; empty where there was none."""
         if self.path is None or not self.path.exists():
             return {}
         expected = f"checkpoint: expected a file of this run. Got {str(self.path)!r}"
@@ -49,18 +49,18 @@ class Checkpoint:
             raise ValueError(f"{expected}: {error}. Choose another name.") from None
         if header.get("format") != _FORMAT:
             raise ValueError(f"{expected}, which is something else. Choose another name.")
-        if others := differences(header.get("settings") or {}, self.settings):
+        if others := describe_changes(header.get("settings") or {}, self.settings):
             raise ValueError(
                 f"{expected}, of a run with other settings: {others}. Remove it or choose another name."
             )
         return found
 
     def due(self) -> bool:
-        """Tell whether it is time to write."""
+        """Return whether it is time to write."""
         return self.path is not None and time.monotonic() - self._last >= self.every
 
     def write(self, arrays: dict[str, np.ndarray]) -> None:
-        """Replace the file, at once."""
+        """Write the arrays, replacing the file as a whole."""
         if self.path is None:
             return
         header = json.dumps({"format": _FORMAT, "settings": self.settings})
@@ -70,22 +70,27 @@ class Checkpoint:
         self._last = time.monotonic()
 
     def remove(self) -> None:
-        """Take the file away: the run is done."""
+        """Remove the file, once the run is done."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
 
 
-def differences(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Say which settings are not what they were; empty where all are."""
-    names = [name for name in {**before, **now} if before.get(name) != now.get(name)]
-    # Long values are fingerprints: that they differ is all there is to say.
+def list_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Return the names of the settings that changed."""
+    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
+
+
+def describe_changes(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """Return a text that says which settings changed, and how; empty where none did."""
+    names = list_changes(before, now)
+    # Long values are fingerprints, which mean nothing to a reader.
     short = [name for name in names if max(len(repr(s.get(name))) for s in (before, now)) <= 32]
     said = [f"{name} was {before.get(name)!r} and is {now.get(name)!r}" for name in short]
     return ", ".join([*(f"{name} changed" for name in names if name not in short), *said])
 
 
-def packed(moments: Moments, beside: Path) -> np.ndarray:
-    """Return moments as the bytes of the file that they write."""
+def pack_moments(moments: Moments, beside: Path) -> np.ndarray:
+    """Return moments as bytes, in the format of `Moments.save`."""
     scratch = beside.with_name(f".{beside.name}.{os.getpid()}.moments")
     try:
         moments.save(scratch)
@@ -94,8 +99,8 @@ def packed(moments: Moments, beside: Path) -> np.ndarray:
         scratch.unlink(missing_ok=True)
 
 
-def unpacked(content: np.ndarray, beside: Path) -> Moments:
-    """Return the moments that ``packed`` made bytes of."""
+def unpack_moments(content: np.ndarray, beside: Path) -> Moments:
+    """Return the moments that ``pack_moments`` turned into bytes."""
     scratch = beside.with_name(f".{beside.name}.{os.getpid()}.moments")
     try:
         scratch.write_bytes(content.tobytes())

@@ -1,4 +1,4 @@
-"""The scores of a data set: read by measure, and saved as `demur score` writes them."""
+"""`Scores`, the result of `demur.score`: read by measure, saved as `demur score` saves; and scores so far."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from demur.measures import Decomposition
-from demur.scoring.batches import Batch
-from demur.scoring.files import PARTS, ScoreTable, unit_of
+from demur.scoring.batches import InputBatch
+from demur.scoring.score_table import PARTS, ScoreTable, name_unit
 from demur.stores import write_columns
 
-_BESIDE = ("ids", "labels", "deployed")
+_SIDE_COLUMNS = ("ids", "labels", "deployed")
 
 
 @dataclass(frozen=True)
@@ -25,14 +25,14 @@ class Scores:
     Attributes
     ----------
     table
-        The columns that files have, with ``table.top(10)`` and ``table.summary()``.
+        The columns, as files have them, with ``table.top(10)`` and ``table.summary()``.
     labels, ids
-        (inputs,) each, as the loader had them; None where it had none.
+        (inputs,) each, from the loader; None where it had none.
     deployed
-        (inputs,): the class that the deployed model predicts, dropout off for instance; None where the
-        posterior has no such model.
+        (inputs,): the class that the deployed model predicts, for instance the network without dropout; None
+        where the posterior has no such model.
     rule, base, unbiased
-        What was asked for.
+        As they were requested.
     """
 
     table: ScoreTable
@@ -63,23 +63,23 @@ class Scores:
 
     @property
     def members(self) -> int:
-        """How many members there were; with a tolerance, how many an input could have had."""
+        """How many members there were; with a tolerance, the most that an input could have."""
         return self.table.members
 
     @property
     def used(self) -> np.ndarray:
-        """How many of the members each input had, (inputs,): all of them, unless a tolerance stopped it."""
+        """How many members each input had, (inputs,): all of them, unless a tolerance stopped it."""
         every = np.full(len(self), self.members)
         return self.table.columns.get("members", every)
 
     @property
     def predictions(self) -> np.ndarray:
-        """What the average predicts, (inputs,): a class, or the mean of what is predicted."""
+        """What the average of the members predicts, (inputs,): a class, or the mean of a predicted number."""
         return self.table.columns["prediction"]
 
     @property
     def correct(self) -> np.ndarray:
-        """Where the average predicts the label, (inputs,)."""
+        """Whether the average of the members predicts the label, (inputs,)."""
         if self.labels is None:
             raise ValueError("correct takes labels. The loader had none: give batches of (inputs, labels).")
         return self.predictions == self.labels
@@ -98,16 +98,16 @@ class Scores:
         return {name: values for name, values in (found | rest).items() if values is not None}
 
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
-        """Write what ``demur score --out`` writes: .csv, .parquet, .npz or .json, by the name's ending.
+        """Write a file as ``demur score --out`` does: .csv, .parquet, .npz or .json, by the name's ending.
 
-        An existing file is an error, unless ``force``.
+        An existing file is replaced only with ``force``, and an error otherwise.
         """
         facts = {
             "inputs": len(self),
             "members": self.members,
             "classes": self.table.classes,
             "rule": self.rule,
-            "unit": unit_of(self.rule, self.base),
+            "unit": name_unit(self.rule, self.base),
             "unbiased": self.unbiased,
             "summary": self.table.summary(),
         }
@@ -115,12 +115,12 @@ class Scores:
 
 
 class ScoresSoFar:
-    """Columns of the batches that are done.
+    """The scores of the batches done so far.
 
     Parameters
     ----------
     arrays
-        What ``arrays()`` returned in the run before; empty: nothing is done yet.
+        What ``to_arrays()`` returned in the interrupted run; empty: nothing is done yet.
     """
 
     def __init__(self, arrays: dict[str, np.ndarray]) -> None:
@@ -129,12 +129,17 @@ class ScoresSoFar:
         self.marks: list[int] = arrays["marks"].tolist() if arrays else []
         self.inputs = int(arrays.get("inputs", 0))
         self.columns = {n[7:]: [values] for n, values in arrays.items() if n.startswith("column ")}
-        self.beside = {name: [arrays[name]] for name in _BESIDE if name in arrays}
+        self.sides = {name: [arrays[name]] for name in _SIDE_COLUMNS if name in arrays}
 
     def add(
-        self, batch: Batch, *, columns: dict[str, np.ndarray], deployed: np.ndarray | None, members: int = 0,
+        self,
+        batch: InputBatch,
+        *,
+        columns: dict[str, np.ndarray],
+        deployed: np.ndarray | None,
+        members: int = 0,
         classes: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add the columns of one batch."""
         if self.marks and (members, classes) != (self.members, self.classes):
             raise ValueError(
@@ -143,33 +148,33 @@ class ScoresSoFar:
             )
         given = {"ids": batch.ids, "labels": batch.labels, "deployed": deployed}
         for name, values in given.items():
-            if self.marks and (values is None) != (name not in self.beside):
+            if self.marks and (values is None) != (name not in self.sides):
                 raise ValueError(f"{name} must be in every batch or in none. Got both.")
             if values is not None:
-                self.beside.setdefault(name, []).append(values)
+                self.sides.setdefault(name, []).append(values)
         for name, values in columns.items():
             self.columns.setdefault(name, []).append(values)
         self.members, self.classes = members, classes
         self.marks.append(batch.mark)
         self.inputs += batch.size
 
-    def check(self, index: int, batch: Batch) -> None:
-        """Raise unless a batch that was done before is the same one."""
+    def check(self, index: int, batch: InputBatch) -> None:
+        """Raise unless a batch is the one that was scored before the interruption."""
         if self.marks[index] != batch.mark:
             raise ValueError(
                 "checkpoint: expected a loader that brings the same batches as before. Got others at input "
                 f"{batch.position}. Switch off shuffling and random augmentation, or remove the checkpoint."
             )
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Return all of it as arrays, for a file."""
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """Return everything as arrays, for a checkpoint."""
         numbers = {name: np.array(getattr(self, name)) for name in ("members", "classes", "inputs", "marks")}
         columns = {f"column {name}": np.concatenate(parts) for name, parts in self.columns.items()}
-        return numbers | columns | {name: np.concatenate(parts) for name, parts in self.beside.items()}
+        return numbers | columns | {name: np.concatenate(parts) for name, parts in self.sides.items()}
 
-    def whole(self, measures: Sequence[str], **asked: Any) -> Scores:
+    def finish(self, measures: Sequence[str], **asked: Any) -> Scores:
         """Return the scores of all batches."""
         columns = {"input": np.arange(self.inputs)}
         columns |= {name: np.concatenate(parts) for name, parts in self.columns.items()}
-        beside = {n: np.concatenate(self.beside[n]) if n in self.beside else None for n in _BESIDE}
-        return Scores(ScoreTable(columns, tuple(measures), self.members, self.classes), **beside, **asked)
+        sides = {n: np.concatenate(self.sides[n]) if n in self.sides else None for n in _SIDE_COLUMNS}
+        return Scores(ScoreTable(columns, tuple(measures), self.members, self.classes), **sides, **asked)

@@ -9,7 +9,7 @@ from demur.tasks.contest import Contest, Standing, contest
 from demur.tasks.correlation import rank_correlation
 from demur.tasks.detection import Detection, detection, misclassification
 from demur.tasks.estimate import Estimate
-from demur.tasks.leading import Leading, leading
+from demur.tasks.own_figure import estimate_figure
 from demur.tasks.selective import Selective, selective
 from demur.tasks.sparsification import Sparsification, sparsification
 
@@ -21,7 +21,6 @@ __all__ = [
     "Contest",
     "Detection",
     "Estimate",
-    "Leading",
     "Selective",
     "Sparsification",
     "Standing",
@@ -34,8 +33,8 @@ __all__ = [
     "compare_all",
     "contest",
     "detection",
+    "estimate_figure",
     "holm",
-    "leading",
     "misclassification",
     "rank_correlation",
     "roc_band",

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from demur.predictions.arrays import as_array, to_numpy
-from demur.tasks.estimate import checked_scores, generator
+from demur.core.arrays import as_array, to_numpy
+from demur.tasks.estimate import check_scores, generator
 
 
 def acquire(
@@ -21,8 +21,8 @@ def acquire(
 ) -> np.ndarray:
     r"""Return the k inputs to label next, the most wanted first.
 
-    Without options these are the k highest scores. Such a batch may hold the same question k times, since
-    inputs that are alike have scores that are alike. Two options draw it at random instead, one input after
+    Without options these are the k highest scores. Such a batch may ask the same question k times, since
+    similar inputs have similar scores. Two options draw it at random instead, one input after
     the other, with probabilities in proportion to
 
     .. math:: s_x^{\mathrm{power}} \cdot \min_{z} \| f_x - f_z \|^2
@@ -47,7 +47,7 @@ def acquire(
     features : (inputs, features) array, optional
         Draw inputs that differ in these, as a network's last hidden layer.
     seed : int
-        Of the draws, and of the order of equal scores, which is never that of the inputs.
+        Seed of the draws and of the order of equal scores, which is random.
 
     Returns
     -------
@@ -64,19 +64,19 @@ def acquire(
     >>> demur.tasks.acquire([0.9, 0.8, 0.1], 2, features=places)
     array([0, 2])
     """
-    values = checked_scores("scores", scores)
-    free = unlabelled(len(values), labelled, k)
+    values = check_scores("scores", scores)
+    free = find_unlabelled(len(values), labelled, k)
     rng = generator(seed)
     chance = rng.permutation(len(values))
     if power is None and features is None:
-        return ranked(free, values, chance)[:k]
+        return rank_free(free, values, chance)[:k]
     weights = _log_weights(values, 1.0 if power is None else power)
     infinite = values == np.inf
     if features is None:
         # The k largest of these are k draws one after the other (Kool, van Hoof and Welling, 2019).
-        return ranked(free, infinite, weights + rng.gumbel(size=len(values)), values, chance)[:k]
-    points = _checked_features(features, len(values))
-    picked = [int(ranked(free, values, chance)[0])]
+        return rank_free(free, infinite, weights + rng.gumbel(size=len(values)), values, chance)[:k]
+    points = _check_features(features, len(values))
+    picked = [int(rank_free(free, values, chance)[0])]
     known = np.flatnonzero(~free).tolist()
     distance = np.full(len(values), np.inf)
     for place in known:
@@ -86,11 +86,11 @@ def acquire(
         np.minimum(distance, _squared_distance(points, picked[-1]), out=distance)
         with np.errstate(divide="ignore"):
             drawn = weights + np.log(distance) + rng.gumbel(size=len(values))
-        picked.append(int(ranked(free, infinite, drawn, values, chance)[0]))
+        picked.append(int(rank_free(free, infinite, drawn, values, chance)[0]))
     return np.array(picked)
 
 
-def ranked(free: np.ndarray, *keys: np.ndarray) -> np.ndarray:
+def rank_free(free: np.ndarray, *keys: np.ndarray) -> np.ndarray:
     """Return the free inputs, highest first by the first key, where equal by the next ones."""
     places = np.flatnonzero(free)
     order = np.lexsort([key[places] for key in reversed(keys)])
@@ -117,7 +117,7 @@ def _squared_distance(points: np.ndarray, place: int) -> np.ndarray:
     return np.sum((points - points[place]) ** 2, axis=1)
 
 
-def unlabelled(number: int, labelled: Any, k: int) -> np.ndarray:
+def find_unlabelled(number: int, labelled: Any, k: int) -> np.ndarray:
     """Return which inputs may be taken; raise unless there are k of them."""
     free = np.ones(number, dtype=bool)
     if labelled is not None:
@@ -143,7 +143,7 @@ def unlabelled(number: int, labelled: Any, k: int) -> np.ndarray:
     return free
 
 
-def _checked_features(features: Any, number: int) -> np.ndarray:
+def _check_features(features: Any, number: int) -> np.ndarray:
     """Return features as float64, a row for each input."""
     values = to_numpy(as_array(features))
     if values.ndim != 2 or len(values) != number or values.dtype.kind not in "fiub":

@@ -1,4 +1,4 @@
-"""Bands about curves: where the curve of endless inputs would be."""
+"""Confidence bands of curves: where the curve of infinitely many inputs would be."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def roc_band(found: Detection, at: Any = None, *, confidence: float = 0.95) -> B
     at : array, optional
         False positive rates; those of the curve by default.
     confidence : float
-        Of the whole band.
+        Confidence level of the whole band.
 
     Examples
     --------
@@ -65,7 +65,7 @@ def accuracy_band(found: Selective, at: Any = None, *, confidence: float = 0.95)
     at : array of int, optional
         Numbers of inputs kept, the most certain first; 1 to all by default.
     confidence : float
-        Of each interval by itself.
+        Confidence level of each interval by itself.
 
     Examples
     --------
@@ -78,7 +78,9 @@ def accuracy_band(found: Selective, at: Any = None, *, confidence: float = 0.95)
     accuracy = found.curve.accuracy
     kept = np.arange(1, len(accuracy) + 1) if at is None else np.asarray(at)
     if np.any(kept < 1) or np.any(kept > len(accuracy)):
-        raise ValueError(f"at must be numbers of inputs from 1 to {len(accuracy)}. Got others.")
+        raise ValueError(
+            f"at must be numbers of inputs kept, from 1 to {len(accuracy)}. Got {kept.min()} to {kept.max()}."
+        )
     right = accuracy[kept - 1] * kept  # not whole where inputs with the same score are kept in part
     whole = np.rint(right)
     right = np.where(np.abs(right - whole) < 1e-9 * kept, whole, right)

@@ -9,10 +9,10 @@ import numpy as np
 
 from demur.decompose import decompose
 from demur.predictions import Categorical, gather
-from demur.tasks.acquire import ranked, unlabelled
+from demur.tasks.acquire import find_unlabelled, rank_free
 from demur.tasks.estimate import generator
 
-_NUMBERS = 1 << 17  # probabilities of configurations held at a time
+_PROBABILITIES_AT_ONCE = 1 << 17  # probabilities of configurations held at a time
 
 
 class Batch(NamedTuple):
@@ -98,7 +98,7 @@ def batch_bald(
     if isinstance(configurations, bool) or not isinstance(configurations, int) or configurations < 1:
         raise ValueError(f"configurations must be a positive integer. Got {configurations!r}.")
     members = gather(prediction, weights, 0)
-    free = unlabelled(members.inputs, labelled, k)
+    free = find_unlabelled(members.inputs, labelled, k)
     rng = generator(seed)
     chance = rng.permutation(members.inputs)
     gains = np.asarray(decompose(prediction, measure="average", weights=weights).epistemic, dtype=np.float64)
@@ -110,7 +110,7 @@ def batch_bald(
         if picked:
             joint.add(picked[-1])
             joint.refresh(gains, free)
-        best = int(ranked(free, gains, chance)[0])
+        best = int(rank_free(free, gains, chance)[0])
         free[best] = False
         picked.append(best)
         told.append(float(gains[best]))
@@ -126,7 +126,7 @@ class Joint:
     log_probs : (members, inputs, classes)
     probs : (members, inputs, classes)
     entropies : (members, inputs)
-        Of each prediction.
+        Entropy of each prediction.
     prior : (members,)
         Weights, which sum to 1.
     logs : (configurations, members)
@@ -192,7 +192,7 @@ class Joint:
         share = counts * np.exp(whole[:, 0]) if self.drawn is None else counts / len(self.logs)
         average = share @ member
         classes = self.probs.shape[2]
-        step = max(1, _NUMBERS // (len(member) * classes))
+        step = max(1, _PROBABILITIES_AT_ONCE // (len(member) * classes))
         order = np.flatnonzero(free)
         order = order[np.argsort(-gains[order], kind="stable")]
         best = 0.0

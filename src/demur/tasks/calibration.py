@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from demur.predictions.arrays import as_array, to_numpy
-from demur.tasks.estimate import Estimate, Options, generator, quantile
+from demur.core.arrays import as_array, to_numpy
+from demur.tasks.estimate import Estimate, IntervalOptions, generator, normal_quantile
 
 
 class Reliability(NamedTuple):
@@ -64,7 +64,8 @@ def calibration(
     bins : int
         How many bins of equally many inputs, by confidence; inputs of the same confidence share a bin.
     confidence, resamples, seed
-        Of the intervals, which are normal; `resamples` draws of normal numbers give the lower end of `ece`.
+        Confidence level of the intervals, which are normal; `resamples` draws of normal numbers give the
+        lower end of `ece`.
 
     Examples
     --------
@@ -73,8 +74,8 @@ def calibration(
     >>> print(f"{float(found.brier):.2f} {float(found.ece):.2f}")
     0.30 0.15
     """
-    options = Options(confidence, resamples=resamples, seed=seed)
-    p, y = _checked(probs, labels)
+    options = IntervalOptions(confidence, resamples=resamples, seed=seed)
+    p, y = _check_labels(probs, labels)
     number = len(y)
     if not 1 <= bins <= number:
         raise ValueError(f"bins must be from 1 to the number of inputs, {number}. Got {bins!r}.")
@@ -82,17 +83,20 @@ def calibration(
         losses = -np.log(p[np.arange(number), y])
     squares = np.sum((p - (np.arange(p.shape[1]) == y[:, None])) ** 2, axis=1)
     sure, right = p.max(axis=1), p.argmax(axis=1) == y
-    placed = _binned(sure, bins)
+    placed = _assign_bins(sure, bins)
     counts = np.bincount(placed)
     curve = Reliability(
         np.bincount(placed, sure) / counts, np.bincount(placed, right.astype(float)) / counts, counts
     )
     return Calibration(
-        _mean_of(losses, confidence), _mean_of(squares, confidence), _error_of(curve, options), curve
+        _estimate_mean(losses, confidence),
+        _estimate_mean(squares, confidence),
+        _estimate_ece(curve, options),
+        curve,
     )
 
 
-def _checked(probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
+def _check_labels(probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return probabilities in float64 and labels."""
     p, y = to_numpy(as_array(probs)), to_numpy(as_array(labels))
     tolerance = 4 * math.sqrt(np.finfo(p.dtype).eps) if p.dtype.kind == "f" else 0.0
@@ -108,27 +112,27 @@ def _checked(probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     return p / p.sum(axis=1, keepdims=True), y
 
 
-def _mean_of(values: np.ndarray, confidence: float) -> Estimate:
+def _estimate_mean(values: np.ndarray, confidence: float) -> Estimate:
     """Return a mean with its normal interval; an infinite one is bounded by nothing above."""
     mean = float(values.mean())
     if math.isinf(mean):
         return Estimate(mean, 0.0, math.inf, confidence, "asymptotic")
     if len(values) == 1:
         return Estimate(mean, 0.0, math.inf, confidence, "asymptotic")
-    half = quantile(confidence) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    half = normal_quantile(confidence) * float(values.std(ddof=1)) / math.sqrt(len(values))
     return Estimate(mean, max(mean - half, 0.0), mean + half, confidence, "asymptotic")
 
 
-def _binned(sure: np.ndarray, bins: int) -> np.ndarray:
+def _assign_bins(sure: np.ndarray, bins: int) -> np.ndarray:
     """Return the bin of each input: equally many in each, but for inputs that are equally sure."""
     first = np.searchsorted(np.sort(sure), sure)  # ties are placed where the first of them is
     return np.unique(first * bins // len(sure), return_inverse=True)[1]
 
 
-def _error_of(curve: Reliability, options: Options) -> Estimate:
+def _estimate_ece(curve: Reliability, options: IntervalOptions) -> Estimate:
     """Return the calibration error with an interval that holds however well calibrated the predictions are.
 
-    Of the gap of each bin the size is averaged, and noise makes sizes larger. So the error found is above the
+    The error averages the sizes of the gaps, and noise makes sizes larger. So the error found is above the
     true one by at most the mean size of the noise itself, with equality where there are no true gaps: the
     lower end takes its quantile off. It is below the true one by at most noise with the signs of the true
     gaps, which is normal: the upper end adds its quantile. The noise of an accuracy is found with two right
@@ -141,5 +145,5 @@ def _error_of(curve: Reliability, options: Options) -> Estimate:
     noise = shares * np.sqrt(accuracy * (1 - accuracy) / number)
     sizes = np.abs(generator(options.seed).standard_normal((options.resamples, len(number)))) @ noise
     low = value - float(np.quantile(sizes, (1 + options.confidence) / 2))
-    high = value + quantile(options.confidence) * float(np.sqrt(np.sum(noise**2)))
+    high = value + normal_quantile(options.confidence) * float(np.sqrt(np.sum(noise**2)))
     return Estimate(value, max(low, 0.0), min(high, 1.0), options.confidence, "asymptotic")

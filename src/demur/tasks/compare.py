@@ -2,39 +2,74 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from demur.tasks.estimate import (
-    Estimate,
-    Figures,
-    Options,
-    checked_correct,
-    checked_scores,
-    generator,
-    percentile,
-    quantile,
-    shown,
-    spread_of,
+from demur.tasks.estimate import Estimate, Figures, IntervalOptions, check_correct, check_scores
+from demur.tasks.levels import (
+    Levels,
+    area,
+    average_precision,
+    average_precision_influence,
+    count_levels,
+    false_positive_rate,
 )
-from demur.tasks.levels import average_precision, false_positive_rate, levels_of, placements
-from demur.tasks.selective import area_of, excess_of
+from demur.tasks.own_figure import OwnFigure, compare_figure
+from demur.tasks.paired_tests import (
+    Influence,
+    bootstrap_figures,
+    delong_paired,
+    influence_of_inputs,
+    normal_paired,
+    percentile_paired,
+    place_inputs,
+)
+from demur.tasks.selective import area_influence, area_of, excess_influence, excess_of
 
-# Figures of counts per level, from the highest score down; positives are what the task calls so.
-FIGURES: dict[str, dict[str, Figures | None]] = {
-    "detection": {"auroc": None, "aupr": average_precision, "fpr95": false_positive_rate},
-    "misclassification": {"auroc": None, "aupr": average_precision, "fpr95": false_positive_rate},
+_Name = TypeVar("_Name", bound=Hashable)
+
+
+class _Figure(NamedTuple):
+    """A figure of positives and negatives per level, from the highest score down, and its influence."""
+
+    of_counts: Figures
+    influence: Influence | None = None  # None: the figure has no influence function, so it is resampled
+
+
+def _upward(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a figure of right and wrong predictions, the most certain first, as one of errors downward."""
+    return lambda wrong, right: function(right[..., ::-1], wrong[..., ::-1])
+
+
+def _downward_influence(function: Influence, sign: int = 1) -> Influence:
+    """Return the influence of an error and of a right prediction, from the highest score down."""
+
+    def influence(wrong: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        of_right, of_wrong = function(right[::-1], wrong[::-1])
+        return sign * of_wrong[::-1], sign * of_right[::-1]
+
+    return influence
+
+
+_RANKING = {
+    "auroc": _Figure(lambda positive, negative: np.array([area(positive[0], negative[0])])),
+    "aupr": _Figure(average_precision, average_precision_influence),
+    "fpr95": _Figure(false_positive_rate),
+}
+FIGURES: dict[str, dict[str, _Figure]] = {
+    "detection": _RANKING,
+    "misclassification": _RANKING,
     "selective": {
-        "auc": lambda wrong, right: area_of(right[..., ::-1], wrong[..., ::-1]),
-        "aurc": lambda wrong, right: 1 - area_of(right[..., ::-1], wrong[..., ::-1]),
-        "excess": lambda wrong, right: excess_of(right[..., ::-1], wrong[..., ::-1]),
+        "auc": _Figure(_upward(area_of), _downward_influence(area_influence)),
+        "aurc": _Figure(lambda w, r: 1 - _upward(area_of)(w, r), _downward_influence(area_influence, -1)),
+        "excess": _Figure(_upward(excess_of), _downward_influence(excess_influence)),
     },
 }
+"""The figures that can be compared, by task; the first of each is the default."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +94,12 @@ class Comparison:
 def compare(
     a: Any,
     b: Any,
-    task: str,
+    task: str | OwnFigure,
     *,
     correct: Any = None,
     figure: str | None = None,
     confidence: float = 0.95,
+    interval: str = "auto",
     resamples: int = 2000,
     seed: int = 0,
 ) -> Comparison:
@@ -74,14 +110,19 @@ def compare(
     a, b : array, or pair of arrays
         Two scores of the same inputs in the same order. For "detection" each is a pair, in-distribution and
         out-of-distribution scores; for the other tasks one array.
-    task : "detection", "misclassification" or "selective"
+    task : "detection", "misclassification", "selective", or a function
+        A function of your own from scores and `correct` to a number is compared by a paired bootstrap; see
+        ``estimate_figure``.
     correct : (inputs,) array of bool
         Whether the predictions are right; for the other tasks.
     figure : str, optional
         "auroc" (the default), "aupr" or "fpr95"; for "selective" "auc" (the default), "aurc" or "excess".
-        AUROCs are compared by DeLong's paired test, the others by a paired bootstrap.
     confidence, resamples, seed
         As for ``detection``.
+    interval : "auto", "bootstrap" or "asymptotic"
+        AUROCs are always compared by DeLong's paired test, and "fpr95" always by a paired bootstrap. The
+        others are compared by a paired bootstrap or, with "asymptotic", by the normal distribution with the
+        variance of their influence functions; "auto" does so above 5,000 inputs.
 
     Examples
     --------
@@ -92,32 +133,20 @@ def compare(
     >>> print(c.difference, f"p = {c.p_value:.4f}")
     0.0743 [0.0437, 0.1049] p = 0.0000
     """
-    options = Options(confidence, resamples=resamples, seed=seed)
-    figures = FIGURES.get(task)
-    if figures is None:
-        raise ValueError(f"task must be one of {', '.join(map(repr, FIGURES))}. Got {task!r}.")
-    figure = figure or next(iter(figures))
-    if figure not in figures:
-        raise ValueError(f"figure must be one of {', '.join(map(repr, figures))} for {task}. Got {figure!r}.")
-    (first, positive), (second, other) = (
-        _prepared(x, name, task, correct) for x, name in ((a, "a"), (b, "b"))
-    )
-    if not np.array_equal(positive, other):
-        raise ValueError("a and b must be scores of the same inputs. Got different numbers of them.")
-    of_counts = figures[figure]
-    if of_counts is None:
-        difference, p_value = _delong_paired(first, second, positive, confidence)
-    else:
-        scores = (first, second)
-        stratified = task == "detection"
-        difference, p_value = _bootstrap_paired(
-            scores, positive, of_counts, options, stratified=stratified, both=task != "selective"
-        )
-    return Comparison(difference, p_value, p_value)
+    options = IntervalOptions(confidence, interval, resamples, seed=seed)
+    figure = check_figure(task, figure)
+    (found,) = compare_pairs({"a": a, "b": b}, [("a", "b")], task, figure, options, correct=correct)
+    return found
 
 
 def compare_all(
-    scores: Mapping[str, Any], task: str, *, reference: str | None = None, **options: Any
+    scores: Mapping[str, Any],
+    task: str | OwnFigure,
+    *,
+    reference: str | None = None,
+    correct: Any = None,
+    figure: str | None = None,
+    **options: Any,
 ) -> dict[tuple[str, str], Comparison]:
     """Return comparisons of all pairs of named scores, or of all with a reference, Holm-corrected together.
 
@@ -125,7 +154,7 @@ def compare_all(
     ----------
     scores : dict
         Scores by name, each as ``compare`` takes them.
-    task, options
+    task, correct, figure, options
         As for ``compare``.
     reference : str, optional
         Compare each of the others with this one only.
@@ -146,11 +175,82 @@ def compare_all(
     pairs = list(combinations(scores, 2))
     if reference is not None:
         pairs = [(name, reference) for name in scores if name != reference]
-    found = [compare(scores[first], scores[second], task, **options) for first, second in pairs]
-    return dict(zip(pairs, corrected(found), strict=True))
+    figure = check_figure(task, figure)
+    found = compare_pairs(scores, pairs, task, figure, IntervalOptions(**options), correct=correct)
+    return dict(zip(pairs, adjust_by_holm(found), strict=True))
 
 
-def corrected(family: Sequence[Comparison]) -> list[Comparison]:
+def check_figure(task: str | OwnFigure, figure: str | None = None) -> str:
+    """Return the figure, or the default one of the task; raise a `ValueError` unless the task has it."""
+    if callable(task):
+        return figure or getattr(task, "__name__", "figure")
+    figures = FIGURES.get(task)
+    if figures is None:
+        raise ValueError(f"task must be one of {', '.join(map(repr, FIGURES))}. Got {task!r}.")
+    figure = figure or next(iter(figures))
+    if figure not in figures:
+        raise ValueError(f"figure must be one of {', '.join(map(repr, figures))} for {task}. Got {figure!r}.")
+    return figure
+
+
+def compare_pairs(
+    scores: Mapping[_Name, Any],
+    pairs: Sequence[tuple[_Name, _Name]],
+    task: str | OwnFigure,
+    figure: str,
+    options: IntervalOptions,
+    *,
+    correct: Any = None,
+) -> list[Comparison]:
+    """Return the comparisons of pairs of named scores, without a correction for their number.
+
+    What a score needs is computed once, however many pairs it is in; resamples are the same for all scores.
+    """
+    if callable(task):
+        asked = {"confidence": options.confidence, "resamples": options.resamples, "seed": options.seed}
+        own = [compare_figure(task, scores[a], scores[b], correct, **asked) for a, b in pairs]
+        return [Comparison(difference, p_value, p_value) for difference, p_value in own]
+    used = list(dict.fromkeys(name for pair in pairs for name in pair))
+    prepared = {name: _prepare(scores[name], str(name), task, correct) for name in used}
+    if not used:
+        return []
+    values = {name: each[0] for name, each in prepared.items()}
+    positive = prepared[used[0]][1]
+    if not all(np.array_equal(positive, other) for _, other in prepared.values()):
+        names = " and ".join(map(str, used))
+        raise ValueError(f"{names} must be scores of the same inputs. Got different numbers of them.")
+    of_counts, influence = FIGURES[task][figure]
+    stratified = task == "detection"
+    confidence = options.confidence
+    levels = {name: count_levels(each, positive) for name, each in values.items()}
+    figures = {name: _figure_of(of_counts, each) for name, each in levels.items()}
+    if figure == "auroc":
+        places = {name: place_inputs(each, positive, levels[name]) for name, each in values.items()}
+        found = [
+            delong_paired(figures[a] - figures[b], places[a] - places[b], positive, confidence)
+            for a, b in pairs
+        ]
+    elif influence is not None and not options.uses_bootstrap(len(positive)):
+        shifts = {n: influence_of_inputs(influence, each, positive, levels[n]) for n, each in values.items()}
+        found = [
+            normal_paired(figures[a] - figures[b], shifts[a] - shifts[b], positive, stratified, confidence)
+            for a, b in pairs
+        ]
+    else:
+        both = task != "selective"
+        drawn = bootstrap_figures(values, positive, of_counts, options, stratified=stratified, both=both)
+        found = [
+            percentile_paired(figures[a] - figures[b], drawn[a] - drawn[b], confidence) for a, b in pairs
+        ]
+    return [Comparison(difference, p_value, p_value) for difference, p_value in found]
+
+
+def _figure_of(of_counts: Figures, levels: Levels) -> float:
+    """Return the figure on all inputs."""
+    return float(of_counts(levels.positive[None], levels.negative[None])[0])
+
+
+def adjust_by_holm(family: Sequence[Comparison]) -> list[Comparison]:
     """Return the comparisons of a family with Holm's p-values."""
     adjusted = holm([comparison.p_value for comparison in family])
     return [replace(comparison, adjusted=float(p)) for comparison, p in zip(family, adjusted, strict=True)]
@@ -172,102 +272,20 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def _prepared(scores: Any, name: str, task: str, correct: Any) -> tuple[np.ndarray, np.ndarray]:
+def _prepare(scores: Any, name: str, task: str, correct: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return scores of all inputs and which of them are positive."""
     if task == "detection":
         if correct is not None:
             raise ValueError("correct must be None for detection, which takes pairs of scores. Got an array.")
         if not isinstance(scores, (tuple, list)) or len(scores) != 2:
             raise ValueError(f"{name} must be a pair for detection: (id_scores, ood_scores).")
-        known, unknown = (checked_scores(f"{name}[{i}]", part) for i, part in enumerate(scores))
+        known, unknown = (check_scores(f"{name}[{i}]", part) for i, part in enumerate(scores))
         positive = np.repeat([False, True], [len(known), len(unknown)])
         return np.concatenate([known, unknown]), positive
     if correct is None:
         raise ValueError(f"correct must be given for {task}: whether each prediction is right. Got None.")
-    values = checked_scores(name, scores)
-    wrong = ~checked_correct(correct, len(values))
+    values = check_scores(name, scores)
+    wrong = ~check_correct(correct, len(values))
     if task == "misclassification" and (wrong.all() or not wrong.any()):
         raise ValueError("correct must have both right and wrong predictions to tell apart. Got one kind.")
     return values, wrong
-
-
-def _delong_paired(
-    first: np.ndarray, second: np.ndarray, positive: np.ndarray, confidence: float
-) -> tuple[Estimate, float]:
-    """Return the difference of two AUROCs and the p-value of none (DeLong, DeLong and Clarke-Pearson, 1988).
-
-    Where DeLong's variance is 0 though they differ, as for a perfect and a perfectly wrong ranking, interval
-    and p-value are Hoeffding's (1963) for k = min(positives, negatives) independent pairs, which always hold.
-    """
-    from scipy.special import erfc
-
-    differences = placed(first, positive) - placed(second, positive)
-    value = float(differences[positive].mean())
-    strata = [differences[positive], differences[~positive]]
-    if not differences.any():
-        return Estimate(0.0, 0.0, 0.0, confidence, "delong"), 1.0
-    error, _ = spread_of([(d / len(d), np.ones(len(d))) for d in strata])
-    fewest = min(len(d) for d in strata)
-    if error > 0 and fewest > 1:
-        half = quantile(confidence) * error
-        p_value = float(erfc(abs(value) / error / math.sqrt(2)))
-    else:
-        half = math.sqrt(2 * math.log(2 / (1 - confidence)) / fewest)
-        p_value = min(1.0, 2 * math.exp(-fewest * value**2 / 2))
-    return Estimate(value, max(value - half, -1.0), min(value + half, 1.0), confidence, "delong"), p_value
-
-
-def placed(scores: np.ndarray, positive: np.ndarray) -> np.ndarray:
-    """Return for each positive the share of negatives below it, for each negative of positives above it."""
-    levels = levels_of(scores, positive)
-    below, above = placements(levels.positive, levels.negative)
-    level = np.searchsorted(-levels.scores, -scores)
-    return np.where(positive, below[level], above[level])
-
-
-def _bootstrap_paired(
-    scores: tuple[np.ndarray, np.ndarray],
-    positive: np.ndarray,
-    figure: Figures,
-    options: Options,
-    *,
-    stratified: bool,
-    both: bool,
-) -> tuple[Estimate, float]:
-    """Return the difference of a figure, its percentile interval and p-value from resampled inputs."""
-    number, resamples = len(positive), options.resamples
-    rng = generator(options.seed)
-    kinds = [np.flatnonzero(~positive), np.flatnonzero(positive)] if stratified else [np.arange(number)]
-    rankings = [ranking(s) for s in scores]
-
-    def difference(counts: np.ndarray) -> np.ndarray:
-        values = []
-        for order, starts in rankings:
-            taken, marked = counts[:, order], positive[order]
-            hits, rest = (np.add.reduceat(taken * kind, starts, axis=1) for kind in (marked, ~marked))
-            values.append(figure(hits, rest))
-        return values[0] - values[1]
-
-    found = []
-    chunk = max(1, 1_000_000 // number)
-    with shown(resamples, number) as progress:
-        for begin in range(0, resamples, chunk):
-            rows = min(chunk, resamples - begin)
-            drawn = [k[rng.integers(0, len(k), (rows, len(k)), dtype=np.uint32)] for k in kinds]
-            flat = np.concatenate(drawn, axis=1) + number * np.arange(rows)[:, None]
-            counts = np.bincount(flat.ravel(), minlength=rows * number).reshape(rows, number)
-            if both:
-                counts = counts[(counts[:, positive].any(axis=1)) & (counts[:, ~positive].any(axis=1))]
-            found.append(difference(counts))
-            progress(begin + rows)
-    replicates = np.concatenate(found)
-    value = float(difference(np.ones((1, number), dtype=np.int64))[0])
-    tails = [(1 + np.sum(side)) / (1 + len(replicates)) for side in (replicates <= 0, replicates >= 0)]
-    return percentile(value, replicates, options.confidence), min(1.0, 2 * float(min(tails)))
-
-
-def ranking(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the order from the highest score down and where each level starts in it."""
-    order = np.argsort(-scores)
-    ranked = scores[order]
-    return order, np.append(0, np.flatnonzero(ranked[1:] != ranked[:-1]) + 1)

@@ -1,16 +1,20 @@
-"""Several scores side by side: the figure of each, which is best, and which cannot be told from it."""
+"""Several scores side by side: the figure of each, which is best, and which cannot be told from it.
+
+This is the one place where best and tied are decided; tables, pages, verdicts and the command line read it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from demur.tasks.compare import FIGURES, Comparison, compare, corrected
-from demur.tasks.detection import Detection, detection, misclassification
-from demur.tasks.estimate import Estimate
-from demur.tasks.selective import Selective, selective
+from demur.tasks.compare import Comparison, adjust_by_holm, check_figure, compare_pairs
+from demur.tasks.detection import detection, misclassification
+from demur.tasks.estimate import Estimate, IntervalOptions
+from demur.tasks.own_figure import OwnFigure, estimate_figure
+from demur.tasks.selective import selective
 
 _LESS_IS_BETTER = {"fpr95", "aurc", "excess"}
 
@@ -51,20 +55,55 @@ class Contest:
         By (figure, method, score, other score): the `Comparison`, Holm-corrected with all the others.
     standings : dict
         By figure, method and score: the `Standing`.
+    level : float
+        Adjusted p-values up to this one count as a difference.
     """
 
-    results: dict[str, dict[str, Detection | Selective]]
-    comparisons: dict[tuple[str, str, str, str], Comparison]
-    standings: dict[str, dict[str, dict[str, Standing]]]
+    results: dict[str, dict[Any, Any]]
+    comparisons: dict[tuple[str, str, Any, Any], Comparison]
+    standings: dict[str, dict[str, dict[Any, Standing]]]
+    level: float = 0.05
+
+    def best(self, figure: str, method: str) -> Any:
+        """Return the score with the best figure of a method; the first of equal ones."""
+        standings = self.standings[figure][method]
+        return next((name for name, each in standings.items() if each.best), next(iter(standings)))
+
+    def difference(self, figure: str, method: str, a: Hashable, b: Hashable) -> Comparison:
+        """Return the comparison of two scores of a method: the figure of `a` minus that of `b`."""
+        found = self.comparisons.get((figure, method, a, b))
+        if found is not None:
+            return found
+        found = self.comparisons[figure, method, b, a]
+        d = found.difference
+        return replace(found, difference=replace(d, value=-d.value, low=-d.high, high=-d.low))
+
+    def regroup(self, groups: Sequence[Sequence[str]]) -> Contest:
+        """Return the same comparisons with standings within other groups: p-values stay as they are.
+
+        Two scores that differ in one grouping differ in each, and so do ties.
+        """
+        kept = {
+            key: found
+            for key, found in self.comparisons.items()
+            if any(key[2] in group and key[3] in group for group in groups)
+        }
+        standings = {
+            figure: {
+                method: _rank(figure, method, self.results[method], kept, self.level) for method in methods
+            }
+            for figure, methods in self.standings.items()
+        }
+        return replace(self, standings=standings)
 
 
 def contest(
-    scores: Mapping[str, Mapping[str, Any]],
-    task: str,
+    scores: Mapping[str, Mapping[Any, Any]],
+    task: str | OwnFigure,
     *,
     correct: Mapping[str, Any] | None = None,
     figures: Sequence[str] | None = None,
-    groups: Sequence[Sequence[str]] | None = None,
+    groups: Sequence[Sequence[Any]] | None = None,
     level: float = 0.05,
     interval: str = "auto",
     splits: int | None = None,
@@ -76,7 +115,8 @@ def contest(
     ----------
     scores : dict
         By method and name, each as ``compare`` takes it: a pair for "detection", else an array.
-    task : "detection", "misclassification" or "selective"
+    task : "detection", "misclassification", "selective", or a function as ``compare`` takes it
+        Results of a function are `Estimate`s, and its name stands for the figure.
     correct : dict, optional
         By method, whether the predictions are right; for the other tasks.
     figures : list of str, optional
@@ -86,7 +126,8 @@ def contest(
         methods.
     level : float
         A difference counts if its p-value, Holm-corrected over all that is compared here, is at most this.
-        So the chance of one false difference, or more, is at most `level`.
+        So the chance of one false difference, or more, is at most `level`. All pairs are corrected for, not
+        only those with the best, since the best is picked by the same inputs.
     interval, splits, options
         As for ``detection``; the tests are always on all inputs, without splits.
 
@@ -101,68 +142,68 @@ def contest(
     K 0.7711 [0.7319, 0.8060] True False
     noise 0.5000 [0.4437, 0.5563] False False
     """
-    if task not in FIGURES:
-        raise ValueError(f"task must be one of {', '.join(map(repr, FIGURES))}. Got {task!r}.")
-    shown = list(figures or [next(iter(FIGURES[task]))])
+    shown = [check_figure(task, figure) for figure in figures or [None]]
+    if not scores or not all(scores.values()):
+        raise ValueError("scores must have at least one method, and each at least one score. Got none.")
     right = correct or {}
     results = {
         method: {
-            name: evaluated(values, task, right.get(method), interval=interval, splits=splits, **options)
+            name: evaluate_score(values, task, right.get(method), interval=interval, splits=splits, **options)
             for name, values in named.items()
         }
         for method, named in scores.items()
     }
-    pairs = [
-        (figure, method, first, second)
-        for figure in shown
-        for method, named in scores.items()
-        for group in (groups or [list(named)])
-        for first, second in combinations([name for name in group if name in named], 2)
-    ]
-    found = [
-        compare(
-            scores[method][a], scores[method][b], task, correct=right.get(method), figure=figure, **options
-        )
-        for figure, method, a, b in pairs
-    ]
-    comparisons = dict(zip(pairs, corrected(found), strict=True))
+    how = IntervalOptions(interval=interval, **options)
+    keys: list[tuple[str, str, Any, Any]] = []
+    found: list[Comparison] = []
+    for figure in shown:
+        for method, named in scores.items():
+            pairs = [
+                pair
+                for group in (groups or [list(named)])
+                for pair in combinations([name for name in group if name in named], 2)
+            ]
+            keys += [(figure, method, *pair) for pair in pairs]
+            found += compare_pairs(named, pairs, task, figure, how, correct=right.get(method))
+    comparisons = dict(zip(keys, adjust_by_holm(found), strict=True))
     standings = {
-        figure: {
-            method: {
-                name: _standing(figure, method, name, results[method], comparisons, level) for name in named
-            }
-            for method, named in scores.items()
-        }
+        figure: {method: _rank(figure, method, results[method], comparisons, level) for method in scores}
         for figure in shown
     }
-    return Contest(results, comparisons, standings)
+    return Contest(results, comparisons, standings, level)
 
 
-def evaluated(values: Any, task: str, correct: Any, **options: Any) -> Detection | Selective:
+def evaluate_score(values: Any, task: str | OwnFigure, correct: Any, **options: Any) -> Any:
     """Return the figures of one score."""
+    if callable(task):
+        own = {name: options[name] for name in ("confidence", "resamples", "seed") if name in options}
+        return estimate_figure(task, values, correct, **own)
     if task == "detection":
         return detection(*values, **options)
     return (misclassification if task == "misclassification" else selective)(values, correct, **options)
 
 
-def _standing(
+def _rank(
     figure: str,
     method: str,
-    name: str,
-    results: Mapping[str, Any],
-    comparisons: Mapping[tuple[str, str, str, str], Comparison],
+    results: Mapping[Any, Any],
+    comparisons: Mapping[tuple[str, str, Any, Any], Comparison],
     level: float,
-) -> Standing:
-    """Return where one score stands among those that it was compared with."""
+) -> dict[Any, Standing]:
+    """Return where each score of a method stands among those that it was compared with."""
     sign = -1 if figure in _LESS_IS_BETTER else 1
     # The best is that on all inputs, which the test is about; the mean over splits may order otherwise.
-    behind = {}  # by other score: how far this one is behind it, and whether that is told from chance
+    behind: dict[Any, list[tuple[float, bool]]] = {name: [] for name in results}
     for (of_figure, of_method, a, b), comparison in comparisons.items():
-        if (of_figure, of_method) == (figure, method) and name in (a, b):
-            lead = sign * comparison.difference.value * (1 if name == b else -1)
-            behind[b if name == a else a] = lead, comparison.adjusted <= level
-    estimate = getattr(results[name], figure)
-    if not behind:
-        return Standing(estimate)
-    worst, told = max(behind.values(), key=lambda entry: entry[0])
-    return Standing(estimate, best=worst <= 0, tied=worst > 0 and not told)
+        if (of_figure, of_method) == (figure, method):
+            lead, told = sign * comparison.difference.value, comparison.adjusted <= level
+            behind[a].append((-lead, told))
+            behind[b].append((lead, told))
+    standings = {}
+    for name, others in behind.items():
+        furthest, told = max(others, key=lambda each: each[0], default=(0.0, True))
+        best, tied = bool(others) and furthest <= 0, furthest > 0 and not told
+        found = results[name]
+        estimate = found if isinstance(found, Estimate) else getattr(found, figure)
+        standings[name] = Standing(estimate, best, tied)
+    return standings

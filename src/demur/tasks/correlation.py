@@ -1,4 +1,4 @@
-"""Whether two numbers of the same inputs rank them alike."""
+"""Rank correlation: whether a score and a target order the same inputs alike."""
 
 from __future__ import annotations
 
@@ -6,13 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from demur.tasks.estimate import Estimate, Options, checked_scores, generator, percentile
+from demur.tasks.estimate import (
+    Estimate,
+    IntervalOptions,
+    check_scores,
+    generator,
+    normal_quantile,
+    percentile,
+    spread_of,
+)
 
 
 def rank_correlation(
-    scores: Any, target: Any, *, confidence: float = 0.95, resamples: int = 1000, seed: int = 0
+    scores: Any,
+    target: Any,
+    *,
+    confidence: float = 0.95,
+    interval: str = "auto",
+    resamples: int = 1000,
+    seed: int = 0,
 ) -> Estimate:
-    """Return Spearman's rank correlation of scores with a target, with a bootstrap interval over inputs.
+    """Return Spearman's rank correlation of scores with a target, with an interval over draws of inputs.
 
     Ties share their ranks. Infinite scores rank above all finite ones.
 
@@ -21,7 +35,10 @@ def rank_correlation(
     scores, target : (inputs,) array
         As the aleatoric part, and the entropy of the labels that people gave.
     confidence, resamples, seed
-        Of the interval, which lies between quantiles of the correlation of resampled inputs.
+        Confidence level of the interval, number of bootstrap resamples and their seed.
+    interval : "auto", "bootstrap" or "asymptotic"
+        Quantiles over resampled inputs, or the normal interval of the influence function on Fisher's scale;
+        "auto" resamples up to 5,000 inputs.
 
     Examples
     --------
@@ -30,8 +47,8 @@ def rank_correlation(
     >>> print(demur.tasks.rank_correlation(x, x + rng.normal(size=300)))
     0.7092 [0.6379, 0.7663]
     """
-    options = Options(confidence, "bootstrap", resamples, None, seed)
-    both = [checked_scores("scores", scores), checked_scores("target", target)]
+    options = IntervalOptions(confidence, interval, resamples, None, seed)
+    both = [check_scores("scores", scores), check_scores("target", target)]
     if len(both[0]) != len(both[1]):
         raise ValueError(
             f"scores and target must be of the same inputs. Got {len(both[0])} and {len(both[1])} of them."
@@ -40,14 +57,42 @@ def rank_correlation(
     if any(each.max() == 0 for each in levels):
         raise ValueError("scores and target must each have two different values at least. Got one only.")
     number, rng = len(both[0]), generator(options.seed)
+    value = correlation(levels, np.ones(number))
+    if not options.uses_bootstrap(number) and abs(value) < 1:
+        error, _ = spread_of([(_influence(levels) / number, np.ones(number))])
+        half = normal_quantile(confidence) * error / (1 - value**2)
+        low, high = np.tanh(np.arctanh(value) + half * np.array([-1, 1]))
+        return Estimate(value, float(low), float(high), confidence, "asymptotic")
     replicates = []
     while len(replicates) < options.resamples:
         drawn = np.bincount(rng.integers(0, number, number), minlength=number).astype(float)
         found = correlation(levels, drawn)
         if not np.isnan(found):  # a resample may hold one value only
             replicates.append(found)
-    value = correlation(levels, np.ones(number))
     return percentile(value, np.array(replicates), options.confidence)
+
+
+def _influence(levels: list[np.ndarray]) -> np.ndarray:
+    """Return the derivative of the rank correlation by the share of each input.
+
+    With ranks a and b from -1/2 to 1/2, the covariance E[a b] changes by a b for the input itself, and by the
+    mean of b over the inputs that it pushes up in the ranking by a, and of a over those in that by b.
+    """
+    number = len(levels[0])
+    counts = [np.bincount(level) for level in levels]
+    a, b = (((np.cumsum(c) - c / 2) / number - 0.5)[level] for c, level in zip(counts, levels, strict=True))
+
+    def push(level: np.ndarray, values: np.ndarray) -> np.ndarray:
+        sums = np.bincount(level, values)
+        return (sums.sum() - np.cumsum(sums) + sums / 2)[level] / number
+
+    x, y = levels
+    covariance, first, second = np.mean(a * b), np.mean(a * a), np.mean(b * b)
+    of_covariance = a * b + push(x, b) + push(y, a) - 3 * covariance
+    of_first = a * a + 2 * push(x, a) - 3 * first
+    of_second = b * b + 2 * push(y, b) - 3 * second
+    scale = np.sqrt(first * second)
+    return of_covariance / scale - covariance / scale / 2 * (of_first / first + of_second / second)
 
 
 def correlation(levels: list[np.ndarray], weights: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Do scores tell inputs of one kind from those of another: AUROC, average precision, FPR at 95 % TPR."""
+"""How well scores separate two kinds of inputs: AUROC, average precision, FPR at 95 % TPR."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ import numpy as np
 
 from demur.tasks.estimate import (
     Estimate,
-    Options,
-    all_alike,
+    IntervalOptions,
+    average_splits,
     bca,
-    checked_correct,
-    checked_scores,
+    check_correct,
+    check_scores,
     generator,
-    over_splits,
-    resampled,
+    logit_interval,
+    perfect_bound,
+    resample_counts,
     spread_of,
-    within_unit,
 )
 from demur.tasks.levels import (
     Levels,
     area,
     average_precision,
     average_precision_influence,
+    count_levels,
     false_positive_rate,
-    levels_of,
     placements,
 )
 
@@ -96,18 +96,19 @@ def detection(
         Uncertainty of each input, higher = less certain; infinity is above every finite score. The positives
         are the out-of-distribution inputs.
     confidence : float
-        Of the intervals.
+        Confidence level of the intervals.
     interval : "auto", "bootstrap" or "asymptotic"
         How the interval of `aupr` is found: by resampling each kind of inputs (BCa), or from its influence
-        function. "auto" resamples up to 100,000 scores. The interval of the AUROC is always DeLong's on the
-        logit scale, and never narrower to one side than what as many perfectly ranked inputs would allow;
-        that of `fpr95` is always binomial, in the threshold and in the rate.
+        function. "auto" resamples up to 5,000 scores; above, both hold the truth equally often (see
+        ``selective``). The interval of the AUROC is always DeLong's on the logit scale, and never narrower
+        to one side than what as many perfectly ranked inputs would allow; that of `fpr95` is always
+        binomial, in the threshold and in the rate.
     resamples : int
         How many bootstrap resamples.
     splits : int or None
         Give mean and spread over this many random, disjoint splits of both kinds of inputs instead.
     seed : int
-        Of resamples and splits.
+        Seed of resamples and splits.
 
     Examples
     --------
@@ -116,11 +117,11 @@ def detection(
     >>> print(d.auroc)
     0.7559 [0.7252, 0.7842]
     """
-    known, unknown = checked_scores("id_scores", id_scores), checked_scores("ood_scores", ood_scores)
+    known, unknown = check_scores("id_scores", id_scores), check_scores("ood_scores", ood_scores)
     scores = np.concatenate([known, unknown])
     positive = np.arange(len(scores)) >= len(known)
-    options = Options(confidence, interval, resamples, splits, seed)
-    return ranked(scores, positive, options, stratified=True)
+    options = IntervalOptions(confidence, interval, resamples, splits, seed)
+    return _detect(scores, positive, options, stratified=True)
 
 
 def misclassification(
@@ -152,34 +153,38 @@ def misclassification(
     >>> float(found.auroc), float(found.aupr), float(found.fpr95)
     (1.0, 1.0, 0.0)
     """
-    values = checked_scores("scores", scores)
-    right = checked_correct(correct, len(values))
+    values = check_scores("scores", scores)
+    right = check_correct(correct, len(values))
     if right.all() or not right.any():
         raise ValueError(
             "correct must have both right and wrong predictions to tell apart. "
             f"Got {len(right)} that are all {'right' if right.all() else 'wrong'}. Use more inputs."
         )
-    options = Options(confidence, interval, resamples, splits, seed)
-    return ranked(values, ~right, options, stratified=False)
+    options = IntervalOptions(confidence, interval, resamples, splits, seed)
+    return _detect(values, ~right, options, stratified=False)
 
 
-def ranked(scores: np.ndarray, positive: np.ndarray, options: Options, *, stratified: bool) -> Detection:
+def _detect(
+    scores: np.ndarray, positive: np.ndarray, options: IntervalOptions, *, stratified: bool
+) -> Detection:
     """Return the figures of scores with positives marked."""
-    levels = levels_of(scores, positive)
+    levels = count_levels(scores, positive)
     if options.splits is None:
-        auroc = delong(levels, options.confidence)
-        aupr = precision(levels, options, stratified)
-        fpr95 = alarms(levels, options.confidence)
+        auroc = _estimate_auroc(levels, options.confidence)
+        aupr = _estimate_aupr(levels, options, stratified)
+        fpr95 = _estimate_fpr95(levels, options.confidence)
     else:
-        parts = [levels_of(scores[s], positive[s]) for s in split(positive, options.splits, options.seed)]
+        parts = [
+            count_levels(scores[s], positive[s]) for s in split_inputs(positive, options.splits, options.seed)
+        ]
         auroc, aupr, fpr95 = (
-            over_splits([float(figure(p.positive, p.negative)) for p in parts], options.confidence)
+            average_splits([float(figure(p.positive, p.negative)) for p in parts], options.confidence)
             for figure in (area, average_precision, false_positive_rate)
         )
     return Detection(auroc, aupr, fpr95, int(positive.sum()), int((~positive).sum()), levels)
 
 
-def split(positive: np.ndarray, splits: int, seed: int) -> list[np.ndarray]:
+def split_inputs(positive: np.ndarray, splits: int, seed: int) -> list[np.ndarray]:
     """Return disjoint parts of the inputs, each with its share of both kinds."""
     fewest = int(min(positive.sum(), (~positive).sum()))
     if not 2 <= splits <= fewest:
@@ -191,7 +196,7 @@ def split(positive: np.ndarray, splits: int, seed: int) -> list[np.ndarray]:
     return [np.concatenate([kind[part::splits] for kind in kinds]) for part in range(splits)]
 
 
-def delong(levels: Levels, confidence: float) -> Estimate:
+def _estimate_auroc(levels: Levels, confidence: float) -> Estimate:
     """Return the AUROC with DeLong's interval on the logit scale.
 
     Where all pairs are in order DeLong's variance is 0, though few inputs do not prove that others would be
@@ -201,17 +206,17 @@ def delong(levels: Levels, confidence: float) -> Estimate:
     """
     p, n = levels.positive, levels.negative
     value, fewest = area(p, n), int(min(p.sum(), n.sum()))
-    bound = all_alike(fewest, confidence)
+    bound = perfect_bound(fewest, confidence)
     if value in (0, 1):
         return Estimate(value, min(value, bound), max(value, 1 - bound), confidence, "delong")
     error, _ = spread_of([(v / c.sum(), c) for v, c in zip(placements(p, n), (p, n), strict=True)])
     if fewest == 1 or error == 0:
         error = math.sqrt(value * (1 - value) / fewest)  # the most that the variance can be
-    found = within_unit(value, error, confidence, "delong")
+    found = logit_interval(value, error, confidence, "delong")
     return Estimate(value, min(found.low, bound), max(found.high, 1 - bound), confidence, "delong")
 
 
-def precision(levels: Levels, options: Options, stratified: bool) -> Estimate:
+def _estimate_aupr(levels: Levels, options: IntervalOptions, stratified: bool) -> Estimate:
     """Return the average precision, with a BCa interval or that of its influence function.
 
     The lower end is no higher than that of a perfect ranking, where as many negatives rank above all
@@ -220,16 +225,16 @@ def precision(levels: Levels, options: Options, stratified: bool) -> Estimate:
     p, n = levels.positive, levels.negative
     positives, negatives = int(p.sum()), int(n.sum())
     value, confidence = float(average_precision(p, n)), options.confidence
-    above = negatives * (1 - all_alike(min(positives, negatives), confidence))
+    above = negatives * (1 - perfect_bound(min(positives, negatives), confidence))
     bound = positives / (positives + above)
     if value == 1:
         return Estimate(1.0, bound, 1.0, confidence, "exact")
     error, acceleration = _precision_spread(levels, stratified)
-    if options.resamples_from(positives + negatives):
-        (replicates,) = resampled(p, n, [average_precision], options, stratified=stratified)
+    if options.uses_bootstrap(positives + negatives):
+        (replicates,) = resample_counts(p, n, [average_precision], options, stratified=stratified)
         found = bca(value, replicates, acceleration, confidence)
     else:
-        found = within_unit(value, error, confidence, "asymptotic")
+        found = logit_interval(value, error, confidence, "asymptotic")
     return replace(found, low=min(found.low, bound))
 
 
@@ -242,7 +247,7 @@ def _precision_spread(levels: Levels, stratified: bool) -> tuple[float, float]:
     return spread_of([(np.concatenate(influences), np.concatenate(counts))])
 
 
-def alarms(levels: Levels, confidence: float, share: float = 0.95) -> Estimate:
+def _estimate_fpr95(levels: Levels, confidence: float, share: float = 0.95) -> Estimate:
     """Return FPR95 with an interval that is binomial in the threshold and in the rate.
 
     Of the m positives Binomial(m, 0.05) lie below the true threshold, whatever their distribution. So it

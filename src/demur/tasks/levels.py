@@ -16,7 +16,7 @@ class Levels:
     negative: np.ndarray  # (levels,) int64
 
 
-def levels_of(scores: np.ndarray, positive: np.ndarray) -> Levels:
+def count_levels(scores: np.ndarray, positive: np.ndarray) -> Levels:
     """Return the levels of scores that may be infinite, with positives marked."""
     ranked = np.sort(scores)
     ends = np.append(np.flatnonzero(ranked[1:] != ranked[:-1]), len(ranked) - 1)
@@ -74,3 +74,31 @@ def area(positive: np.ndarray, negative: np.ndarray) -> float:
     alarms = np.cumsum(negative)
     twice = int(np.sum(positive * (2 * (alarms[-1] - alarms) + negative)))
     return twice / (2 * int(positive.sum()) * int(alarms[-1]))
+
+
+def curve_influence(
+    mean: np.ndarray, value: np.ndarray, slope: np.ndarray, start: np.ndarray, size: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the derivative of the area under a curve of what is kept by the weight of one input.
+
+    The curve is ``g(mean loss of the first k inputs)``, the area its mean over k = 1, ..., n. The derivative
+    is ``a + b * loss`` for an input with that loss, with `a` and `b` for each level of the score. Each input
+    of a level is as likely as the others to be kept first.
+
+    Parameters
+    ----------
+    mean, value, slope : (inputs,)
+        Mean loss of the first k inputs, and g and its derivative there.
+    start, size : (levels,)
+        Where levels begin in the order of the inputs, and how many inputs they have.
+    """
+    number = len(mean)
+    kept = np.arange(1, number + 1)
+    share = (kept - np.repeat(start, size)) / np.repeat(size, size)  # of the level that is kept
+
+    def charge(values: np.ndarray) -> np.ndarray:
+        after = np.append(np.cumsum(values[::-1])[::-1], 0)[start + size]
+        return after + np.add.reduceat(share * values, start)
+
+    constant = np.add.reduceat(value, start) / size - value.mean() - charge(slope * mean / kept)
+    return constant / number, charge(slope / kept) / number

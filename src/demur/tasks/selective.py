@@ -1,4 +1,4 @@
-"""How accurate predictions are when the least certain ones are left out."""
+"""Selective prediction: how accurate predictions are when the least certain ones are left out."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from demur.tasks.detection import split
+from demur.tasks.detection import split_inputs
 from demur.tasks.estimate import (
     Estimate,
     Figures,
-    Options,
-    all_alike,
+    IntervalOptions,
+    average_splits,
     bca,
-    checked_correct,
-    checked_scores,
-    over_splits,
+    check_correct,
+    check_scores,
+    logit_interval,
+    normal_quantile,
     percentile,
-    quantile,
-    resampled,
+    perfect_bound,
+    resample_counts,
     spread_of,
-    within_unit,
 )
-from demur.tasks.levels import levels_of
+from demur.tasks.levels import count_levels, curve_influence
 
 
 class Kept(NamedTuple):
@@ -38,8 +38,8 @@ class Kept(NamedTuple):
 class Selective:
     """Accuracy over the fraction kept.
 
-    Of inputs with the same score each is as likely to be kept as the others: the accuracy is that expected
-    over random orders of them.
+    Inputs with the same score are equally likely to be kept first: the accuracy is that expected over random
+    orders of them.
 
     Parameters
     ----------
@@ -56,12 +56,12 @@ class Selective:
     excess: Estimate
     right: np.ndarray = field(repr=False, compare=False)  # per level, the most certain first
     wrong: np.ndarray = field(repr=False, compare=False)
-    options: Options = field(repr=False)
+    options: IntervalOptions = field(repr=False)
 
     @property
     def curve(self) -> Kept:
         """Fractions kept and the accuracy of what is kept."""
-        accuracy = accuracies(self.right, self.wrong)
+        accuracy = accuracy_curve(self.right, self.wrong)
         return Kept(np.arange(1, len(accuracy) + 1) / len(accuracy), accuracy)
 
     def accuracy_at(self, coverage: float) -> Estimate:
@@ -81,7 +81,7 @@ class Selective:
 
     def figure(self, figure: Figures) -> Estimate:
         """Return any figure of the counts per level with its percentile interval."""
-        (replicates,) = resampled(
+        (replicates,) = resample_counts(
             self.right, self.wrong, [figure], self.options, stratified=False, both=False
         )
         value = float(figure(self.right[None], self.wrong[None])[0])
@@ -111,7 +111,25 @@ def selective(
     correct : (inputs,) array of bool
         Whether the prediction is right.
     confidence, interval, resamples, splits, seed
-        As for ``detection``; intervals of areas by BCa up to 100,000 scores, by influence function above.
+        As for ``detection``. Intervals of areas are found by resampling (BCa), or from their influence
+        functions; "auto" resamples up to 5,000 scores.
+
+    Notes
+    -----
+    How often 95 % intervals of `auc` held the truth, in percent of 1,000 simulated draws (standard error
+    0.7), influence function and, in brackets, BCa:
+
+    ======  ============  ===========  ===========
+    inputs  25 % errors   5 % errors   1 % errors
+    ======  ============  ===========  ===========
+    500     96.2 (95.9)   93.7 (93.1)  88.8 (88.0)
+    2,000   94.9 (94.0)   95.8 (95.5)  94.0 (92.7)
+    5,001   95.0          94.8         94.6
+    ======  ============  ===========  ===========
+
+    With 20 levels of tied scores both were within 0.7 of these. Neither is better anywhere, and both are too
+    short where there are a handful of errors. At 100,000 scores the influence function takes a hundredth of
+    the time.
 
     Examples
     --------
@@ -121,23 +139,23 @@ def selective(
     >>> float(s.accuracy_at(0.75)), float(s.coverage_at(1.0))
     (1.0, 0.75)
     """
-    options = Options(confidence, interval, resamples, splits, seed)
-    values = checked_scores("scores", scores)
-    correct = checked_correct(correct, len(values))
-    right, wrong = counted(values, correct)
+    options = IntervalOptions(confidence, interval, resamples, splits, seed)
+    values = check_scores("scores", scores)
+    correct = check_correct(correct, len(values))
+    right, wrong = count_right_and_wrong(values, correct)
     if splits is not None:
-        parts = [counted(values[s], correct[s]) for s in split(correct, splits, seed)]
-        auc = over_splits([float(area_of(*part)) for part in parts], confidence)
-        excess = over_splits([float(excess_of(*part)) for part in parts], confidence)
+        parts = [count_right_and_wrong(values[s], correct[s]) for s in split_inputs(correct, splits, seed)]
+        auc = average_splits([float(area_of(*part)) for part in parts], confidence)
+        excess = average_splits([float(excess_of(*part)) for part in parts], confidence)
     else:
-        auc, excess = areas(right, wrong, options)
+        auc, excess = _estimate_areas(right, wrong, options)
     aurc = Estimate(1 - auc.value, 1 - auc.high, 1 - auc.low, confidence, auc.method, auc.spread)
     return Selective(auc, aurc, excess, right, wrong, options)
 
 
-def counted(scores: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def count_right_and_wrong(scores: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return how many right and wrong predictions there are per level, the most certain first."""
-    levels = levels_of(scores, correct)
+    levels = count_levels(scores, correct)
     return levels.positive[::-1], levels.negative[::-1]
 
 
@@ -146,7 +164,9 @@ def _harmonic(number: int) -> np.ndarray:
     return np.append(0, np.cumsum(1 / np.arange(1, number + 1)))
 
 
-def before(right: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _before_levels(
+    right: np.ndarray, wrong: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return per level how many inputs it has, their accuracy, and inputs and right ones before it."""
     size = right + wrong
     rate = right / np.maximum(size, 1)
@@ -159,7 +179,7 @@ def area_of(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     With c right among the a inputs before a level of accuracy r, k inputs kept have the accuracy
     ``r + (c - a r) / k``: its sum over the level takes harmonic numbers only.
     """
-    size, rate, start, hits = before(right, wrong)
+    size, rate, start, hits = _before_levels(right, wrong)
     number = int(np.sum(size.reshape(-1, size.shape[-1])[0]))
     table = _harmonic(number)
     steps = table[start + size] - table[start]
@@ -174,16 +194,16 @@ def excess_of(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     return best - area_of(right, wrong)
 
 
-def accuracies(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+def accuracy_curve(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     """Return the expected accuracy of 1, ..., n inputs kept."""
-    size, rate, start, hits = before(right, wrong)
+    size, rate, start, hits = _before_levels(right, wrong)
     kept = np.arange(1, int(size.sum()) + 1)
     return (np.repeat(hits, size) + (kept - np.repeat(start, size)) * np.repeat(rate, size)) / kept
 
 
 def _accuracy_of(right: np.ndarray, wrong: np.ndarray, coverage: float) -> np.ndarray:
     """Return the accuracy of the most certain share, tied inputs kept in part; (resamples, levels)."""
-    size, rate, start, hits = before(right, wrong)
+    size, rate, start, hits = _before_levels(right, wrong)
     kept = coverage * np.sum(size, axis=-1)
     level = np.argmax(start + size >= kept[:, None], axis=-1)[:, None]
     at_rate, at_start, at_hits = (np.take_along_axis(x, level, axis=-1)[:, 0] for x in (rate, start, hits))
@@ -196,7 +216,7 @@ def _coverage_of(right: np.ndarray, wrong: np.ndarray, accuracy: float) -> np.nd
     Within a level the accuracy is monotone in the number kept. So the last level whose end is good enough
     counts whole, and of the next one as many inputs as its accuracy allows.
     """
-    size, rate, start, hits = before(right, wrong)
+    size, rate, start, hits = _before_levels(right, wrong)
     ends = start + size
     good = (hits + right >= accuracy * ends) & (ends > 0)
     found = good.shape[-1] - 1 - np.argmax(good[:, ::-1], axis=-1)[:, None]
@@ -209,25 +229,17 @@ def _coverage_of(right: np.ndarray, wrong: np.ndarray, accuracy: float) -> np.nd
     return np.where(any_good, kept, 0) / np.sum(size, axis=-1)
 
 
-def influence(right: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def area_influence(right: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the derivatives of the area by the weight of a right and of a wrong input, per level."""
-    size, _, start, _ = before(right, wrong)
-    number = int(size.sum())
-    accuracy, kept = accuracies(right, wrong), np.arange(1, number + 1)
-    share = (kept - np.repeat(start, size)) / np.repeat(size, size)  # of the level that is kept
-    mean = np.add.reduceat(accuracy, start) / size
-
-    def charged(values: np.ndarray) -> np.ndarray:
-        after = np.append(np.cumsum(values[::-1])[::-1], 0)[start + size]
-        return after + np.add.reduceat(share * values, start)
-
-    common = mean - accuracy.mean() - charged(accuracy / kept)
-    return (common + charged(1 / kept)) / number, common / number
+    size, _, start, _ = _before_levels(right, wrong)
+    accuracy = accuracy_curve(right, wrong)
+    of_wrong, of_right = curve_influence(accuracy, accuracy, np.ones_like(accuracy), start, size)
+    return of_wrong + of_right, of_wrong
 
 
-def perfect(value: float, number: int, confidence: float) -> Estimate:
+def _perfect_area(value: float, number: int, confidence: float) -> Estimate:
     """Return the area where all predictions are right (1), or all wrong (0), with its exact bound."""
-    bound = all_alike(number, confidence)
+    bound = perfect_bound(number, confidence)
     return Estimate(value, min(value, bound), max(value, 1 - bound), confidence, "exact")
 
 
@@ -235,7 +247,7 @@ def excess_influence(right: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, 
     """Return the derivatives of the excess: that of the best area, a - a log a, less the area's."""
     hits, number = int(right.sum()), int(np.sum(right + wrong))
     slope = math.log(number / hits) / number
-    of_right, of_wrong = influence(right, wrong)
+    of_right, of_wrong = area_influence(right, wrong)
     return slope * (1 - hits / number) - of_right, -slope * hits / number - of_wrong
 
 
@@ -247,29 +259,31 @@ def _excess_bound(right: np.ndarray, wrong: np.ndarray, confidence: float) -> fl
     """
     hits, errors = int(right.sum()), int(wrong.sum())
     accuracy = hits / (hits + errors)
-    first = (1 - accuracy) * (1 - all_alike(min(hits, errors), confidence))
+    first = (1 - accuracy) * (1 - perfect_bound(min(hits, errors), confidence))
     end = first + accuracy
     return first * math.log(end / first) + accuracy * math.log(end / accuracy)
 
 
-def areas(right: np.ndarray, wrong: np.ndarray, options: Options) -> tuple[Estimate, Estimate]:
+def _estimate_areas(
+    right: np.ndarray, wrong: np.ndarray, options: IntervalOptions
+) -> tuple[Estimate, Estimate]:
     """Return area and excess, with BCa intervals or those of their influence functions."""
     confidence = options.confidence
     value, over = float(area_of(right, wrong)), float(excess_of(right, wrong))
     if not right.any() or not wrong.any():
-        auc = perfect(value, int(np.sum(right + wrong)), confidence)
+        auc = _perfect_area(value, int(np.sum(right + wrong)), confidence)
         return auc, Estimate(0.0, 0.0, auc.high - auc.low, confidence, "exact")
     counts = np.concatenate([right, wrong])
     (error, acceleration), (over_error, over_acceleration) = (
-        spread_of([(np.concatenate(of(right, wrong)), counts)]) for of in (influence, excess_influence)
+        spread_of([(np.concatenate(of(right, wrong)), counts)]) for of in (area_influence, excess_influence)
     )
-    if options.resamples_from(int(counts.sum())):
-        drawn = resampled(right, wrong, [area_of, excess_of], options, stratified=False, both=False)
+    if options.uses_bootstrap(int(counts.sum())):
+        drawn = resample_counts(right, wrong, [area_of, excess_of], options, stratified=False, both=False)
         auc = bca(value, drawn[0], acceleration, confidence)
         excess = bca(over, drawn[1], over_acceleration, confidence)
     else:
-        auc = within_unit(value, error, confidence, "asymptotic")
-        half = quantile(confidence) * over_error
+        auc = logit_interval(value, error, confidence, "asymptotic")
+        half = normal_quantile(confidence) * over_error
         excess = Estimate(over, over - half, over + half, confidence, "asymptotic")
     # Rounding can leave replicates of a perfect ranking at -2e-16.
     most = max(excess.high, _excess_bound(right, wrong, confidence))

@@ -1,4 +1,4 @@
-"""How far errors fall when the least certain predictions of numbers are left out."""
+"""How far the error of regression falls when the least certain predictions are left out."""
 
 from __future__ import annotations
 
@@ -8,12 +8,35 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from demur.predictions.arrays import as_array, to_numpy
-from demur.tasks.estimate import Estimate, Options, checked_scores, generator, percentile, shown
+from demur.core.arrays import as_array, to_numpy
+from demur.tasks.estimate import (
+    Estimate,
+    IntervalOptions,
+    check_scores,
+    generator,
+    normal_quantile,
+    percentile,
+    resampling_progress,
+    spread_of,
+)
+from demur.tasks.levels import curve_influence
 
 _Root = Callable[[np.ndarray], np.ndarray]
-_ERRORS: dict[str, tuple[_Root, _Root]] = {"rmse": (np.square, np.sqrt), "mae": (np.abs, lambda mean: mean)}
-"""What is averaged over the inputs kept, and what is taken of the average."""
+
+
+class _ErrorKind(NamedTuple):
+    """What is averaged over the inputs kept, what is taken of the average, and the derivative of that."""
+
+    loss: _Root
+    root: _Root
+    slope: _Root
+
+
+_ERRORS = {
+    # Where the mean is 0 all losses so far are 0, and so is the influence of each.
+    "rmse": _ErrorKind(np.square, np.sqrt, lambda mean: 0.5 / np.sqrt(np.where(mean > 0, mean, np.inf))),
+    "mae": _ErrorKind(np.abs, lambda mean: mean, np.ones_like),
+}
 
 
 class Remaining(NamedTuple):
@@ -27,8 +50,8 @@ class Remaining(NamedTuple):
 class Sparsification:
     """Error over the fraction kept, the most certain first.
 
-    Of inputs with the same score each is as likely to be kept as the others: squared (or absolute) errors are
-    those expected over random orders of them.
+    Inputs with the same score are equally likely to be kept first: squared (or absolute) errors are those
+    expected over random orders of them.
 
     Parameters
     ----------
@@ -36,9 +59,9 @@ class Sparsification:
         Area between the curve and that of the oracle, as a share of the error of all inputs: 0 is the best
         possible order. The area is the mean over 1, 2, ..., n inputs kept.
     curve : Remaining
-        With the order of the scores.
+        Inputs in the order of their scores.
     oracle : Remaining
-        With the inputs in the order of their errors, which no score can beat.
+        Inputs in the order of their errors, which no score can beat.
     """
 
     ause: Estimate
@@ -56,6 +79,7 @@ def sparsification(
     *,
     error: str = "rmse",
     confidence: float = 0.95,
+    interval: str = "auto",
     resamples: int = 2000,
     seed: int = 0,
 ) -> Sparsification:
@@ -70,11 +94,14 @@ def sparsification(
     scores : (inputs,) array
         Uncertainty of each input, higher = less certain; infinity is above every finite score.
     errors : (inputs,) array
-        What was predicted minus what came, or its size; finite, and not all 0.
+        Prediction minus true value, or its size; finite, and not all 0.
     error : "rmse" or "mae"
         Root of the mean square of the errors kept, or their mean size.
     confidence, resamples, seed
-        Of the interval, which is that of the quantiles over resampled inputs.
+        Confidence level of the interval, number of bootstrap resamples and their seed.
+    interval : "auto", "bootstrap" or "asymptotic"
+        Quantiles over resampled inputs, or the normal interval of the influence function; "auto" resamples
+        up to 5,000 inputs.
 
     Examples
     --------
@@ -86,25 +113,59 @@ def sparsification(
     """
     if error not in _ERRORS:
         raise ValueError(f"error must be one of {', '.join(map(repr, _ERRORS))}. Got {error!r}.")
-    options = Options(confidence, resamples=resamples, seed=seed)
-    values = checked_scores("scores", scores)
-    off = _checked_errors(errors, len(values))
-    of, root = _ERRORS[error]
-    loss = of(off)
-    ranked, best = ranking(values, loss), ranking(np.abs(off), loss)
-    curve, oracle = (remaining(each, root) for each in (ranked, best))
+    options = IntervalOptions(confidence, interval, resamples, seed=seed)
+    values = check_scores("scores", scores)
+    off = _check_errors(errors, len(values))
+    kind = _ERRORS[error]
+    loss = kind.loss(off)
+    ranked, best = order_losses(values, loss), order_losses(np.abs(off), loss)
+    curve, oracle = (remaining_error(each, kind.root) for each in (ranked, best))
+    value = area_between(curve, oracle)
+    if options.uses_bootstrap(len(loss)):
+        # Resamples whose predictions are all right have no error to be a share of.
+        drawn = _bootstrap_area(ranked, best, kind.root, options)
+        ause = percentile(value, drawn[~np.isnan(drawn)], confidence)
+    else:
+        number = len(loss)
+        error_of_area, _ = spread_of([(_influence(values, off, kind) / number, np.ones(number))])
+        half = normal_quantile(confidence) * error_of_area
+        ause = Estimate(value, max(value - half, 0.0), value + half, confidence, "asymptotic")
+    kept = np.arange(1, len(loss) + 1) / len(loss)
+    return Sparsification(ause, Remaining(kept, curve), Remaining(kept, oracle))
+
+
+def _bootstrap_area(ranked: Ranking, best: Ranking, root: _Root, options: IntervalOptions) -> np.ndarray:
+    """Return bootstrap replicates of the area."""
     replicates = []
-    rng, number = generator(options.seed), len(loss)
-    with shown(options.resamples, number) as progress:
+    rng, number = generator(options.seed), len(ranked.loss)
+    with resampling_progress(options.resamples, number) as progress:
         for k in range(options.resamples):
             counts = np.bincount(rng.integers(0, number, number, dtype=np.uint32), minlength=number)
-            replicates.append(area(*(remaining(each, root, counts) for each in (ranked, best))))
+            replicates.append(area_between(*(remaining_error(each, root, counts) for each in (ranked, best))))
             progress(k + 1)
-    # Resamples whose predictions are all right have no error to be a share of.
-    drawn = np.array(replicates)
-    ause = percentile(area(curve, oracle), drawn[~np.isnan(drawn)], confidence)
-    kept = np.arange(1, number + 1) / number
-    return Sparsification(ause, Remaining(kept, curve), Remaining(kept, oracle))
+    return np.array(replicates)
+
+
+def _influence(scores: np.ndarray, errors: np.ndarray, kind: _ErrorKind) -> np.ndarray:
+    """Return the derivative of the area between the curves by the share of each input."""
+    loss = kind.loss(errors)
+    ranked, best = order_losses(scores, loss), order_losses(np.abs(errors), loss)
+    mean = loss.mean()
+    value = area_between(*(remaining_error(each, kind.root) for each in (ranked, best)))
+    of_curve, of_oracle = (_area_influence(each, kind) for each in (ranked, best))
+    of_whole = kind.slope(mean) * (loss - mean)
+    return (of_curve - of_oracle - value * of_whole) / kind.root(mean)
+
+
+def _area_influence(ranked: Ranking, kind: _ErrorKind) -> np.ndarray:
+    """Return the derivative of the area under one curve by the share of each input."""
+    mean = remaining_error(ranked, lambda mean: mean)
+    number = len(mean)
+    size = np.diff(np.append(ranked.starts, number))
+    constant, by_loss = curve_influence(mean, kind.root(mean), kind.slope(mean), ranked.starts, size)
+    found = np.empty(number)
+    found[ranked.order] = np.repeat(constant, size) + np.repeat(by_loss, size) * ranked.loss
+    return number * found
 
 
 class Ranking(NamedTuple):
@@ -115,14 +176,14 @@ class Ranking(NamedTuple):
     starts: np.ndarray
 
 
-def ranking(scores: np.ndarray, loss: np.ndarray) -> Ranking:
+def order_losses(scores: np.ndarray, loss: np.ndarray) -> Ranking:
     """Return losses in the order of the scores."""
     order = np.argsort(scores, kind="stable")
     ranked = scores[order]
     return Ranking(order, loss[order], np.append(0, np.flatnonzero(ranked[1:] != ranked[:-1]) + 1))
 
 
-def remaining(ranked: Ranking, root: _Root, counts: np.ndarray | None = None) -> np.ndarray:
+def remaining_error(ranked: Ranking, root: _Root, counts: np.ndarray | None = None) -> np.ndarray:
     """Return the error of 1, ..., n inputs kept; each input counts so many times.
 
     Within a level every input is charged the level's mean, which is what random orders of it expect.
@@ -136,12 +197,12 @@ def remaining(ranked: Ranking, root: _Root, counts: np.ndarray | None = None) ->
     return root(np.cumsum(np.repeat(loss, taken)) / np.arange(1, int(taken.sum()) + 1))
 
 
-def area(curve: np.ndarray, oracle: np.ndarray) -> float:
+def area_between(curve: np.ndarray, oracle: np.ndarray) -> float:
     """Return the area between two curves as a share of the error of all inputs; NaN if that is 0."""
     return float(np.mean(curve - oracle) / curve[-1]) if curve[-1] > 0 else float("nan")
 
 
-def _checked_errors(errors: Any, number: int) -> np.ndarray:
+def _check_errors(errors: Any, number: int) -> np.ndarray:
     """Return errors as float64, one per score."""
     values = to_numpy(as_array(errors))
     if values.shape != (number,) or values.dtype.kind not in "fiub":

@@ -5,9 +5,14 @@ import pytest
 
 from demur import kernels
 from demur.posteriors import SGLD, CyclicalSGHMC
-from demur.posteriors.chains.chain import State
-from demur.posteriors.chains.gradients import OfFewClasses, OfLinear, OfNetwork, gradient_of
-from demur.posteriors.chains.minibatches import minibatches_of
+from demur.posteriors.chains.gradients import (
+    CompiledLinearGradient,
+    LinearGradient,
+    NetworkGradient,
+    choose_gradient,
+)
+from demur.posteriors.chains.minibatches import make_minibatches
+from demur.posteriors.chains.stepper import ChainState
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -17,17 +22,17 @@ def sampled(model):
     return {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
 
 
-def found(model, data, size=100, step=0, kind=gradient_of):
-    batches, own = minibatches_of(data, size, 0), sampled(model)
-    given = (own, batches) if kind is gradient_of else (batches,)
+def found(model, data, size=100, step=0, kind=choose_gradient):
+    batches, own = make_minibatches(data, size, 0), sampled(model)
+    given = (own, batches) if kind is choose_gradient else (batches,)
     gradient = kind(model, *given, None, None)
-    average, parts = gradient(State(step, own, {}))
+    average, parts = gradient(ChainState(step, own, {}))
     return gradient, average, {name: np.ravel(part) for name, part in parts.items()}
 
 
 def assert_that_of_autograd(model, data, size=100, step=0, rtol=1e-12):
     gradient, average, parts = found(model, data, size, step)
-    _, expected, expected_parts = found(model, data, size, step, OfNetwork)
+    _, expected, expected_parts = found(model, data, size, step, NetworkGradient)
     assert average == pytest.approx(expected, rel=rtol, abs=0)
     assert parts.keys() == expected_parts.keys()
     for name, part in expected_parts.items():
@@ -44,7 +49,7 @@ def test_a_linear_layers_gradient_by_hand_is_that_of_autograd(bias, labels, clas
     data = torch.randn(40, 7).double(), torch.randint(classes, (40,)).to(labels)
     gradient = assert_that_of_autograd(model, data)
     compiled = classes <= 32 and kernels.has_numba()
-    assert isinstance(gradient, OfFewClasses if compiled else OfLinear)
+    assert isinstance(gradient, CompiledLinearGradient if compiled else LinearGradient)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 16, 39])
@@ -63,14 +68,16 @@ def test_gradients_in_single_precision_and_of_large_logits():
     with torch.no_grad():
         model.weight *= 100
     data = torch.randn(60, 20), torch.randint(10, (60,))
-    assert isinstance(assert_that_of_autograd(model, data, rtol=1e-4), OfFewClasses | OfLinear)
+    assert isinstance(
+        assert_that_of_autograd(model, data, rtol=1e-4), CompiledLinearGradient | LinearGradient
+    )
 
 
 def test_without_numba_gradients_by_hand_are_those_of_autograd(monkeypatch):
     monkeypatch.setenv("DEMUR_COMPILE", "never")
     model = nn.Linear(7, 5).double()
     gradient = assert_that_of_autograd(model, (torch.randn(40, 7).double(), torch.randint(5, (40,))), 16, 2)
-    assert isinstance(gradient, OfLinear)
+    assert isinstance(gradient, LinearGradient)
 
 
 def test_a_batch_of_many_inputs_in_single_precision():
@@ -86,11 +93,11 @@ def test_a_batch_of_many_inputs_in_single_precision():
 
 def test_what_the_compiled_gradient_takes_and_what_it_leaves_to_others():
     model, x, y = nn.Linear(7, 3), torch.randn(40, 7), torch.randint(3, (40,))
-    compiled = OfFewClasses if kernels.has_numba() else OfLinear
+    compiled = CompiledLinearGradient if kernels.has_numba() else LinearGradient
     for data in ((x.clone().requires_grad_(), y), (x.T.contiguous().T, y), (x, y.to(torch.uint16))):
-        if compiled is OfFewClasses or data[1].dtype == torch.int64:
+        if compiled is CompiledLinearGradient or data[1].dtype == torch.int64:
             assert isinstance(found(model, data)[0], compiled)
-    assert isinstance(found(model, (x.relu().to_sparse(), y))[0], OfLinear)
+    assert isinstance(found(model, (x.relu().to_sparse(), y))[0], LinearGradient)
     for data in ((x[:, :5], y), (x.double(), y)):
         with pytest.raises(RuntimeError, match="mat1 and mat2"):
             found(model, data)
@@ -98,12 +105,12 @@ def test_what_the_compiled_gradient_takes_and_what_it_leaves_to_others():
 
 def test_labels_are_those_that_were_checked():
     model, x, y = nn.Linear(7, 3), torch.randn(40, 7), torch.randint(3, (40,))
-    batches, own = minibatches_of((x, y), 16, 0), sampled(model)
-    gradient = gradient_of(model, own, batches, None, None)
-    expected = gradient(State(0, own, {}))[0]
-    if isinstance(gradient, OfFewClasses):
+    batches, own = make_minibatches((x, y), 16, 0), sampled(model)
+    gradient = choose_gradient(model, own, batches, None, None)
+    expected = gradient(ChainState(0, own, {}))[0]
+    if isinstance(gradient, CompiledLinearGradient):
         y.fill_(5_000_000)
-        assert gradient(State(0, own, {}))[0] == expected
+        assert gradient(ChainState(0, own, {}))[0] == expected
 
 
 def test_sparse_gradients_are_made_dense():
@@ -124,20 +131,20 @@ def test_numbers_that_are_not_finite_come_through():
 def test_probabilities_of_classes_go_by_autograd():
     model = nn.Linear(3, 4)
     data = torch.randn(6, 3), torch.softmax(torch.randn(6, 4), -1)
-    assert isinstance(assert_that_of_autograd(model, data), OfLinear)
+    assert isinstance(assert_that_of_autograd(model, data), LinearGradient)
 
 
 def test_what_is_not_a_linear_layer_alone_goes_by_autograd():
-    data = minibatches_of((torch.randn(6, 3), torch.zeros(6, dtype=int)), 100, 0)
+    data = make_minibatches((torch.randn(6, 3), torch.zeros(6, dtype=int)), 100, 0)
     layer, frozen, heard = nn.Linear(3, 4), nn.Linear(3, 4), nn.Linear(3, 4)
     frozen.bias.requires_grad_(False)
     heard.register_forward_hook(lambda module, given, out: 2 * out)
     for model in (nn.Sequential(layer), frozen, heard):
-        assert isinstance(gradient_of(model, sampled(model), data, None, None), OfNetwork)
+        assert isinstance(choose_gradient(model, sampled(model), data, None, None), NetworkGradient)
     likelihood = lambda outputs, targets: -((outputs[:, 0] - targets) ** 2)  # noqa: E731
-    assert isinstance(gradient_of(layer, sampled(layer), data, likelihood, None), OfNetwork)
+    assert isinstance(choose_gradient(layer, sampled(layer), data, likelihood, None), NetworkGradient)
     forward = lambda model, inputs: model(inputs) / 2  # noqa: E731
-    assert isinstance(gradient_of(layer, sampled(layer), data, None, forward), OfNetwork)
+    assert isinstance(choose_gradient(layer, sampled(layer), data, None, forward), NetworkGradient)
 
 
 def test_a_chain_over_a_linear_layer_is_that_of_the_same_layer_in_a_network():

@@ -17,7 +17,7 @@ from reference import chains
 from scipy.special import digamma, polygamma
 
 from demur.posteriors import SGHMC, SGLD, CyclicalSGHMC
-from demur.posteriors.chains.chain import push, shake
+from demur.posteriors.chains.stepper import add_forces, add_noise
 
 torch = pytest.importorskip("torch")
 
@@ -154,9 +154,9 @@ class ExplicitEuler(SGHMC):
         for each, of, forces in moving:
             value, momentum = torch.as_tensor(each), torch.as_tensor(of)
             before = momentum.clone()
-            push(momentum, tuple(map(torch.as_tensor, forces)), factors, time)
+            add_forces(momentum, tuple(map(torch.as_tensor, forces)), factors, time)
             momentum.add_(before, alpha=-alpha * time)
-            shake(momentum, math.sqrt(2 * alpha * temperature * time))
+            add_noise(momentum, math.sqrt(2 * alpha * temperature * time))
             value.add_(before, alpha=time)
 
 

@@ -13,10 +13,10 @@ def test_the_cycles_of_zhang_et_al() -> None:
     schedule = Schedule(
         steps=200 * each, samples=12, step_size=0.5, cycles=4, exploration=0.9, discard=0.4, cosine=True
     )
-    noisy = [step // each for step in range(200 * each) if schedule.noisy(step)]
+    noisy = [step // each for step in range(200 * each) if schedule.has_noise(step)]
     assert sorted(set(noisy)) == [50 * cycle + epoch for cycle in range(4) for epoch in range(45, 50)]
     assert len(noisy) == 20 * each
-    assert [schedule.taken(k) / each for k in range(12)] == [
+    assert [schedule.find_step(k) / each for k in range(12)] == [
         50 * cycle + epoch for cycle in range(4) for epoch in (48, 49, 50)
     ]
     assert schedule.rate(0) == schedule.rate(50 * each) == 0.5
@@ -29,18 +29,18 @@ def test_a_cycle_step_by_step() -> None:
     schedule = Schedule(
         steps=20, samples=4, step_size=1.0, cycles=2, exploration=0.3, discard=0.3, cosine=True
     )
-    assert [schedule.noisy(step) for step in range(20)] == ([False] * 3 + [True] * 7) * 2
+    assert [schedule.has_noise(step) for step in range(20)] == ([False] * 3 + [True] * 7) * 2
     assert schedule.first == 5  # 3 explored, and 2 of 7 discarded
-    assert [schedule.taken(k) for k in range(4)] == [7, 10, 17, 20]
+    assert [schedule.find_step(k) for k in range(4)] == [7, 10, 17, 20]
     found = [schedule.rate(step) for step in range(20)]
     assert found == [0.5 * (math.cos(math.pi * k / 10) + 1) for k in range(10)] * 2
 
 
 def test_a_plain_chain() -> None:
     schedule = Schedule(steps=800, samples=750, step_size=0.1, discard=0.0625)
-    assert [schedule.taken(k) for k in (0, 1, 749)] == [51, 52, 800]
+    assert [schedule.find_step(k) for k in (0, 1, 749)] == [51, 52, 800]
     assert {schedule.rate(step) for step in range(800)} == {0.1}
-    assert all(schedule.noisy(step) for step in range(800))
+    assert all(schedule.has_noise(step) for step in range(800))
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ def test_masks_are_the_same_however_they_are_drawn(monkeypatch, rate, features):
     for compiled in (True, False):
         monkeypatch.setenv("DEMUR_COMPILE", "always" if compiled else "never")
         masks = Masks(rate, 5, features)
-        found[compiled] = masks.kept(members, places).copy()
+        found[compiled] = masks.draw_kept(members, places).copy()
     product = np.full((57, 31, features), np.nan, np.float32)
     masks.apply(members, places, values, product)
     np.testing.assert_array_equal(found[True], found[False])
@@ -35,6 +35,6 @@ def test_threads_draw_the_masks_of_one(monkeypatch):
         monkeypatch.setattr(workers, "threads", lambda threads=threads: threads)
         found.append(np.full((4, 200, 501), np.nan, np.float32))
         Masks(0.2, 5, 501).apply(members, places, values, found[-1])
-    np.testing.assert_array_equal(found[0], Masks(0.2, 5, 501).kept(members, places))
+    np.testing.assert_array_equal(found[0], Masks(0.2, 5, 501).draw_kept(members, places))
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])

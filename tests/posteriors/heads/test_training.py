@@ -13,7 +13,7 @@ import pytest
 import demur
 from demur.posteriors import Features, HeadTraining, LastLayer
 from demur.posteriors.heads import training as heads
-from demur.posteriors.tensors import read_tensors
+from demur.posteriors.tensor_files import read_tensors
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -68,7 +68,7 @@ def test_heads_that_are_trained_together_know_nothing_of_each_other(monkeypatch)
     model, training = backbone().double(), HeadTraining(epochs=3, batch=16)
     loader = [(x.double(), y) for x, y in batches()]
     together = weights(LastLayer.fit(model, loader, 5, training=training, seed=3))
-    monkeypatch.setattr(heads, "NUMBERS", 2 * 18)  # two heads at a time
+    monkeypatch.setattr(heads, "WEIGHTS_TOGETHER", 2 * 18)  # two heads at a time
     apart = weights(LastLayer.fit(model, loader, 5, training=training, seed=3))
     for a, b in zip(together, apart, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)
@@ -79,7 +79,7 @@ def test_heads_that_are_trained_together_know_nothing_of_each_other(monkeypatch)
 
 def test_one_head_is_a_plain_loop() -> None:
     """The same batches, a layer and an optimizer of PyTorch's own."""
-    from demur.posteriors.networks import seed_of
+    from demur.posteriors.networks import derive_seed
 
     x, y = data()
     layer = nn.Linear(4, 3)
@@ -89,7 +89,7 @@ def test_one_head_is_a_plain_loop() -> None:
     plain.load_state_dict(layer.state_dict())
     optimizer = torch.optim.Adam(plain.parameters(), weight_decay=0.02)
     for epoch in range(2):
-        order = torch.randperm(90, generator=torch.Generator().manual_seed(seed_of(9, 0, epoch)))
+        order = torch.randperm(90, generator=torch.Generator().manual_seed(derive_seed(9, 0, epoch)))
         for step, index in enumerate(order.split(32)):
             optimizer.param_groups[0]["lr"] = 1e-3 * (1 + np.cos(np.pi * (epoch * 3 + step) / 6)) / 2
             optimizer.zero_grad()
@@ -101,28 +101,28 @@ def test_one_head_is_a_plain_loop() -> None:
 
 def test_how_heads_start() -> None:
     layer = nn.Linear(400, 300)
-    fresh = heads.started(layer, HeadTraining(), 1)[0]
+    fresh = heads.draw_start(layer, HeadTraining(), 1)[0]
     bound = 1 / 20
     assert fresh.abs().max() < bound and abs(float(fresh.std()) - bound / 3**0.5) < 0.01 * bound
-    near = heads.started(layer, HeadTraining(start="network", noise=0.3), 1)
+    near = heads.draw_start(layer, HeadTraining(start="network", noise=0.3), 1)
     for found, own in zip(near, (layer.weight, layer.bias), strict=True):
         own = own.detach().double()
         away = (found - own).square().mean().sqrt() / own.square().mean().sqrt()
         assert abs(float(away) - 0.3) < 0.3 * 5 / (2 * own.numel()) ** 0.5  # five standard errors
-    without = heads.started(nn.Linear(4, 3, bias=False), HeadTraining(start="network"), 1)
+    without = heads.draw_start(nn.Linear(4, 3, bias=False), HeadTraining(start="network"), 1)
     assert (without[1] == 0).all()
 
 
 def test_a_file_is_gone_on_with_and_becomes_what_save_writes(tmp_path, monkeypatch) -> None:
     model, path = backbone(), tmp_path / "heads.safetensors"
     training = HeadTraining(epochs=6, batch=16, optimizer="sgd", rate=0.05)
-    monkeypatch.setattr(heads, "NUMBERS", 2 * 18)
+    monkeypatch.setattr(heads, "WEIGHTS_TOGETHER", 2 * 18)
     expected = weights(LastLayer.fit(model, batches(), 3, training=training))
 
     class Killed(BaseException):
         pass
 
-    steps, original = [], heads.Heads.step
+    steps, original = [], heads.HeadGroup.step
     for limit in (10, 30, 40, 60):  # in the first pair of heads, and in the one after it
 
         def counted(self, *arguments, limit=limit):
@@ -131,7 +131,7 @@ def test_a_file_is_gone_on_with_and_becomes_what_save_writes(tmp_path, monkeypat
                 raise Killed
             return original(self, *arguments)
 
-        monkeypatch.setattr(heads.Heads, "step", counted)
+        monkeypatch.setattr(heads.HeadGroup, "step", counted)
         with pytest.raises(Killed):
             LastLayer.fit(model, batches(), 3, training=training, path=path, every=0.0)
         with pytest.raises(ValueError, match=r"written by LastLayer.save.*of LastLayer.fit"):
@@ -163,14 +163,14 @@ def test_a_file_is_gone_on_with_and_becomes_what_save_writes(tmp_path, monkeypat
 CODE = """
 import sys, torch
 from demur.posteriors import Features, HeadTraining, LastLayer
-from demur.posteriors.fitting import threads_set
+from demur.posteriors.networks import set_threads
 
 def heads(path):
     source = torch.Generator().manual_seed(0)
     x = torch.randn(1500, 20, generator=source)
     y = (x @ torch.randn(20, 5, generator=source)).argmax(1)
     training = HeadTraining(epochs=10, batch=16)
-    with threads_set(1):
+    with set_threads(1):
         return LastLayer.fit(
             torch.nn.Linear(20, 5), Features(x, y), 4, path=path, every=0.0, training=training).heads
 """

@@ -12,7 +12,7 @@ import typer
 from demur.cli.printing import bad_input_exits, format_number, new_table, print_table
 
 if TYPE_CHECKING:
-    from demur.report.posteriors import Panel
+    from demur.report.bernoulli_figure import Panel
 
 
 def bernoulli(

@@ -1,4 +1,4 @@
-"""The log-likelihood of a batch and its gradient: of any network, and of a linear layer by hand."""
+"""The log-likelihood of a batch and its gradient: for any network, and faster for a linear layer."""
 
 from __future__ import annotations
 
@@ -9,46 +9,46 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from demur.posteriors import networks
-from demur.posteriors.chains.minibatches import Minibatches, OfArrays
-from demur.posteriors.compiled import FEW, compiles, flat
+from demur.posteriors.chains.minibatches import ArrayMinibatches, Minibatches
+from demur.posteriors.compiled_calls import FEW_CLASSES, can_compile, flatten
 
 if TYPE_CHECKING:
-    from demur.posteriors.chains.chain import State
+    from demur.posteriors.chains.stepper import ChainState
 
 Likelihood = Callable[[Any, Any], Any]
-"""From what a model returns for a batch, and the targets, to the log-likelihood of each input."""
+"""A function of the model's output for a batch and of the targets: the log-likelihood of each input."""
 
 
 class Gradient(Protocol):
-    """The average log-likelihood of a batch, and its gradient by name, in the form of `flat`."""
+    """Computes the average log-likelihood of a batch, and its gradient by name, flattened by `flatten`."""
 
-    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
-        """Compute them for the batch of a chain's next step."""
+    def __call__(self, state: ChainState) -> tuple[float, dict[str, Any]]:
+        """Return both for the batch of a chain's next step."""
         ...
 
 
-def gradient_of(
+def choose_gradient(
     model: Any,
     sampled: Mapping[str, Any],
     minibatches: Minibatches,
     likelihood: Likelihood | None,
     forward: networks.Forward | None,
 ) -> Gradient:
-    """Return what computes the gradient with respect to the parameters that are sampled."""
+    """Return the fastest way to the gradient with respect to the sampled parameters."""
     import torch
 
-    general = OfNetwork(model, minibatches, likelihood, forward)
+    general = NetworkGradient(model, minibatches, likelihood, forward)
     plain = type(model) is torch.nn.Linear and not (model._forward_hooks or model._forward_pre_hooks)
     whole = set(sampled) == {name for name, _ in model.named_parameters()}
     if not (plain and whole and likelihood is None and forward is None):
         return general
-    if isinstance(minibatches, OfArrays) and OfFewClasses.takes(minibatches, sampled):
-        return OfFewClasses(minibatches, sampled)
-    return OfLinear(general)
+    if isinstance(minibatches, ArrayMinibatches) and CompiledLinearGradient.accepts(minibatches, sampled):
+        return CompiledLinearGradient(minibatches, sampled)
+    return LinearGradient(general)
 
 
-class OfNetwork:
-    """By automatic differentiation."""
+class NetworkGradient:
+    """The gradient of any network, by automatic differentiation."""
 
     def __init__(
         self,
@@ -58,41 +58,41 @@ class OfNetwork:
         forward: networks.Forward | None,
     ) -> None:
         self.minibatches, self.log_likelihood = minibatches, log_likelihood
-        self.place = networks.place_of(model)
-        # The default likelihood takes logits, which forward finds; another takes what the model returns.
-        self.call = Call(model, forward if log_likelihood is None else None)
+        self.place = networks.locate_model(model)
+        # The default likelihood takes logits, which forward returns; others take the model's own output.
+        self.call = CallWithParameters(model, forward if log_likelihood is None else None)
 
     def batch(self, step: int) -> tuple[Any, Any]:
-        """Return inputs and targets of a step, where the model is."""
+        """Return the inputs and targets of a step, on the model's device."""
         inputs, targets = self.minibatches.at(step)
-        return networks.placed(inputs, *self.place), networks.placed(targets, *self.place)
+        return networks.move_inputs(inputs, *self.place), networks.move_inputs(targets, *self.place)
 
-    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
-        return self.of(state.parameters, self.batch(state.step))
+    def __call__(self, state: ChainState) -> tuple[float, dict[str, Any]]:
+        return self.compute(state.parameters, self.batch(state.step))
 
-    def of(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> tuple[float, dict[str, Any]]:
-        """Compute them for a batch."""
+    def compute(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> tuple[float, dict[str, Any]]:
+        """Return the average log-likelihood and its gradient for a batch."""
         import torch
 
         with torch.enable_grad():
             leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
-            average = self.average(leaves, batch)
+            average = self.average_likelihood(leaves, batch)
             if not average.requires_grad:
                 raise ValueError("log_likelihood must depend on the parameters. Got one without gradients.")
             found = torch.autograd.grad(average, list(leaves.values()), materialize_grads=True)
         dense = [value.to_dense() if value.is_sparse else value for value in found]
-        return average.item(), {name: flat(value) for name, value in zip(leaves, dense, strict=True)}
+        return average.item(), {name: flatten(value) for name, value in zip(leaves, dense, strict=True)}
 
-    def average(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> Any:
+    def average_likelihood(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> Any:
         """Return the average log-likelihood of the inputs of a batch."""
         import torch
 
         inputs, targets = batch
         outputs = self.call(parameters, inputs)
         if self.log_likelihood is None:
-            logits = networks.predictions_in(outputs)
+            logits = networks.extract_predictions(outputs)
             targets = targets if targets.is_floating_point() else targets.long()
-            with _told(targets, logits):
+            with _explain_labels(targets, logits):
                 each = -torch.nn.functional.cross_entropy(logits, targets, reduction="none")
         else:
             each = self.log_likelihood(outputs, targets)
@@ -104,27 +104,27 @@ class OfNetwork:
         return each.mean()
 
 
-class OfLinear:
-    """Of class labels given a linear layer alone: two products, where automatic differentiation takes longer.
+class LinearGradient:
+    """The gradient for class labels and a single linear layer: two products, faster than differentiation.
 
-    Batches of another kind, as probabilities of classes, are left to automatic differentiation.
+    Batches of another kind, such as probabilities of classes, are left to automatic differentiation.
     """
 
-    def __init__(self, general: OfNetwork) -> None:
+    def __init__(self, general: NetworkGradient) -> None:
         self.general = general
 
-    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
+    def __call__(self, state: ChainState) -> tuple[float, dict[str, Any]]:
         import torch
 
         inputs, labels = self.general.batch(state.step)
-        if not _labelled(inputs, labels):
-            return self.general.of(state.parameters, (inputs, labels))
+        if not _is_labelled(inputs, labels):
+            return self.general.compute(state.parameters, (inputs, labels))
         with torch.no_grad():
             weight, bias = state.parameters["weight"], state.parameters.get("bias")
             logits = torch.nn.functional.linear(inputs, weight, bias)
             logs = torch.log_softmax(logits, -1)
             labels = labels.long()[:, None]
-            with _told(labels, logits):
+            with _explain_labels(labels, logits):
                 average = logs.gather(1, labels).mean()
             # One for the label's class, less the probabilities.
             missing = logs.exp_().neg_().scatter_add_(1, labels, torch.ones_like(logs[:, :1]))
@@ -132,53 +132,58 @@ class OfLinear:
             found = {"weight": missing.T @ inputs}
             if bias is not None:
                 found["bias"] = missing.sum(0)
-        return average.item(), {name: flat(value) for name, value in found.items()}
+        return average.item(), {name: flatten(value) for name, value in found.items()}
 
 
-class OfFewClasses:
-    """Of class labels given a linear layer alone, for arrays in memory: compiled, rows taken where they are.
+class CompiledLinearGradient:
+    """The gradient for class labels and a single linear layer of few classes, in a compiled loop.
 
-    The gradients are written to the same memory at each step.
+    It reads the rows of arrays in memory without copying them, and writes the gradients of all steps to the
+    same memory.
     """
 
     @staticmethod
-    def takes(minibatches: OfArrays, sampled: Mapping[str, Any]) -> bool:
-        """Tell whether it can be used; what it does not take, others complain of or can do."""
+    def accepts(minibatches: ArrayMinibatches, sampled: Mapping[str, Any]) -> bool:
+        """Return whether it can be used; the other ways handle, or refuse, everything else."""
         import torch
 
         inputs, weight = minibatches.inputs, sampled["weight"]
-        if len(weight) > FEW or not compiles(weight) or not _labelled(inputs, minibatches.targets):
+        if (
+            len(weight) > FEW_CLASSES
+            or not can_compile(weight)
+            or not _is_labelled(inputs, minibatches.targets)
+        ):
             return False
         plain = inputs.layout is torch.strided and inputs.device.type == "cpu"
         alike = all(each.dtype == inputs.dtype for each in sampled.values())
         return plain and alike and inputs.shape[1] == weight.shape[1]
 
-    def __init__(self, minibatches: OfArrays, sampled: Mapping[str, Any]) -> None:
+    def __init__(self, minibatches: ArrayMinibatches, sampled: Mapping[str, Any]) -> None:
         weight = sampled["weight"]
         self.minibatches = minibatches
         self.inputs = minibatches.inputs.detach().contiguous().numpy()
-        # Memory of its own: compiled loops do not check labels again.
+        # A copy: compiled loops do not check labels again.
         labels = minibatches.targets.detach().long().cpu().clone()
         _check_labels(labels, len(weight))
         self.labels = labels.numpy()
         self.found = {name: np.empty(value.numel(), self.inputs.dtype) for name, value in sampled.items()}
         self.nothing = np.zeros(len(weight), self.inputs.dtype), np.empty(len(weight), self.inputs.dtype)
 
-    def __call__(self, state: State) -> tuple[float, dict[str, Any]]:
-        from demur.posteriors.heads import products as compiled_products
+    def __call__(self, state: ChainState) -> tuple[float, dict[str, Any]]:
+        from demur.posteriors.heads import compiled_products
 
         own, found, (zero, unused) = state.flat, self.found, self.nothing
         bias = own["bias"][0] if "bias" in own else zero
-        average = compiled_products.gradient(
-            self.inputs, self.labels, self.minibatches.rows_of(state.step), own["weight"][0], bias,
+        average = compiled_products.compute_gradient(
+            self.inputs, self.labels, self.minibatches.find_rows(state.step), own["weight"][0], bias,
             found["weight"], found.get("bias", unused),
         )  # fmt: skip
         return average, found
 
 
 @contextlib.contextmanager
-def _told(labels: Any, logits: Any) -> Iterator[None]:
-    """Say what is wrong where PyTorch finds a label that is no class."""
+def _explain_labels(labels: Any, logits: Any) -> Iterator[None]:
+    """Replace PyTorch's error for a label that is not a class by one that names it."""
     try:
         yield
     except (IndexError, RuntimeError):
@@ -188,7 +193,7 @@ def _told(labels: Any, logits: Any) -> Iterator[None]:
 
 
 def _check_labels(labels: Any, classes: int) -> None:
-    """Raise unless all labels are classes."""
+    """Raise unless all labels are classes of the model."""
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise ValueError(
@@ -196,8 +201,8 @@ def _check_labels(labels: Any, classes: int) -> None:
         ) from None
 
 
-def _labelled(inputs: Any, labels: Any) -> bool:
-    """Tell whether these are rows of features with a class each."""
+def _is_labelled(inputs: Any, labels: Any) -> bool:
+    """Return whether these are rows of features with one class label each."""
     import torch
 
     if not isinstance(inputs, torch.Tensor) or inputs.ndim != 2 or labels.is_floating_point():
@@ -205,13 +210,13 @@ def _labelled(inputs: Any, labels: Any) -> bool:
     return labels.shape == inputs.shape[:1]
 
 
-def _raw(model: Any, inputs: Any) -> Any:
-    """Return what a model returns, whatever it is."""
-    return networks.with_names(model, inputs) if isinstance(inputs, Mapping) else model(inputs)
+def _call_raw(model: Any, inputs: Any) -> Any:
+    """Call a model and return its output as it is."""
+    return networks.call_with_names(model, inputs) if isinstance(inputs, Mapping) else model(inputs)
 
 
-class Call:
-    """A model, called with parameters that are not its own."""
+class CallWithParameters:
+    """Calls a model with other parameters than its own."""
 
     def __init__(self, model: Any, forward: networks.Forward | None) -> None:
         import torch
@@ -222,7 +227,7 @@ class Call:
                 self.model = model
 
             def forward(self, inputs: Any) -> Any:
-                return _raw(self.model, inputs) if forward is None else forward(self.model, inputs)
+                return _call_raw(self.model, inputs) if forward is None else forward(self.model, inputs)
 
         self.module = Module()
 

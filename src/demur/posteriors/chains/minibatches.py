@@ -1,4 +1,4 @@
-"""Minibatches of training data: the batch of any step, the same however a chain came to that step."""
+"""Minibatches of training data: the batch of any step, the same however a chain got to that step."""
 
 from __future__ import annotations
 
@@ -10,28 +10,34 @@ from typing import Any, Protocol
 import numpy as np
 
 from demur.posteriors import networks
-from demur.scoring.batches import IDS, LABELS, taken
+from demur.scoring.batches import (
+    ID_NAMES,
+    LABEL_NAMES,
+    find_generators,
+    pop_first,
+    preserve_generators,
+)
 
 
 class Minibatches(Protocol):
     """The batches of all passes over a data set."""
 
     size: int
-    """How many inputs the data set has."""
-    each: int
-    """How many batches a pass has."""
+    """The number of inputs in the data set."""
+    batches_per_pass: int
+    """The number of batches in one pass over the data set."""
 
     def at(self, step: int) -> tuple[Any, Any]:
         """Return inputs and targets of a step, counted from 0."""
         ...
 
 
-def minibatches_of(data: Any, batch_size: int, seed: int) -> Minibatches:
+def make_minibatches(data: Any, batch_size: int, seed: int) -> Minibatches:
     """Return the batches of a pair of arrays, a ``Dataset`` or a ``DataLoader``."""
     if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size < 1:
         raise ValueError(f"batch_size must be a positive integer. Got {batch_size!r}.")
     if isinstance(data, tuple) and len(data) == 2:
-        return OfArrays(*data, batch_size, seed)
+        return ArrayMinibatches(*data, batch_size, seed)
     from torch.utils.data import DataLoader
 
     if not isinstance(data, DataLoader):
@@ -44,21 +50,21 @@ def minibatches_of(data: Any, batch_size: int, seed: int) -> Minibatches:
             )
         size = len(data)
         data = DataLoader(data, batch_size=min(batch_size, max(size, 1)), shuffle=size > 0, drop_last=True)
-    return _OfLoader(data, seed)
+    return _LoaderMinibatches(data, seed)
 
 
-def rows(values: Any, index: Any) -> Any:
-    """Return some rows of a tensor, or of each tensor of a mapping."""
+def _index_rows(values: Any, index: Any) -> Any:
+    """Return some rows of a tensor, or of each tensor in a mapping."""
     if isinstance(values, Mapping):
-        return {name: rows(value, index) for name, value in values.items()}
-    # Faster than brackets.
+        return {name: _index_rows(value, index) for name, value in values.items()}
+    # Faster than indexing by brackets.
     return values.index_select(0, index)
 
 
-class OfArrays:
-    """Batches of arrays in memory, in an order of its own in each pass.
+class ArrayMinibatches:
+    """Batches of arrays in memory, in a new random order in each pass.
 
-    Batches have the same size. What is left over at the end of a pass comes in another one.
+    All batches have the same size; the inputs left over at the end of a pass are skipped in that pass.
     """
 
     def __init__(self, inputs: Any, targets: Any, batch_size: int, seed: int) -> None:
@@ -76,7 +82,7 @@ class OfArrays:
             raise ValueError(f"data must have as many targets as inputs, at least one. Got {sizes}.")
         self.size = sizes[0]
         self.batch_size = min(batch_size, self.size)
-        self.each = self.size // self.batch_size
+        self.batches_per_pass = self.size // self.batch_size
         self._order: tuple[int, Any] = (-1, None)
 
     def at(self, step: int) -> tuple[Any, Any]:
@@ -84,87 +90,84 @@ class OfArrays:
 
         if self.batch_size == self.size:
             return self.inputs, self.targets
-        index = torch.from_numpy(self.rows_of(step))
-        return rows(self.inputs, index), rows(self.targets, index)
+        index = torch.from_numpy(self.find_rows(step))
+        return _index_rows(self.inputs, index), _index_rows(self.targets, index)
 
-    def rows_of(self, step: int) -> np.ndarray:
-        """Return which inputs the batch of a step has."""
+    def find_rows(self, step: int) -> np.ndarray:
+        """Return the numbers of the inputs in the batch of a step."""
         import torch
 
         whole = self.batch_size == self.size
-        epoch, place = (0, 0) if whole else divmod(step, self.each)
+        epoch, place = (0, 0) if whole else divmod(step, self.batches_per_pass)
         if self._order[0] != epoch:
-            source = torch.Generator().manual_seed(networks.seed_of(self.seed, 1, epoch))
+            source = torch.Generator().manual_seed(networks.derive_seed(self.seed, 1, epoch))
             order = torch.arange(self.size) if whole else torch.randperm(self.size, generator=source)
             self._order = (epoch, order.numpy())
         return self._order[1][place * self.batch_size : (place + 1) * self.batch_size]
 
 
-class _OfLoader:
-    """Batches of a ``DataLoader``, gone through again and again.
+class _LoaderMinibatches:
+    """Batches of a ``DataLoader``, iterated over again and again.
 
-    All random generators are seeded before each batch is asked for, those of the loader too, so that
-    shuffling and random augmentation are the same in every run.
+    All random generators, those of the loader included, are seeded before each batch, so that shuffling and
+    random augmentation are the same in every run.
     """
 
     def __init__(self, loader: Any, seed: int) -> None:
         self.loader, self.seed = loader, seed
         try:
-            self.size, self.each = len(loader.dataset), len(loader)
+            self.size, self.batches_per_pass = len(loader.dataset), len(loader)
         except TypeError:
             raise TypeError(
-                "data must have a known size, which the likelihood is scaled by. Got a loader of "
+                "data must have a known size, which scales the likelihood. Got a loader of "
                 f"{type(loader.dataset).__name__} without a length."
             ) from None
-        if min(self.size, self.each) < 1:
+        if min(self.size, self.batches_per_pass) < 1:
             raise ValueError("data must have inputs. Got a loader without batches.")
         self._next, self._batches = -1, iter(())
 
     def at(self, step: int) -> tuple[Any, Any]:
-        if step != self._next or step % self.each == 0:
-            start = step - step % self.each
-            with self._sown(start, 0):
+        if step != self._next or step % self.batches_per_pass == 0:
+            start = step - step % self.batches_per_pass
+            with self._seed_loader(start, 0):
                 self._batches = iter(self.loader)
             for passed in range(start, step):
-                self._taken(passed)
-        found = self._taken(step)
+                self._take(passed)
+        found = self._take(step)
         self._next = step + 1
-        return _pair_of(found)
+        return _split_pair(found)
 
-    def _taken(self, step: int) -> Any:
-        with self._sown(step, 1):
+    def _take(self, step: int) -> Any:
+        """Return the next batch of the loader, which is that of a step."""
+        with self._seed_loader(step, 1):
             found = next(self._batches, None)
         if found is None:
-            raise ValueError(f"data must bring {self.each} batches in each pass, as len says. Got fewer.")
+            raise ValueError(
+                f"data must bring {self.batches_per_pass} batches in each pass, as len says. Got fewer."
+            )
         return found
 
     @contextlib.contextmanager
-    def _sown(self, *place: int) -> Iterator[None]:
+    def _seed_loader(self, *place: int) -> Iterator[None]:
+        """Seed all random generators for one batch, and restore them afterwards."""
         import torch
 
-        seed = networks.seed_of(self.seed, 2, *place)
-        owners = (self.loader, getattr(self.loader, "sampler", None))
-        own = [g for g in (getattr(owner, "generator", None) for owner in owners) if g is not None]
-        kept = [g.get_state() for g in own]
-        try:
-            with networks.random_state_kept():
-                random.seed(seed)
-                np.random.seed(seed % 2**32)  # noqa: NPY002
-                torch.default_generator.manual_seed(seed)
-                for generator in own:
-                    generator.manual_seed(seed)
-                yield
-        finally:
-            for generator, state in zip(own, kept, strict=True):
-                generator.set_state(state)
+        seed = networks.derive_seed(self.seed, 2, *place)
+        with networks.preserve_random_state(), preserve_generators(self.loader):
+            random.seed(seed)
+            np.random.seed(seed % 2**32)  # noqa: NPY002
+            torch.default_generator.manual_seed(seed)
+            for generator in find_generators(self.loader):
+                generator.manual_seed(seed)
+            yield
 
 
-def _pair_of(batch: Any) -> tuple[Any, Any]:
-    """Tell inputs and targets of a batch apart."""
+def _split_pair(batch: Any) -> tuple[Any, Any]:
+    """Return the inputs and targets of a batch."""
     if isinstance(batch, Mapping):
         rest = dict(batch)
-        targets = taken(rest, LABELS)
-        taken(rest, IDS)
+        targets = pop_first(rest, LABEL_NAMES)
+        pop_first(rest, ID_NAMES)
         if targets is not None and rest:
             return rest, targets
     elif isinstance(batch, tuple | list) and len(batch) in (2, 3):

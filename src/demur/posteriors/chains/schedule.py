@@ -1,4 +1,4 @@
-"""When a Markov chain steps how far, when it is stirred by noise, and when a sample is taken."""
+"""The schedule of a Markov chain: step sizes, which steps have noise, and when samples are taken."""
 
 from __future__ import annotations
 
@@ -9,27 +9,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Schedule:
-    """The steps of a chain, in cycles that are alike.
+    """The steps of a chain, in identical cycles.
 
     A cycle begins without noise (exploration), then has noise (sampling); the first steps with noise are
     discarded, and the samples are spread evenly over the rest, the last of them at the cycle's end.
 
     Parameters
     ----------
-    steps
-        Of the whole chain.
-    samples
-        Of the whole chain.
+    steps, samples
+        Numbers of the whole chain.
     step_size
-        Of the first step of a cycle.
+        The size of the first step of a cycle.
     cycles
-        How many; both steps and samples must be multiples of it.
+        The number of cycles; steps and samples must be multiples of it.
     exploration
-        The part of a cycle without noise, 0 to below 1.
+        The fraction of a cycle without noise, 0 to below 1.
     discard
-        The part of the steps with noise that comes before samples, 0 to below 1.
+        The fraction of the steps with noise that precede the first sample, 0 to below 1.
     cosine
-        Whether the step size falls to 0 within each cycle, or stays.
+        Whether the step size falls to 0 within each cycle; otherwise it is constant.
     """
 
     steps: int
@@ -65,31 +63,31 @@ class Schedule:
 
     @functools.cached_property
     def length(self) -> int:
-        """Steps of a cycle."""
+        """The number of steps in a cycle."""
         return self.steps // self.cycles
 
     @functools.cached_property
     def explored(self) -> int:
-        """Steps of a cycle that have no noise."""
+        """The number of steps in a cycle without noise."""
         return round(self.exploration * self.length)
 
     @functools.cached_property
     def first(self) -> int:
-        """Steps of a cycle that come before those that samples are taken from."""
+        """The number of steps in a cycle before those that samples are taken from."""
         return self.explored + round(self.discard * (self.length - self.explored))
 
     def rate(self, step: int) -> float:
-        """Return the size of a step, counted from 0: Eq. 1 of Zhang et al. (2020) where it is a cosine."""
+        """Return the size of a step, counted from 0; the cosine is Eq. 1 of Zhang et al. (2020)."""
         if not self.cosine:
             return self.step_size
         return self.step_size / 2 * (math.cos(math.pi * (step % self.length) / self.length) + 1)
 
-    def noisy(self, step: int) -> bool:
-        """Tell whether a step, counted from 0, has noise."""
+    def has_noise(self, step: int) -> bool:
+        """Return whether a step, counted from 0, has noise."""
         return step % self.length >= self.explored
 
-    def taken(self, sample: int) -> int:
-        """Return how many steps have been done when a sample, counted from 0, is taken."""
+    def find_step(self, sample: int) -> int:
+        """Return after how many steps a sample, counted from 0, is taken."""
         each = self.samples // self.cycles
         cycle, place = divmod(sample, each)
         return cycle * self.length + self.first + (place + 1) * (self.length - self.first) // each

@@ -1,4 +1,4 @@
-"""The masks of ``masks.draw``, several times as fast."""
+"""Compiled loops that draw and apply the masks of ``masks.Masks``, several times as fast as NumPy."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from demur.kernels.vectors import trailing_zeros
 from demur.posteriors.dropout import masks
 
 GOLDEN = masks.GOLDEN
-ONE, _SEVEN = np.uint64(0x0101010101010101), np.uint64(0x7F7F7F7F7F7F7F7F)
-_NOTHING, _LEAST = np.uint64(0), np.uint64(1)
+_ONE_IN_EACH_BYTE, _LOW_SEVEN_BITS = np.uint64(0x0101010101010101), np.uint64(0x7F7F7F7F7F7F7F7F)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 
-_WIDE = 32
-"""Features come in so many, the last ones filled up: the processor takes as many bytes at a time."""
+_FEATURES_TOGETHER = 32
+"""Features processed at a time, the last group padded: the bytes in one register of the processor."""
 
-mixed = njit(**INLINED)(masks.mixed)
-
-
-@njit(**INLINED)
-def start_of(seed, member, place):
-    """Return where the sequence of a member and an input starts; as ``Masks.starts``."""
-    of_input = mixed(seed + (np.uint64(place) + _LEAST) * GOLDEN)
-    return mixed(of_input + (np.uint64(member) + _LEAST) * GOLDEN)
+mix = njit(**INLINED)(masks.mix)
 
 
 @njit(**INLINED)
-def filled_up(features):
-    """Return how many features there are with those that fill up the last ones."""
-    return -(-features // _WIDE) * _WIDE
+def start_sequence(seed, member, place):
+    """Return the start of the sequence of a member and an input, as ``Masks.find_starts`` does."""
+    of_input = mix(seed + (np.uint64(place) + _ONE) * GOLDEN)
+    return mix(of_input + (np.uint64(member) + _ONE) * GOLDEN)
+
+
+@njit(**INLINED)
+def pad_features(features):
+    """Return the number of features after padding."""
+    return -(-features // _FEATURES_TOGETHER) * _FEATURES_TOGETHER
 
 
 @njit(**COMPILED)
-def workspace(features):
-    """Allocate what ``keep`` needs: eight features a number."""
-    words = filled_up(features) // 8
+def allocate(features):
+    """Allocate the scratch memory of ``apply_mask``: one number for eight features."""
+    words = pad_features(features) // 8
     return np.empty(words, np.uint64), np.empty(words, np.uint64)
 
 
 @njit(**COMPILED)
 def _draw_bytes(start, whole, room):
-    """Draw a byte a feature, of the sequence that starts there, and mark those at ``whole`` by a bit."""
+    """Draw one byte per feature from the sequence at ``start``, and mark the bytes equal to ``whole``."""
     drawn, tied = room
-    every = ONE * np.uint64(whole)
+    every = _ONE_IN_EACH_BYTE * np.uint64(whole)
     for word in range(drawn.size):
-        drawn[word] = mixed(start + np.uint64(word + 1) * GOLDEN)
+        drawn[word] = mix(start + np.uint64(word + 1) * GOLDEN)
     for word in range(drawn.size):
         apart = drawn[word] ^ every
-        tied[word] = ~(((apart & _SEVEN) + _SEVEN) | apart | _SEVEN)
+        tied[word] = ~(((apart & _LOW_SEVEN_BITS) + _LOW_SEVEN_BITS) | apart | _LOW_SEVEN_BITS)
 
 
 @njit(**COMPILED)
 def _choose(drawn, whole, values, out):
-    """Write values whose byte is at least ``whole``, and 0 for the others."""
+    """Write the values whose byte is at least ``whole``, and 0 for the others."""
     nothing = out.dtype.type(0)
     for feature in range(out.size):
         out[feature] = values[feature] if drawn[feature] >= whole else nothing
@@ -63,45 +63,45 @@ def _choose(drawn, whole, values, out):
 
 @njit(**COMPILED)
 def _drop_further(start, below, room, features, out):
-    """Write 0 where a byte at ``whole`` takes a further number, which drops the feature."""
+    """Write 0 where a byte equals ``whole`` and a further number drops the feature."""
     _, tied = room
     first = -(-features // 8) + 1
     for word in range(tied.size):
         bits = tied[word]
-        while bits != _NOTHING:
+        while bits != _ZERO:
             feature = 8 * word + trailing_zeros(bits) // 8
-            bits &= bits - _LEAST
+            bits &= bits - _ONE
             if feature < features:
-                further = mixed(start + np.uint64(first + feature) * GOLDEN)
+                further = mix(start + np.uint64(first + feature) * GOLDEN)
                 out[feature] = out[feature] if further >= below else 0
 
 
 @njit(**COMPILED)
-def keep(start, whole, below, room, values, features, out):
-    """Write values of features with 0 for those that are dropped, by the sequence that starts there."""
+def apply_mask(start, whole, below, room, values, features, out):
+    """Write the features, with 0 for those that the sequence at ``start`` drops."""
     _draw_bytes(start, whole, room)
     _choose(room[0].view(np.uint8), whole, values, out)
     _drop_further(start, below, room, features, out)
 
 
 @cached
-def draw(starts, whole, below, kept):
-    """Write 1 where a feature is kept and 0 where not; ``kept`` is (sequences, features)."""
+def draw_masks(starts, whole, below, kept):
+    """Write 1 where a feature is kept and 0 where it is dropped; ``kept`` is (sequences, features)."""
     features = kept.shape[1]
-    own, ones = workspace(features), np.ones(features, np.uint8)
+    own, ones = allocate(features), np.ones(features, np.uint8)
     for row in range(kept.shape[0]):
-        keep(starts[row], whole, below, own, ones, features, kept[row])
+        apply_mask(starts[row], whole, below, own, ones, features, kept[row])
 
 
 @cached
-def apply(seed, members, places, whole, below, values, out, first, last):
-    """Write values where a feature is kept and 0 where not, of inputs from ``first`` to before ``last``.
+def apply_masks(seed, members, places, whole, below, values, out, first, last):
+    """Write features, 0 where they are dropped, for the inputs from ``first`` to before ``last``.
 
     ``out`` is (members, inputs, features).
     """
     features = values.shape[1]
-    own = workspace(features)
+    own = allocate(features)
     for m in range(members.size):
         for b in range(first, last):
-            start = start_of(seed, members[m], places[b])
-            keep(start, whole, below, own, values[b], features, out[m, b])
+            start = start_sequence(seed, members[m], places[b])
+            apply_mask(start, whole, below, own, values[b], features, out[m, b])

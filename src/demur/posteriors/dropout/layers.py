@@ -1,4 +1,4 @@
-"""Dropout in networks: which layers sample, and what samples in a pass."""
+"""The dropout layers of a network, and which of them really sample in a pass."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Any, Self
 
 
-class Watch(contextlib.ExitStack):
-    """Listens to a pass.
+class DropoutWatch(contextlib.ExitStack):
+    """Records which dropout layers and functions a pass calls.
 
     Attributes
     ----------
     called
-        Names of the dropout layers that were called.
+        Names of the dropout layers called.
     on, off
-        Functions of dropout that were called, of layers too: those that sample, and those that do not.
+        Dropout functions called, also by layers: those that sample, and those that do not.
     """
 
     def __init__(self, layers: dict[str, Any]) -> None:
@@ -38,7 +38,7 @@ class Watch(contextlib.ExitStack):
                     training = kwargs.get("training", args[2] if len(args) > 2 else _FUNCTIONAL[name])
                     if p > 0:
                         (on if training else off).append(name)
-                elif name == "scaled_dot_product_attention" and _rate_of_attention(args, kwargs) > 0:
+                elif name == "scaled_dot_product_attention" and _read_attention_rate(args, kwargs) > 0:
                     on.append(name)
                 return func(*args, **kwargs)
 
@@ -50,8 +50,8 @@ class Watch(contextlib.ExitStack):
         return self
 
 
-def _rate_of_attention(args: Any, kwargs: Any) -> float:
-    """Return ``dropout_p``, the fifth argument of the function."""
+def _read_attention_rate(args: Any, kwargs: Any) -> float:
+    """Return ``dropout_p``, the fifth argument of ``scaled_dot_product_attention``."""
     return kwargs.get("dropout_p", args[4] if len(args) > 4 else 0.0)
 
 
@@ -59,11 +59,11 @@ _FUNCTIONAL = {
     "dropout": True, "dropout1d": True, "dropout2d": True, "dropout3d": True, "alpha_dropout": False,
     "feature_alpha_dropout": False,
 }  # fmt: skip
-"""Functions of dropout, and whether they are on where nobody says."""
+"""Dropout functions, and whether they sample by default."""
 
 
-def dropout_layers(model: Any, names: Sequence[str] | None) -> dict[str, Any]:
-    """Return the dropout layers that shall sample, by name; raise where there are none."""
+def find_dropout_layers(model: Any, names: Sequence[str] | None) -> dict[str, Any]:
+    """Return the dropout layers that are to sample, by name; raise where there are none."""
     from torch.nn import MultiheadAttention
     from torch.nn.modules.dropout import _DropoutNd
 

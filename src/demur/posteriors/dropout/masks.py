@@ -1,4 +1,4 @@
-"""Dropout masks that belong to a seed, a member and an input: who else is in the batch does not matter."""
+"""Dropout masks that depend on the seed, the member and the input alone, not on the rest of the batch."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ from typing import Any
 import numpy as np
 
 from demur import kernels
-from demur.posteriors.compiled import shared_out
+from demur.posteriors.compiled_calls import run_in_threads
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST, _SECOND, _THIRD = np.uint64(30), np.uint64(27), np.uint64(31)
-_BY, _THEN = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+_SHIFT_1, _SHIFT_2, _SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
+_MULTIPLIER_1, _MULTIPLIER_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
-def mixed(z: Any) -> Any:
-    """Return the number that SplitMix64 makes of its state; of arrays, or compiled."""
-    z = (z ^ (z >> _FIRST)) * _BY
-    z = (z ^ (z >> _SECOND)) * _THEN
-    return z ^ (z >> _THIRD)
+def mix(z: Any) -> Any:
+    """Return the number that SplitMix64 makes of its state; for arrays, and for compiled loops."""
+    z = (z ^ (z >> _SHIFT_1)) * _MULTIPLIER_1
+    z = (z ^ (z >> _SHIFT_2)) * _MULTIPLIER_2
+    return z ^ (z >> _SHIFT_3)
 
 
 class Masks:
-    """Which features members drop, for inputs by their places in the data set.
+    """Which features each member drops, for inputs given by their numbers in the data set.
 
-    Each input and member has a sequence of its own, SplitMix64 (Steele et al., 2014) that starts at a mixture
-    of the seed, the input's place and the member. A feature takes one random byte, which is enough to tell
-    all but one value in 256 apart from the rate; that value takes a further number of 64 bits, so that the
-    rate is exact to 2**-72.
+    Each pair of input and member has its own sequence of random numbers: SplitMix64 (Steele et al., 2014),
+    started from a mix of the seed, the input's number and the member. A feature takes one random byte. For
+    255 of its 256 values, the byte alone decides whether it is below the rate; for the other, a further 64
+    bits do, so that the rate is exact to 2**-72.
 
     Parameters
     ----------
     rate
-        Probability with which a feature is dropped, above 0 and below 1.
+        Probability of dropping a feature, above 0 and below 1.
     seed
-        What fixes the masks.
+        The seed of the masks.
     features
-        How many features there are.
+        The number of features.
     """
 
     def __init__(self, rate: float, seed: int, features: int) -> None:
@@ -48,37 +48,37 @@ class Masks:
         self._whole, self._below = np.uint8(whole), np.uint64(part * 2.0**64)
         self._room = np.empty((0, 0, features), np.uint8)
 
-    def kept(self, members: range, places: Sequence[int] | np.ndarray) -> np.ndarray:
-        """Return which features are kept, as 0 and 1 of type uint8, (members, inputs, features).
+    def draw_kept(self, members: range, places: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Return 1 where a feature is kept and 0 where it is dropped, as uint8, (members, inputs, features).
 
-        The memory is that of the call before, since mapping new memory takes longer than drawing.
+        The memory is reused in the next call, since allocating it takes longer than drawing.
         """
         if self._room.shape[:2] != (len(members), len(places)):
             self._room = np.empty((len(members), len(places), self.features), np.uint8)
-        starts = self.starts(np.asarray(members), np.asarray(places))
+        starts = self.find_starts(np.asarray(members), np.asarray(places))
         if kernels.has_numba():
             from demur.posteriors.dropout import compiled_masks
 
-            compiled_masks.draw(
+            compiled_masks.draw_masks(
                 starts.reshape(-1), self._whole, self._below, self._room.reshape(-1, self.features)
             )
         else:
-            draw(starts, self._whole, self._below, self._room)
+            _draw_plain(starts, self._whole, self._below, self._room)
         return self._room
 
     def apply(
         self, members: range, places: Sequence[int] | np.ndarray, values: np.ndarray, out: np.ndarray
     ) -> None:
-        """Write values of features with 0 for those that are dropped, in compiled code.
+        """Write the features, with 0 for those that are dropped, in a compiled loop.
 
         ``values`` are (inputs, features), ``out`` is (members, inputs, features).
         """
         from demur.posteriors.dropout import compiled_masks
 
-        chosen = self._seed, np.asarray(members), np.asarray(places), self._whole, self._below
-        shared_out(compiled_masks.apply, (*chosen, values, out), len(values), out.size)
+        selection = self._seed, np.asarray(members), np.asarray(places), self._whole, self._below
+        run_in_threads(compiled_masks.apply_masks, (*selection, values, out), len(values), out.size)
 
-    def logits(
+    def write_logits(
         self,
         members: range,
         places: Sequence[int] | np.ndarray,
@@ -87,32 +87,32 @@ class Masks:
         bias: np.ndarray,
         out: np.ndarray,
     ) -> None:
-        """Write what a linear layer makes of values with 0 for those that are dropped, in compiled code.
+        """Write the logits of a linear layer, with 0 for the features that are dropped, in a compiled loop.
 
         ``values`` are (inputs, features), ``out`` is (members, inputs, classes).
         """
-        from demur.posteriors.heads import products as compiled_products
+        from demur.posteriors.heads import compiled_products
 
-        compiled_products.masked(
+        compiled_products.multiply_masked(
             self._seed, np.asarray(members), np.asarray(places), self._whole, self._below, values, weight,
             bias, out,
         )  # fmt: skip
 
-    def starts(self, members: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Return where the sequence of each member and input starts, (members, inputs)."""
-        of_inputs = mixed(self._seed + (places.astype(np.uint64) + np.uint64(1)) * GOLDEN)
-        return mixed(of_inputs + (members[:, None].astype(np.uint64) + np.uint64(1)) * GOLDEN)
+    def find_starts(self, members: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Return the start of the sequence of each member and input, (members, inputs)."""
+        of_inputs = mix(self._seed + (places.astype(np.uint64) + np.uint64(1)) * GOLDEN)
+        return mix(of_inputs + (members[:, None].astype(np.uint64) + np.uint64(1)) * GOLDEN)
 
 
-def draw(starts: np.ndarray, whole: np.uint8, below: np.uint64, kept: np.ndarray) -> None:
-    """Write 1 where a feature is kept and 0 where not; ``kept`` has the axes of ``starts`` and features."""
+def _draw_plain(starts: np.ndarray, whole: np.uint8, below: np.uint64, kept: np.ndarray) -> None:
+    """Write 1 where a feature is kept and 0 where not, by NumPy; ``kept`` is (*starts, features)."""
     features = kept.shape[-1]
     words = -(-features // 8)
     counts = np.arange(1, words + 1, dtype=np.uint64)
-    drawn = mixed(starts[..., None] + counts * GOLDEN).view(np.uint8)[..., :features]
+    drawn = mix(starts[..., None] + counts * GOLDEN).view(np.uint8)[..., :features]
     np.greater_equal(drawn, whole, out=kept.view(bool))
-    # Places in flat arrays: NumPy finds them ten times as fast as places along three axes.
+    # Indices into flat arrays, which NumPy finds ten times as fast as indices along three axes.
     ties = np.flatnonzero(drawn == whole)
     row, feature = np.divmod(ties, features)
-    further = mixed(starts.reshape(-1)[row] + (feature.astype(np.uint64) + np.uint64(words + 1)) * GOLDEN)
+    further = mix(starts.reshape(-1)[row] + (feature.astype(np.uint64) + np.uint64(words + 1)) * GOLDEN)
     kept.reshape(-1)[ties] = further >= below

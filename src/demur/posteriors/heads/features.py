@@ -1,11 +1,10 @@
-"""What comes into a network's last layer, computed once for a data set and kept on disk."""
+"""The input of a network's last layer, computed once for a data set and cached in a folder."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ import numpy as np
 from demur.posteriors import networks
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.last_layer import LastLayer
-from demur.posteriors.networks import random_state_kept
+from demur.posteriors.networks import preserve_random_state
 from demur.predictions import arrays
 from demur.progress import progress_bar
-from demur.scoring.batches import Batch, as_bytes, batches_of, generators_kept
+from demur.scoring.batches import InputBatch, iterate_batches, preserve_generators
 from demur.scoring.checkpoint import Checkpoint
 
 _VALUES, _INDEX = "features.bin", "index.npz"
@@ -33,11 +32,11 @@ class Features:
     labels, ids
         (inputs,) each; None where there are none.
     layer
-        The layer that takes the features, as a model for ``LastLayer``; None where there is none.
+        The layer that takes the features, as the model of ``LastLayer``; None where there is none.
     rows
-        Inputs of a batch.
+        Inputs per batch.
     mark
-        A text that tells these features from others; None: made of the values.
+        A text that identifies these features; None: it is derived from the values.
 
     Examples
     --------
@@ -76,7 +75,7 @@ class Features:
         for start in range(0, len(self.values), self.rows):
             some = slice(start, start + self.rows)
             labels = None if self.labels is None else self.labels[some]
-            # A copy: a network may not write into the file.
+            # A copy, since a network could otherwise write to the file.
             values = np.array(self.values[some])
             if self.ids is not None:
                 yield values, labels, self.ids[some]
@@ -85,7 +84,7 @@ class Features:
 
     @property
     def mark(self) -> str:
-        """A text that tells these features from others."""
+        """A text that identifies these features."""
         if self._mark is None:
             self._mark = fingerprint(self.values, self.labels)
         return self._mark
@@ -103,26 +102,26 @@ def features(
     every: float = 10.0,
     progress: bool = True,
 ) -> Features:
-    """Compute what comes into the last layer, once for a whole data set.
+    """Compute the input of the last layer, once for a whole data set.
 
     Parameters
     ----------
     model, layer, forward
         As for ``LastLayer``.
     loader
-        As for ``demur.score``. It must bring the same batches each time: no shuffling.
+        As for ``demur.score``, without shuffling: it must bring the same batches each time.
     cache
-        A folder that keeps the features. The same call after a kill goes on from what is there; where all
-        are there, the network does not run at all. The loader is gone through in any case: a folder of
-        other inputs, or of another network, is refused. None: they are kept in memory.
+        A folder for the features. After an interruption, the same call resumes from it; once it is complete,
+        the network does not run at all. The loader is read in any case, and a folder for other inputs, or for
+        another network, is refused. None: the features stay in memory.
     dtype
-        How numbers are kept, as ``"float16"``; None: as the network has them.
+        The type of the stored numbers, such as ``"float16"``; None: that of the network.
     rows
-        Inputs of a batch that is read back.
+        Inputs per batch when the features are read.
     every
-        Seconds between two entries in the folder's index.
+        Seconds between writes of the folder's index.
     progress
-        Show how far it has come, on a terminal.
+        Show a progress bar, on a terminal.
 
     Returns
     -------
@@ -138,55 +137,55 @@ def features(
     >>> demur.score(posterior, found, progress=False)["pairwise"].epistemic.shape
     (10,)
     """
-    # Only how it finds the features is used; the rate of dropout is not.
+    # Used only to find the features; the rate of dropout does not matter.
     source = LastLayer(model, dropout=0.5, layer=layer, forward=forward)
     kind = None if dtype is None else np.dtype(dtype)
     if kind is not None and kind.kind != "f":
-        raise ValueError(f"dtype must be a floating type, as 'float16'. Got {dtype!r}.")
+        raise ValueError(f"dtype must be a floating type, such as 'float16'. Got {dtype!r}.")
     settings = {
         "kind": "features",
         "model": fingerprint(model),
         "layer": next(name for name, each in model.named_modules() if each is source.layer),
         "dtype": None if kind is None else kind.str,
     }
-    store = _Store(cache, settings, every)
+    store = _FeatureStore(cache, settings, every)
     try:
         total = len(loader)  # pyright: ignore[reportArgumentType]
     except TypeError:
         total = None
     bar = progress_bar(total, "batches", hidden=not progress)
-    with random_state_kept(), generators_kept(loader), contextlib.closing(store), bar as show:
+    with preserve_random_state(), preserve_generators(loader), contextlib.closing(store), bar as show:
         done = 0
-        for done, batch in enumerate(batches_of(loader), 1):
+        for done, batch in enumerate(iterate_batches(loader), 1):
             if done > len(store.marks):
-                store.add(batch, _as_kind(source.features(batch.inputs)[0], kind))
+                store.add(batch, _cast(source.features(batch.inputs)[0], kind))
             else:
                 store.check(done - 1, batch)
             show(done)
         store.finish(done)
     mark = fingerprint(settings, store.marks)
-    return Features(store.values(), *store.beside(), layer=source.layer, rows=rows, mark=mark)
+    return Features(store.values(), *store.read_labels_and_ids(), layer=source.layer, rows=rows, mark=mark)
 
 
-def _as_kind(found: Any, kind: np.dtype | None) -> np.ndarray:
-    """Return features as numbers of a type; raise where it cannot hold them."""
+def _cast(found: Any, kind: np.dtype | None) -> np.ndarray:
+    """Return features in this dtype; raise where it cannot hold them."""
     import torch
 
     values = found.float() if found.dtype == torch.bfloat16 else found
     values = values.cpu().numpy()
     with np.errstate(over="ignore"):
-        kept = values if kind is None else values.astype(kind)
-    if not np.isfinite(kept).all():
+        cast = values if kind is None else values.astype(kind)
+    if not np.isfinite(cast).all():
         large = float(np.abs(values).max())
-        raise ValueError(f"Features must be finite numbers of type {kept.dtype}. Got up to {large:.3g}.")
-    return kept
+        raise ValueError(f"Features must be finite numbers of type {cast.dtype}. Got up to {large:.3g}.")
+    return cast
 
 
-class _Store:
+class _FeatureStore:
     """Batches of features, in a folder or in memory.
 
-    Numbers are appended to one file. The index, which is replaced at once, says how many of them count:
-    what a kill leaves behind the last entry is cut off.
+    Numbers are appended to one file. The index, which is replaced as a whole, says how many of them are
+    valid: what an interrupted run wrote after that is cut off.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None, settings: dict[str, Any], every: float) -> None:
@@ -203,7 +202,7 @@ class _Store:
         self.parts: list[np.ndarray] = []
         self.file: Any = None
         if self.folder is not None and found:
-            path, expected = self.folder / _VALUES, self.inputs * self.size * _found_size(self.kind)
+            path, expected = self.folder / _VALUES, self.inputs * self.size * _count_bytes(self.kind)
             there = path.stat().st_size if path.exists() else 0
             if there < expected:
                 raise ValueError(
@@ -211,18 +210,18 @@ class _Store:
                     "Remove the folder."
                 )
 
-    def check(self, index: int, batch: Batch) -> None:
-        """Raise unless a batch is the one whose features are there."""
-        if self.marks[index] != _mark_of(batch):
+    def check(self, index: int, batch: InputBatch) -> None:
+        """Raise unless a batch is the one whose features are stored."""
+        if self.marks[index] != batch.full_mark:
             raise ValueError(
                 f"cache: expected the inputs whose features it holds. Got others at input {batch.position}. "
                 "Switch off shuffling and random augmentation, or choose another folder."
             )
 
-    def add(self, batch: Batch, values: np.ndarray) -> None:
+    def add(self, batch: InputBatch, values: np.ndarray) -> None:
         """Append the features of a batch."""
         if self.complete:
-            raise ValueError(f"cache: expected {self.inputs} inputs, as it holds. Got more. {_CHOOSE}")
+            raise ValueError(f"cache: expected {self.inputs} inputs, as it holds. Got more. {_ADVICE}")
         if len(values) != batch.size:
             raise ValueError(f"Expected features of {batch.size} inputs. Got {len(values)}.")
         if self.kind is None:
@@ -232,7 +231,7 @@ class _Store:
         else:
             if self.file is None:
                 self.file = open(self.folder / _VALUES, "r+b" if self.marks else "wb")  # noqa: SIM115
-                self.file.truncate(self.inputs * self.size * _found_size(self.kind))
+                self.file.truncate(self.inputs * self.size * _count_bytes(self.kind))
                 self.file.seek(0, os.SEEK_END)
             self.file.write(np.ascontiguousarray(values).data)
         for name, column in (("labels", batch.labels), ("ids", batch.ids)):
@@ -240,13 +239,13 @@ class _Store:
                 raise ValueError(f"{name} must be in every batch or in none. Got both.")
             if column is not None:
                 self.columns.setdefault(name, []).append(column)
-        self.marks.append(_mark_of(batch))
+        self.marks.append(batch.full_mark)
         self.inputs += batch.size
         if self.index.due():
             self.write(complete=False)
 
     def write(self, *, complete: bool) -> None:
-        """Enter in the index what the file holds."""
+        """Write the index of what the file holds."""
         if self.file is not None:
             self.file.flush()
             os.fsync(self.file.fileno())
@@ -257,17 +256,17 @@ class _Store:
         self.index.write({"marks": np.array(self.marks), "dtype": kind, **entries, **columns})
 
     def finish(self, batches: int) -> None:
-        """Say that these are all inputs."""
+        """Mark the folder as complete, after this many batches."""
         if batches != len(self.marks):
             raise ValueError(
-                f"cache: expected {len(self.marks)} batches, as it holds. Got {batches}. {_CHOOSE}"
+                f"cache: expected {len(self.marks)} batches, as it holds. Got {batches}. {_ADVICE}"
             )
         if not self.complete:
             self.write(complete=True)
         self.complete = True
 
     def close(self) -> None:
-        """Let go of the file; what an error leaves is entered in the index."""
+        """Close the file; after an error, first write the index of what it holds."""
         if self.file is not None:
             if not self.complete:
                 self.write(complete=False)
@@ -280,27 +279,17 @@ class _Store:
         assert self.kind is not None
         return np.memmap(self.folder / _VALUES, self.kind, "r", shape=(self.inputs, self.size))
 
-    def beside(self) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """Return labels and ids of all inputs."""
+    def read_labels_and_ids(self) -> tuple[np.ndarray | None, np.ndarray | None]:
+        """Return the labels and ids of all inputs."""
         labels, ids = (
             np.concatenate(self.columns[name]) if name in self.columns else None for name in ("labels", "ids")
         )
         return labels, ids
 
 
-_CHOOSE = "Choose another folder."
+_ADVICE = "Choose another folder."
 
 
-def _found_size(kind: np.dtype | None) -> int:
-    """Return the bytes of one number."""
+def _count_bytes(kind: np.dtype | None) -> int:
+    """Return the size of one number in bytes; 0 before the dtype is known."""
     return 0 if kind is None else kind.itemsize
-
-
-def _mark_of(batch: Batch) -> int:
-    """Return a number that tells the batch from others: of all its inputs and labels."""
-    parts = batch.inputs.values() if isinstance(batch.inputs, Mapping) else [batch.inputs]
-    found = zlib.crc32(repr((batch.position, batch.size)).encode())
-    for values in (*parts, batch.labels):
-        if values is not None:
-            found = zlib.crc32(as_bytes(values), found)
-    return found

@@ -1,4 +1,4 @@
-"""Last layers trained on features, several at a time: the heads of DE (LL)."""
+"""Trains last layers on features, several at a time: the heads of DE (LL)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ import numpy as np
 
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.heads.features import Features
-from demur.posteriors.networks import seed_of
-from demur.posteriors.posterior import count_of
-from demur.posteriors.tensors import read_tensors, write_tensors
+from demur.posteriors.networks import derive_seed
+from demur.posteriors.posterior import check_count
+from demur.posteriors.tensor_files import read_tensors, write_tensors
 from demur.progress import progress_bar
-from demur.scoring.checkpoint import differences
+from demur.scoring.checkpoint import describe_changes
 
-NUMBERS = 1 << 25
-"""Weights of heads that are trained at a time: 128 MB, and as much for each moment of the optimizer."""
+WEIGHTS_TOGETHER = 1 << 25
+"""Weights of the heads trained at a time, at most: 128 MB, and as much for each moment of the optimizer."""
 _FITTING, _FITTED = "LastLayer.fit", "LastLayer"
 
 
@@ -31,22 +31,22 @@ _FITTING, _FITTED = "LastLayer.fit", "LastLayer"
 class HeadTraining:
     """How ``LastLayer.fit`` trains a last layer.
 
-    Each step lowers the mean cross-entropy of a batch plus ``weight_decay / 2`` times the squared weights and
-    biases. The step size falls from ``rate`` to 0 along a cosine.
+    Each step minimises the mean cross-entropy of a batch plus ``weight_decay / 2`` times the squared weights
+    and biases. The step size falls from ``rate`` to 0 along a cosine.
 
     Parameters
     ----------
     epochs, batch
-        Passes over the data, and inputs of a step. Each head has an order of its own.
+        Passes over the data, and inputs per step. Each head sees them in its own order.
     rate
-        Step size at the start. Heads that are trained too little still show how they started, and K follows
-        that: look at the loss on held-out inputs first, above all where features are small.
+        Step size at the start. Heads that are trained too little still show where they started, and so
+        does K: check the loss on held-out inputs first, above all where features are small.
     weight_decay
-        The penalty. With it the loss has one minimum only, and heads that are trained for long are alike.
+        The penalty. It leaves the loss a single minimum, so that heads trained for long are alike.
     optimizer
         ``"adam"``, or ``"sgd"`` with ``momentum``.
     start
-        ``"fresh"``: heads start as ``torch.nn.Linear`` does. ``"network"``: at the network's own last layer.
+        ``"fresh"``: heads start like a new ``torch.nn.Linear``. ``"network"``: at the network's last layer.
     noise
         Standard deviation of the noise that ``"network"`` adds, relative to the root mean square of the
         weights, and of the biases.
@@ -62,8 +62,8 @@ class HeadTraining:
     noise: float = 0.1
 
     def __post_init__(self) -> None:
-        count_of("epochs", self.epochs)
-        count_of("batch", self.batch)
+        check_count("epochs", self.epochs)
+        check_count("batch", self.batch)
         for name, allowed in (("optimizer", ("adam", "sgd")), ("start", ("fresh", "network"))):
             if getattr(self, name) not in allowed:
                 raise ValueError(
@@ -81,43 +81,44 @@ def fit_heads(
     layer: Any, features: Features, members: int, *, training: HeadTraining, seed: int,
     path: str | os.PathLike[str] | None, every: float, progress: bool,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """Return weights (members, classes, features) and biases (members, classes) of trained heads."""
+    """Train heads; return weights (members, classes, features) and biases (members, classes)."""
     import torch
 
-    labels = _checked_labels(features, layer)
-    count_of("members", members)
+    labels = _check_labels(features, layer)
+    check_count("members", members)
     settings = {
         "members": members, "seed": seed, **dataclasses.asdict(training), "features": features.mark,
         "layer": fingerprint(layer) if training.start == "network" else [*layer.weight.shape],
     }  # fmt: skip
-    kept = _Kept(path, settings, every)
-    weight, bias, done, state = kept.read()
+    file = FitFile(path, settings, every)
+    weight, bias, done, state = file.read()
     if done == members:
         return weight, bias
-    tile = max(1, NUMBERS // layer.weight.numel())
+    tile = max(1, WEIGHTS_TOGETHER // layer.weight.numel())
     total = -(-members // tile) * training.epochs
     with progress_bar(total, "epochs", hidden=not progress) as show:
         while done < members:
             run = range(done, min(members, done + tile))
-            heads = Heads(layer, run, training, seed, state)
+            heads = HeadGroup(layer, run, training, seed, state)
             state = {}
             for epoch in heads.train(features.values, labels):
                 show(run.start // tile * training.epochs + epoch)
-                if kept.due() and epoch < training.epochs:
-                    kept.write(weight, bias, run.start, heads.state())
+                if file.due() and epoch < training.epochs:
+                    file.write(weight, bias, run.start, heads.state())
             weight, bias = (
                 new if old is None else torch.cat([old, new])
-                for old, new in zip((weight, bias), heads.found(), strict=True)
+                for old, new in zip((weight, bias), heads.read_parameters(), strict=True)
             )
             done = run.stop
-            kept.write(weight, bias, done, {})
+            file.write(weight, bias, done, {})
     return weight, bias
 
 
-class Heads:
-    """Some heads, trained at once: one product of matrices for all, and one optimizer.
+class HeadGroup:
+    """Some heads, trained at once: one matrix product for all of them, and one optimizer.
 
-    Their sum of losses is lowered. The optimizers work number by number, so that no head knows of another.
+    The optimizer minimises the sum of their losses. It updates each number by itself, so that heads do not
+    influence each other.
     """
 
     def __init__(
@@ -127,7 +128,7 @@ class Heads:
 
         self.training, self.run, self.seed = training, run, seed
         kind = torch.float64 if layer.weight.dtype == torch.float64 else torch.float32
-        drawn = [started(layer, training, seed_of(seed, k)) for k in run]
+        drawn = [draw_start(layer, training, derive_seed(seed, k)) for k in run]
         self.parameters = [
             torch.stack(parts).to(layer.weight.device, kind).requires_grad_()
             for parts in zip(*drawn, strict=True)
@@ -143,8 +144,8 @@ class Heads:
             self.resume(state)
 
     def train(self, values: np.ndarray, labels: Any) -> Iterator[int]:
-        """Go through all epochs that miss; yield how many are done."""
-        rows = _rows_of(values, self.parameters[0])
+        """Run the remaining epochs; yield the number of finished epochs after each."""
+        rows = _make_row_reader(values, self.parameters[0])
         steps = -(-len(labels) // self.training.batch)
         while self.epoch < self.training.epochs:
             for step, index in enumerate(self.batches(len(labels))):
@@ -161,13 +162,13 @@ class Heads:
             yield self.epoch
 
     def batches(self, inputs: int) -> Iterator[Any]:
-        """Yield which inputs each head sees, (heads, batch): an order of its own in each epoch."""
+        """Yield the inputs that each head sees, (heads, batch), in its own order in each epoch."""
         import torch
 
         orders = torch.stack(
             [
                 torch.randperm(
-                    inputs, generator=torch.Generator().manual_seed(seed_of(self.seed, k, self.epoch))
+                    inputs, generator=torch.Generator().manual_seed(derive_seed(self.seed, k, self.epoch))
                 )
                 for k in self.run
             ]
@@ -188,15 +189,15 @@ class Heads:
             (loss / y.shape[1]).backward()
         self.optimizer.step()
 
-    def found(self) -> list[Any]:
-        """Return weights and biases."""
+    def read_parameters(self) -> list[Any]:
+        """Return the current weights and biases."""
         return [each.detach().cpu() for each in self.parameters]
 
     def state(self) -> dict[str, Any]:
-        """Return all that a later run needs to go on after this epoch."""
+        """Return all that another run needs to resume after this epoch."""
         import torch
 
-        weight, bias = self.found()
+        weight, bias = self.read_parameters()
         moments = {
             f"optimizer {i} {name}": torch.as_tensor(value)
             for i, entries in self.optimizer.state_dict()["state"].items()
@@ -206,7 +207,7 @@ class Heads:
         return {"now weight": weight, "now bias": bias, "epoch": torch.tensor(self.epoch), **moments}
 
     def resume(self, state: dict[str, Any]) -> None:
-        """Go back to what ``state`` returned."""
+        """Restore what ``state`` returned."""
         import torch
 
         self.epoch = int(state["epoch"])
@@ -222,8 +223,8 @@ class Heads:
         self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
 
 
-def started(layer: Any, training: HeadTraining, seed: int) -> tuple[Any, Any]:
-    """Return the weight and the bias that a head starts with."""
+def draw_start(layer: Any, training: HeadTraining, seed: int) -> tuple[Any, Any]:
+    """Draw the initial weight and bias of a head."""
     import torch
 
     source = torch.Generator().manual_seed(seed)
@@ -245,8 +246,8 @@ def started(layer: Any, training: HeadTraining, seed: int) -> tuple[Any, Any]:
     return first, second
 
 
-def _rows_of(values: np.ndarray, like: Any) -> Callable[[Any], Any]:
-    """Return a function from (heads, batch) indices to rows of features; a mapped file stays on disk."""
+def _make_row_reader(values: np.ndarray, like: Any) -> Callable[[Any], Any]:
+    """Return a function that reads rows by their indices, (heads, batch); a mapped file stays on disk."""
     import torch
 
     if isinstance(values, np.memmap):
@@ -255,8 +256,8 @@ def _rows_of(values: np.ndarray, like: Any) -> Callable[[Any], Any]:
     return lambda index: whole[index.to(like.device)]
 
 
-def _checked_labels(features: Features, layer: Any) -> Any:
-    """Return labels as a tensor; raise unless each is a class of the last layer."""
+def _check_labels(features: Features, layer: Any) -> Any:
+    """Return the labels as a tensor; raise unless each is a class of the last layer."""
     import torch
 
     classes, labels = layer.out_features, features.labels
@@ -274,8 +275,8 @@ def _checked_labels(features: Features, layer: Any) -> Any:
     return torch.from_numpy(labels.astype(np.int64))
 
 
-class _Kept:
-    """A safetensors file: the state of a fit, and in the end what ``LastLayer.save`` writes."""
+class FitFile:
+    """A safetensors file with the state of a fit, and in the end with heads, as from ``LastLayer.save``."""
 
     def __init__(self, path: str | os.PathLike[str] | None, settings: dict[str, Any], every: float) -> None:
         self.path = None if path is None else Path(path)
@@ -283,14 +284,14 @@ class _Kept:
         self.every, self._last = every, time.monotonic()
 
     def read(self) -> tuple[Any, Any, int, dict[str, Any]]:
-        """Return weights and biases of finished heads, how many there are, and the state of those begun."""
+        """Return weights and biases of finished heads, their number, and the state of unfinished ones."""
         if self.path is None or not self.path.exists():
             return None, None, 0, {}
         try:
             state, facts = read_tensors(self.path, _FITTING)
         except ValueError:
             state, facts = read_tensors(self.path, _FITTED)
-        others = differences(json.loads(facts.get("settings", "{}")), self.settings)
+        others = describe_changes(json.loads(facts.get("settings", "{}")), self.settings)
         if others:
             raise ValueError(
                 f"path: expected a file of this fit. Got {str(self.path)!r}, of another: {others}. "
@@ -300,11 +301,11 @@ class _Kept:
         return weight, bias, 0 if weight is None else len(weight), state
 
     def due(self) -> bool:
-        """Tell whether it is time to write."""
+        """Return whether it is time to write."""
         return self.path is not None and time.monotonic() - self._last >= self.every
 
     def write(self, weight: Any, bias: Any, done: int, state: dict[str, Any]) -> None:
-        """Replace the file, at once."""
+        """Write the state, replacing the file as a whole."""
         if self.path is None:
             return
         finished = {} if weight is None else {"weight": weight, "bias": bias}

@@ -57,7 +57,7 @@ function shower(method, place, kept) {
   return button;
 }
 
-// What there is to tell from known inputs: other sets, and mistakes.
+// What there is to tell from in-distribution inputs: other sets, and mistakes.
 function tasks() {
   if (KNOWN < 0) return [];
   const found = DATA.sets.map((set, index) => [index, set.name]).filter(([index]) => index !== KNOWN);
@@ -100,7 +100,7 @@ function showDensity() {
   const top = Math.max(0.001, ...sets.flatMap(([index]) => range.map((bin) => share(index, bin))));
   const middle = (bin) => (bin < 0 ? 0 : bin >= bins.length ? Infinity : log ? Math.sqrt(edges[bin] * edges[bin + 1]) : (edges[bin] + edges[bin + 1]) / 2);
   $("density-why").textContent = sets.length > 1 && state.task !== null ? "The less the two shapes overlap, the better the measure tells them apart."
-    : "How many inputs have which score. Without known inputs beside others there is nothing to tell apart.";
+    : "How many inputs have which score. With one kind of input there is nothing to tell apart.";
   const slider = result().slider, cut = slider ? real(slider.threshold[state.at]) : null;
   chart($("density"), {
     label: `Spread of ${score().long}`, rest: "Point at the figure or tap it, or use the arrow keys, to read it off.",
@@ -134,12 +134,12 @@ function showRoc() {
   if (!found) return;
   const what = state.task === ERRORS ? MISTAKES : DATA.sets[state.task].name;
   const those = state.task === ERRORS ? "right predictions" : DATA.sets[KNOWN].name;
-  $("roc-why").textContent = `AUROC ${said(found.auroc)} (${between(found.auroc)}). To catch 95 % of ${what}, ` +
-    `${said(found.fpr95)} of ${those} raise an alarm too (${between(found.fpr95)}). Average precision ${said(found.aupr)} (${between(found.aupr)}).`;
+  $("roc-why").textContent = `AUROC ${said(found.auroc)} (${between(found.auroc)}). At the threshold that finds 95 % of ${what}, ` +
+    `the false-positive rate is ${said(found.fpr95)} of ${those} (${between(found.fpr95)}). Average precision ${said(found.aupr)} (${between(found.aupr)}).`;
   const [fpr, tpr] = found.roc, kind = colour(state.task);
   chart($("roc"), {
     label: `ROC curve of ${score().long} for ${what}`, rest: "The band holds the whole true curve with the stated confidence. Every curve ends at the top right.",
-    x: { ...unit, label: `false alarms: share of ${those}` }, y: { ...unit, label: "found" },
+    x: { ...unit, label: `false-positive rate: share of ${those}` }, y: { ...unit, label: "true-positive rate" },
     key: [[kind, "curve"], [`band ${kind}`, `${Math.round(100 * DATA.confidence)} % band`], ["chance", "coin toss"]],
     marks: (x, y) => {
       const [[lowX, low], [highX, high]] = found.band;
@@ -149,7 +149,7 @@ function showRoc() {
         drawn("polyline", { class: `curve ${kind}`, points: line(fpr.map((v, k) => [x(v), y(tpr[k])])) })];
     },
     points: fpr.map((v, k) => ({ x: v, y: tpr[k],
-      text: `Alarm ${k ? `from a score of ${text(found.thresholds[k])}` : "never"}: ${percent(tpr[k])} of ${what} found, ${percent(v)} of ${those} too.` })),
+      text: `${k ? `Threshold ${text(found.thresholds[k])}` : "No threshold"}: ${percent(tpr[k])} of ${what} found, ${percent(v)} of ${those} too.` })),
   });
 }
 
@@ -205,7 +205,7 @@ function showPoints() {
 
 const target = (promise) => `${Number((100 * promise.target).toPrecision(6))} %`;
 
-// The slider and what its threshold does. It stands where the share of known inputs is that is kept.
+// The slider and what its threshold does. It stands where the share of in-distribution inputs is that is kept.
 function buildSlider() {
   const slider = result().slider;
   $("deferral").hidden = !slider;
@@ -218,8 +218,8 @@ function buildSlider() {
   const higher = promises.findIndex((each, k) => held[k] && each.target > all), first = higher >= 0 ? higher : Math.max(0, held.lastIndexOf(true));
   if (state.target === null || !promises[state.target]) state.target = first;
   $("target").value = state.target;
-  $("target-why").textContent = state.target !== first || !held[first] ? "" : `${target(promises[first])} is chosen at first: ` +
-    (higher >= 0 ? `the lowest of these that is more than without asking (${percent(all)} are right) and can be promised.` : "the highest of these that can be promised.");
+  $("target-why").textContent = state.target !== first || !held[first] ? "" : `${target(promises[first])} is selected at first: ` +
+    (higher >= 0 ? `the lowest of these that can be promised and is above the accuracy without asking (${percent(all)}).` : "the highest of these that can be promised.");
   const mark = promises[state.target]?.at ?? null;
   state.at = mark ?? Math.round(0.9 * last);
   $("marks").replaceChildren();
@@ -318,7 +318,7 @@ function showSlip(slider) {
 function keptAccuracy(set, { kept, right }, at) {
   if (!kept[at]) return "none kept";
   if (right) return `${percent(right[at] / kept[at])} (${right[at] ? `${count(kept[at] - right[at])} wrong` : kept[at] > 1 ? `all ${count(kept[at])} wrong` : "wrong"})`;
-  return set.kind === "ood" ? `not known: ${count(kept[at])} of ${count(set.number)} unknown inputs are kept` : "not known";
+  return set.kind === "ood" ? `not known: ${count(kept[at])} of ${count(set.number)} out-of-distribution inputs are kept` : "not known";
 }
 
 // A picture out of the row of all pictures of its set.
@@ -364,7 +364,7 @@ function wrongs() {
 
 const compare = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b || 0 : String(a).localeCompare(String(b), "en", { numeric: true }));
 
-// The set that the inputs are of: mistakes are known inputs.
+// The set that the inputs are of: mistakes are in-distribution inputs.
 const source = () => (state.set === WRONG ? KNOWN : state.set);
 
 // Why the table does not say what makes an input uncertain.
@@ -427,9 +427,9 @@ function showTally() {
   $("tally").hidden = $("tally-why").hidden = !DATA.tally;
   if (!DATA.tally) return;
   const { number, good, loss } = DATA.tally;
-  $("tally-why").textContent = "The verdict takes the measure that is the best or tied (★ or ≈ below) the most often; of equals, the one that loses least at worst.";
+  $("tally-why").textContent = "The verdict picks the measure that is most often the best or tied (★ or ≈ below); among equals, the one with the smallest largest loss.";
   $("tally").replaceChildren(element("caption", { class: "unseen" }, "How often each measure is the best or tied"),
-    element("thead", {}, element("tr", {}, ...["measure", "best or tied", "loss at worst, below the best"].map((name) => element("th", { scope: "col" }, name)))),
+    element("thead", {}, element("tr", {}, ...["measure", "best or tied", "largest loss, below the best"].map((name) => element("th", { scope: "col" }, name)))),
     element("tbody", {}, ...DATA.scores.map((each, s) => element("tr", s === DATA.start[1] ? { class: "chosen" } : {}, element("th", { scope: "row" }, each.short),
       element("td", {}, `${good[s]} of ${number}`), element("td", {}, loss[s])))));
 }
@@ -438,22 +438,22 @@ function showNotes() {
   $("provenance").replaceChildren(...DATA.provenance.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, element("code", {}, value))]));
   const about = (test) => DATA.scores.filter((each) => test(each.column)).map((each) => [each.short, each.about]);
   const order = [(name) => name.endsWith("aleatoric"), (name) => name.endsWith("epistemic"), (name) => name.endsWith("total")];
-  const words = [...about(order[0]), ["epistemic", "Uncertainty because models that fit the data disagree: unknown inputs tend to have much of it."],
+  const words = [...about(order[0]), ["epistemic", "Uncertainty because models that fit the data disagree: out-of-distribution inputs tend to have a lot of it."],
     ...about(order[1]), ...about(order[2]), ...about((name) => !order.some((test) => test(name))),
     ["method", "A way to get several predictions for one input."], ["members", "What gives these predictions, one each: networks of an ensemble, or draws of weights."],
-    ["known inputs", "Of the kinds that the models learned (in-distribution, id.csv)."],
-    ["unknown inputs", "Of a kind that they did not learn (out-of-distribution, ood-NAME.csv). Attacked inputs are not among them: those are changed so that a model errs (adversarial-NAME.csv)."],
-    ["mistakes", "Wrong predictions for known inputs."], ["deferred", "Left to a person, since the score is above the threshold; the others are kept."],
+    ["in-distribution inputs", "Inputs of the kinds that the models were trained on (id.csv)."],
+    ["out-of-distribution inputs", "Inputs of other kinds (ood-NAME.csv). Adversarial inputs are not among them: those were changed so that a model errs (adversarial-NAME.csv)."],
+    ["mistakes", "Wrong predictions for in-distribution inputs."], ["deferred", "Handed to a person because the score is above the threshold; the others are kept."],
     ["AUROC", "How often an input of one kind scores higher than one of the other: 50 % is a coin toss, 100 % perfect."],
-    ["points", "Of percent: from 95.1 % to 95.4 % are 0.3 points."],
-    ["statistically tied", "No difference could be shown by a paired test on these inputs; there may be one."],
+    ["points", "Percentage points: from 95.1 % to 95.4 % is 0.3 points."],
+    ["statistically tied", "A paired test on these inputs shows no difference; there may still be one."],
     ["area of accuracy", "Mean accuracy over all shares kept, the most certain first."],
     ["nats", "The unit of uncertainty with natural logarithms: a coin toss has 0.69."]];
   $("glossary").replaceChildren(...words.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
-  $("method-notes").textContent = `Intervals are of ${Math.round(100 * DATA.confidence)} %: DeLong for AUROC; for other areas by resampling up to ${count(DATA.resampled)} inputs, ` +
-    "by influence functions above; exact (Clopper-Pearson) for shares. The band of a ROC curve holds the whole curve (Massart), that of the accuracy each point by itself. " +
-    "The best measure is picked and compared on the same inputs: p-values are corrected for all pairs. A promise holds by itself, for the method, measure and target chosen before seeing the page; " +
-    "of several that are looked at, the best may be lucky.";
+  $("method-notes").textContent = `Intervals have a confidence level of ${Math.round(100 * DATA.confidence)} %: DeLong for AUROC; for other areas the bootstrap up to ${count(DATA.resampled)} inputs and ` +
+    "influence functions above; Clopper-Pearson for shares. The band of a ROC curve covers the whole curve (Massart), that of the accuracy each point by itself. " +
+    "The best measure is picked and compared on the same inputs, so p-values are corrected for all pairs of a task (Holm). Each promise holds by itself, for a method, measure and target chosen before seeing the page; " +
+    "if you look at several and take the best, it may be luck.";
 }
 
 function showFigures() {

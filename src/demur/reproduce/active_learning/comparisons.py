@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from demur.tasks import Comparison, Estimate
-from demur.tasks.compare import corrected
+from demur.tasks.compare import adjust_by_holm
 from demur.tasks.estimate import generator, percentile
 
 CONFIDENCE, RESAMPLES = 0.95, 4000
@@ -100,7 +100,7 @@ def differences(areas: Mapping[Curve, np.ndarray], acquisitions: Sequence[str]) 
                 drawn = np.mean([counts[d] @ v.mean(axis=0) for (d, _), v in chosen.items()], axis=0)
                 family.append(Difference(*place, first, second, student(means), bootstrap(means, drawn)))
         by_seed, by_image = (
-            corrected([getattr(each, kind) for each in family]) for kind in ("seeds", "images")
+            adjust_by_holm([getattr(each, kind) for each in family]) for kind in ("seeds", "images")
         )
         rows += [
             each._replace(seeds=s, images=i) for each, s, i in zip(family, by_seed, by_image, strict=True)

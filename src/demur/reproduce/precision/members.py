@@ -64,7 +64,7 @@ class Dropout:
         weight, bias = (part.detach() for part in (self.layer.weight, self.layer.bias))
 
         def logits(features: Any, places: np.ndarray, dtype: Any) -> Any:
-            kept = torch.from_numpy(self.masks.kept(range(self.members), places)).to(torch.float32)
+            kept = torch.from_numpy(self.masks.draw_kept(range(self.members), places)).to(torch.float32)
             scale = 1 + level * (kept / (1 - RATE) - 1)
             return torch.nn.functional.linear((features * scale).to(dtype), weight.to(dtype), bias.to(dtype))
 

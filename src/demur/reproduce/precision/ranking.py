@@ -12,13 +12,13 @@ import math
 import numpy as np
 
 from demur.tasks import Estimate
-from demur.tasks.compare import placed
 from demur.tasks.estimate import spread_of
+from demur.tasks.paired_tests import place_inputs
 
 
 def placements(scores: np.ndarray, positive: np.ndarray) -> np.ndarray:
     """Return placements of all inputs, a row for each draw; scores are (draws, inputs)."""
-    return np.stack([placed(each, positive) for each in scores.astype(np.float64)])
+    return np.stack([place_inputs(each, positive) for each in scores.astype(np.float64)])
 
 
 def estimate(places: np.ndarray, positive: np.ndarray, confidence: float = 0.95) -> Estimate:

@@ -9,7 +9,7 @@ import numpy as np
 from demur.decompose import decompose
 from demur.predictions import Gaussian
 from demur.regression import information, variance
-from demur.tasks.sparsification import area, ranking, remaining
+from demur.tasks.sparsification import area_between, order_losses, remaining_error
 
 SCORES = {
     "k": "K", "i": "I", "epistemic-variance": "epistemic variance", "k-total": "total of K",
@@ -45,11 +45,11 @@ def of_split(
     }
     ranks = rankdata(np.abs(errors))
     loss, kept = errors**2, np.arange(1, len(y) + 1) / len(y)
-    oracle = remaining(ranking(np.abs(errors), loss), np.sqrt)
+    oracle = remaining_error(order_losses(np.abs(errors), loss), np.sqrt)
     curves = {"oracle": np.interp(GRID, kept, oracle / oracle[-1])}
     for name, values in _scores_of(mean, spread).items():
-        curve = remaining(ranking(values, loss), np.sqrt)
+        curve = remaining_error(order_losses(values, loss), np.sqrt)
         figures[f"{name}|spearman"] = float(np.corrcoef(rankdata(values), ranks)[0, 1])
-        figures[f"{name}|ause"] = area(curve, oracle)
+        figures[f"{name}|ause"] = area_between(curve, oracle)
         curves[name] = np.interp(GRID, kept, curve / curve[-1])
     return figures, curves

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from demur.report.folder import shown_name
+from demur.report.run_folder import shown_name
 from demur.report.tables import PAPER, Row, Table, kinds_of, table_of_scores
 from demur.reproduce.study.config import Config
 from demur.reproduce.study.scoring import CELLS, MEASURES
 from demur.tasks import Contest, contest, detection, misclassification, rank_correlation, selective
-from demur.tasks.contest import evaluated
-from demur.tasks.estimate import Estimate, over_splits, proportion
+from demur.tasks.contest import evaluate_score
+from demur.tasks.estimate import Estimate, average_splits, proportion
 
 _Columns = Mapping[str, np.ndarray]
 _Scored = Mapping[str, Mapping[str, _Columns]]
@@ -141,7 +141,7 @@ def section(task: Task, scored: _Scored) -> Section:
 
     def over(by_set: Mapping[str, _Columns], name: str) -> Estimate:
         results = [
-            evaluated(
+            evaluate_score(
                 _values_of(task, by_set, name, part),
                 task.kind,
                 _correct_of(by_set, part) if task.positive is None else None,
@@ -149,7 +149,7 @@ def section(task: Task, scored: _Scored) -> Section:
             )
             for part in task.known
         ]
-        return over_splits([getattr(result, figure).value for result in results], 0.95)
+        return average_splits([getattr(result, figure).value for result in results], 0.95)
 
     splits = {method: {name: over(by_set, name) for name in PAPER} for method, by_set in scored.items()}
     return Section(task, found, splits)

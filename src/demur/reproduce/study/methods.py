@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from demur.posteriors import CyclicalSGHMC, Features, HeadTraining, LastLayer, Posterior
-from demur.posteriors.posterior import chosen, chunks_of
+from demur.posteriors.posterior import select_members, split_members
 from demur.reproduce.stages import Stage
 from demur.reproduce.study.encoding import Encoding
 
@@ -37,7 +37,9 @@ class StoredLogits(Posterior):
 
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
         rows = np.asarray(batch)
-        for run in chunks_of(chosen(members, self.members or 0), len(rows) * self.logits[0].shape[1]):
+        for run in split_members(
+            select_members(members, self.members or 0), len(rows) * self.logits[0].shape[1]
+        ):
             yield np.stack([self.logits[each][rows] for each in run])
 
     def deployed(self, batch: Any) -> Any:

@@ -17,10 +17,10 @@ def build(make: str, seed: int, which: int) -> Any:
     """Return what a `module:function` returns, with weights that depend on the seed alone."""
     import torch
 
-    from demur.posteriors.networks import random_state_kept
+    from demur.posteriors.networks import preserve_random_state
 
     module, _, function = make.partition(":")
-    with random_state_kept():
+    with preserve_random_state():
         torch.manual_seed(int(np.random.SeedSequence([seed, which]).generate_state(1)[0]))
         return getattr(importlib.import_module(module), function)()
 

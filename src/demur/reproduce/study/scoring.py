@@ -11,7 +11,7 @@ import numpy as np
 
 import demur
 from demur.posteriors import CyclicalSGHMC, LastLayer
-from demur.posteriors.networks import random_state_kept
+from demur.posteriors.networks import preserve_random_state
 from demur.reproduce.arithmetic import arithmetic
 from demur.reproduce.stages import Stage
 from demur.reproduce.study.methods import EVERY, NUMBERS, Methods, StoredLogits
@@ -113,7 +113,7 @@ def _load_loops(classes: int) -> None:
     logits[:, 1::4] *= np.float32(0.1)
     logits[:, ::2] = logits[0, ::2]
     demur.Moments().update(logits=logits).update(logits=logits)
-    with random_state_kept():
+    with preserve_random_state():
         layer, features = torch.nn.Linear(4, classes), np.ones((2, 4), np.float32)
     plan = {"samples": 2, "cycles": 1, "steps": 2, "exploration": 0.0, "discard": 0.0}
     chain = CyclicalSGHMC(layer, (features, np.arange(2) % classes), **plan)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from demur.report.tables import number
+from demur.report.tables import write_number as number
 from demur.reproduce import paper
 from demur.reproduce.results import tally
 from demur.reproduce.study.scoring import read_shares

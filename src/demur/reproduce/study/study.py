@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 import demur
-from demur.report import findings, folder, page
+from demur.report import page
+from demur.report.contents import gather_contents
+from demur.report.run_folder import read_run
 from demur.reproduce.stages import Say, Stage, Stages, copied, write_text
 from demur.reproduce.study import evaluation
 from demur.reproduce.study.config import Config
@@ -211,4 +213,4 @@ def _write_scores(path: Path, columns: Mapping[str, np.ndarray]) -> None:
 def _write_page(place: Path, facts: Mapping[str, Any]) -> None:
     """Write the report of scores that are laid out, and where they come from."""
     write_text(place / "run.json", json.dumps(facts, indent=1) + "\n")
-    page.write(findings.find(folder.read_run(place)), place / "report.html")
+    page.write_page(gather_contents(read_run(place)), place / "report.html")

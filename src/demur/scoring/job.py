@@ -1,0 +1,130 @@
+"""What one call of `demur.score` is asked for: checked before the work, and compared with a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from demur.core.rules import resolve_rule
+from demur.measures import GIVEN, Measure, cell, check_base, resolve
+from demur.moments import Moments, sums_of_given
+from demur.posteriors.posterior import Posterior, parse_chunk
+from demur.predictions import arrays
+from demur.scoring.adaptive import ERROR_GROUPS, check_tolerance
+from demur.scoring.batches import InputBatch
+from demur.scoring.given_models import GivenModels, ask_given_models, deployed_of
+from demur.scoring.score_table import compute_columns, count_groups
+
+
+@dataclass
+class ScoringJob:
+    """The arguments of `demur.score`, and what both orders compute from them."""
+
+    posterior: Posterior
+    loader: Any
+    measures: Sequence[str]
+    rule: str
+    base: float | None
+    unbiased: bool
+    stderr: bool
+    tolerance: float | None = None
+    groups: int | None = field(default=None, init=False)
+    own: dict[str, Measure] = field(default_factory=dict, init=False)
+
+    def check(self, order: str) -> None:
+        """Raise, before any work, where the arguments do not go together."""
+        if isinstance(self.measures, str) or not all(isinstance(name, str) for name in self.measures):
+            raise TypeError(f"measures must be a list of names. Got {self.measures!r}.")
+        self.measures = tuple(dict.fromkeys(self.measures))
+        if not self.measures:
+            raise ValueError("measures must have at least one name. Got none.")
+        for measure in self.name_measures(()).values():
+            resolve(measure)
+        check_base(self.base, resolve_rule(self.rule))
+        if order not in ("batch", "member"):
+            raise ValueError(f"order must be 'batch' or 'member'. Got {order!r}.")
+        if not hasattr(self.loader, "__iter__"):
+            raise TypeError(f"loader must be an iterable of batches. Got {type(self.loader).__name__}.")
+        members = self.posterior.members
+        if self.tolerance is not None:
+            check_tolerance(self.tolerance, order=order, members=members)
+        asked = {"stderr": self.stderr, "unbiased": self.unbiased, "order='member'": order == "member"}
+        for name in (name for name, value in asked.items() if value and members is None):
+            raise ValueError(f"{name} must know how many members there are. Give Samples(..., members=...).")
+        if (self.stderr or self.unbiased) and members == 1:
+            raise ValueError("A standard error or an unbiased value takes at least 2 members. Got 1.")
+        if order == "member" and hasattr(self.loader, "__next__"):
+            raise TypeError(
+                "order='member' takes a loader that can be iterated over several times. Got an iterator."
+            )
+        named = self.name_measures(()).values()
+        self.groups = count_groups(named, members or 0, unbiased=self.unbiased, stderr=self.stderr)
+        if self.tolerance is not None:
+            self.groups = min(ERROR_GROUPS, members or 0)
+
+    def settings(self, order: str) -> dict[str, Any]:
+        """Return what must be unchanged for a run to resume from a checkpoint."""
+        chosen = {
+            name: getattr(self.posterior, name, None) for name in ("members", "seed", "dropout", "prior")
+        }
+        names = ("measures", "rule", "base", "unbiased", "stderr", "tolerance")
+        asked = {name: getattr(self, name) for name in names}
+        own = {"posterior": type(self.posterior).__name__, "parameters": self.posterior.fingerprint()}
+        return {"order": order, **own, **chosen, **asked}
+
+    def make_moments(self) -> Moments:
+        """Return empty moments."""
+        return Moments(rule=self.rule, groups=self.groups)
+
+    def name_measures(self, given: Any, own: dict[str, Measure] | None = None) -> dict[str, str | Measure]:
+        """Return the measures by name, with the given models' predictions where they need them."""
+        of_table = {name: cell(name, given) if name in GIVEN else name for name in self.measures}
+        return of_table | (self.own if own is None else own)
+
+    def compute_columns(self, summed: Any, logits: Any) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield names and columns of scores from summed members and the deployed model's logits, or None."""
+        options = {"unbiased": self.unbiased, "stderr": self.stderr, "base": self.base}
+        own = logits.own if isinstance(logits, GivenModels) else None
+        logits = deployed_of(logits)
+        given = None if logits is None else parse_chunk(logits)[0]
+        if given is not None and isinstance(summed, Moments) and not set(GIVEN).isdisjoint(self.measures):
+            given = sums_of_given(given, summed)
+        for name, values in compute_columns(summed, self.name_measures(given, own), **options):
+            yield name, values if name != "prediction" else self.to_labels(values)
+
+    def predict_deployed(self, batch: InputBatch) -> Any:
+        """Return the deployed model's predictions for a batch, or None where there is no such model."""
+        found = self.posterior.deployed(batch.inputs)
+        if found is None and any(name in GIVEN and name not in self.own for name in self.measures):
+            raise ValueError(
+                f"measures {', '.join(GIVEN)} take a posterior with a deployed model. "
+                f"{self.posterior!r} has none."
+            )
+        if not any("given" in each.sides() for each in self.own.values()):
+            return found
+        return GivenModels(found, {name: ask_given_models(each, batch) for name, each in self.own.items()})
+
+    def classify(self, logits: Any) -> np.ndarray | None:
+        """Return the label of the deployed model's likeliest class for each input."""
+        logits = deployed_of(logits)
+        if logits is None or not hasattr(logits, "ndim"):
+            return None
+        return self.to_labels(arrays.to_numpy(logits).argmax(-1))
+
+    def to_labels(self, columns: np.ndarray) -> np.ndarray:
+        """Return the labels of columns of the predictions."""
+        return columns if self.posterior.classes is None else np.asarray(self.posterior.classes)[columns]
+
+
+def check_chunk(chunk: Any, inputs: int) -> tuple[Any, Any]:
+    """Return the predictions and weights of a chunk; raise unless they are for this many inputs."""
+    prediction, weights = parse_chunk(chunk)
+    if len(prediction.shape) != 3 or prediction.shape[1] != inputs:
+        raise ValueError(
+            f"A posterior must predict (members, inputs, classes), of {inputs} inputs. "
+            f"Got {tuple(prediction.shape)}."
+        )
+    return prediction, weights

@@ -1,0 +1,114 @@
+"""The columns of scores: which there are, how moments become columns, and their summary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from demur.families import Family
+from demur.measures import Measure, needs_groups, resolve
+from demur.moments import Moments
+from demur.predictions import arrays
+from demur.stores import json_number
+
+PARTS = ("total", "aleatoric", "epistemic")
+
+DEFAULT_MEASURES = ("pairwise", "average", "reverse")
+
+_MOST_GROUPS = 64
+"""Groups for standard errors, at most: a thousand members must not need a thousand states."""
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """Scores of each input, as columns.
+
+    Attributes
+    ----------
+    columns
+        ``input``, ``prediction`` (the likeliest class of the average prediction) and ``{measure}_{part}`` for
+        each measure; with standard errors also ``{measure}_{part}_stderr``. (inputs,) each.
+    measures
+        Names of the measures, in the requested order.
+    members, classes
+        How many members and classes the predictions had.
+    """
+
+    columns: dict[str, np.ndarray]
+    measures: tuple[str, ...]
+    members: int
+    classes: int
+
+    @property
+    def inputs(self) -> int:
+        """How many inputs were scored."""
+        return len(self.columns["input"])
+
+    def top(self, count: int) -> np.ndarray:
+        """Find the most uncertain inputs, by the first measure's epistemic part; ties keep their order."""
+        epistemic = self.columns[f"{self.measures[0]}_epistemic"]
+        return np.argsort(-epistemic, kind="stable")[:count]
+
+    def summary(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """Compute mean, median and maximum over inputs, and count infinite values, by measure and part.
+
+        The mean is infinite where any input is.
+        """
+        return {
+            measure: {
+                part: {
+                    "mean": json_number(values.mean(dtype=np.float64)),
+                    "median": json_number(np.median(values)),
+                    "max": json_number(values.max()),
+                    "infinite": int(np.isinf(values).sum()),
+                }
+                for part in PARTS
+                for values in [self.columns[f"{measure}_{part}"]]
+            }
+            for measure in self.measures
+        }
+
+
+def compute_columns(
+    moments: Moments,
+    measures: Mapping[str, str | Measure],
+    *,
+    unbiased: bool,
+    stderr: bool,
+    base: float | None,
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield names and columns: the average's prediction, then the parts of each measure."""
+    average = arrays.to_numpy(moments.mean)
+    yield "prediction", average if isinstance(moments.rule, Family) else np.argmax(average, axis=-1)
+    for name, measure in measures.items():
+        parts = moments.decompose(measure=measure, unbiased=unbiased, stderr=stderr, base=base)
+        for part in PARTS:
+            yield f"{name}_{part}", arrays.to_numpy(getattr(parts, part))
+        if stderr:
+            for part in PARTS:
+                yield f"{name}_{part}_stderr", arrays.to_numpy(getattr(parts.stderr, part))
+
+
+def count_groups(
+    measures: Iterable[str | Measure], members: int, *, unbiased: bool, stderr: bool
+) -> int | None:
+    """Return how many groups of members the moments keep apart; None where nothing requested needs groups."""
+    if stderr or (unbiased and any(needs_groups(resolve(measure)) for measure in measures)):
+        return min(members, _MOST_GROUPS)
+    return None
+
+
+def name_unit(rule: str, base: float | None) -> str:
+    """Return the unit that scores are measured in.
+
+    Examples
+    --------
+    >>> name_unit("log", None), name_unit("log", 2), name_unit("brier", None)
+    ('nats', 'bits', 'brier loss')
+    """
+    if rule != "log":
+        return f"{rule} loss"
+    return {None: "nats", 2.0: "bits"}.get(base, f"units of log {base:g}" if base else "")

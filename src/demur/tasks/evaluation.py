@@ -1,0 +1,154 @@
+"""A whole run evaluated: every task, for each method and score, with the best ones and their ties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from demur.tasks.contest import Contest, Standing, contest
+from demur.tasks.detection import Detection
+from demur.tasks.estimate import Estimate, check_share, proportion
+from demur.tasks.selective import Selective, selective
+
+Key = tuple[str, str]
+"""A method and one of its scores."""
+
+ERRORS = "errors"
+"""The task of finding wrong predictions, beside those of the sets."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What the scores of a run are good for.
+
+    Attributes
+    ----------
+    methods, scores
+        Their names. Every method has every score.
+    known, ood_sets
+        The in-distribution set, and the out-of-distribution ones. Only on these are methods compared.
+    columns
+        The scores themselves, (inputs,) each, by method, set and score.
+    set_accuracy
+        By set and method, for sets whose labels are known for every method.
+    kept
+        Accuracy over the fraction kept, by (method, score); empty without labels.
+    contests
+        By task (a set, or "errors"): the figures of all scores, and which are best among those of their
+        method. Methods whose predictions are all right or all wrong have no "errors". Mistakes and attacked
+        inputs are compared in this way only: a method makes mistakes of its own, and one that attacks fool
+        less is certain of them with good reason.
+    across
+        By out-of-distribution set: the scores of all methods compared, each named by its (method, score).
+        The contest has the one method "".
+    """
+
+    confidence: float
+    methods: list[str]
+    scores: list[str]
+    known: str
+    ood_sets: list[str]
+    columns: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]]
+    set_accuracy: dict[str, dict[str, Estimate]]
+    kept: dict[Key, Selective]
+    contests: dict[str, Contest]
+    across: dict[str, Contest]
+
+    @property
+    def accuracy(self) -> dict[str, Estimate]:
+        """Accuracy on the in-distribution inputs, by method; empty without labels."""
+        return self.set_accuracy.get(self.known, {})
+
+    def tasks_of(self, method: str) -> list[str]:
+        """Return the tasks that a method was evaluated on."""
+        return [task for task, found in self.contests.items() if method in found.results]
+
+    def result(self, key: Key, task: str) -> Detection:
+        """Return the figures of a score on a task."""
+        found = self.contests[task].results[key[0]][key[1]]
+        assert isinstance(found, Detection)
+        return found
+
+    def standing(self, key: Key, task: str) -> Standing:
+        """Return where a score stands among those of its method."""
+        return self.contests[task].standings["auroc"][key[0]][key[1]]
+
+
+def evaluate_run(
+    columns: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]],
+    scores: Sequence[str],
+    *,
+    correct: Mapping[str, Mapping[str, np.ndarray]] | None = None,
+    known: str = "id",
+    ood_sets: Sequence[str] = (),
+    confidence: float = 0.95,
+    progress: Callable[[int], object] = lambda done: None,
+) -> Evaluation:
+    """Return what the scores of a run are good for.
+
+    Parameters
+    ----------
+    columns
+        Scores by method, set and name. All methods have the same sets of the same inputs.
+    scores
+        The names that are evaluated.
+    correct
+        By set and method, whether predictions are right, for sets where that is known.
+    known
+        The in-distribution set. Without it there is nothing to tell the others from.
+    ood_sets
+        Which of the other sets are out-of-distribution; the rest are adversarial inputs.
+    confidence
+        Confidence level of intervals; differences are tested at ``1 - confidence``.
+    progress
+        Called with the number of tasks done.
+    """
+    check_share("confidence", confidence)
+    methods, correct = list(columns), correct or {}
+    right = correct.get(known, {})
+    sets = list(next(iter(columns.values())))
+    others = [name for name in sets if name != known] if known in sets else []
+    level: dict[str, Any] = {"confidence": confidence, "level": 1 - confidence}
+    contests: dict[str, Contest] = {}
+    across: dict[str, Contest] = {}
+
+    def pair(method: str, name: str, score: str) -> tuple[np.ndarray, np.ndarray]:
+        return columns[method][known][score], columns[method][name][score]
+
+    for name in others:
+        by_method = {m: {score: pair(m, name, score) for score in scores} for m in methods}
+        contests[name] = contest(by_method, "detection", **level)
+        if name in ood_sets:
+            everything = {"": {(m, score): pair(m, name, score) for m in methods for score in scores}}
+            across[name] = contest(everything, "detection", interval="asymptotic", **level)
+        progress(len(contests))
+    ranked = {
+        m: {score: columns[m][known][score] for score in scores}
+        for m in methods
+        if m in right and right[m].any() and not right[m].all()
+    }
+    if ranked:
+        contests[ERRORS] = contest(ranked, "misclassification", correct=right, **level)
+        progress(len(contests))
+    return Evaluation(
+        confidence,
+        methods,
+        list(scores),
+        known,
+        [name for name in others if name in ood_sets],
+        columns,
+        {
+            name: {m: proportion(int(each.sum()), len(each), confidence) for m, each in by_method.items()}
+            for name, by_method in correct.items()
+        },
+        {
+            (m, score): selective(columns[m][known][score], each, confidence=confidence)
+            for m, each in right.items()
+            for score in scores
+        },
+        contests,
+        across,
+    )

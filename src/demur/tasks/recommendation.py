@@ -1,0 +1,136 @@
+"""Which method and score of a run to use, and how much that choice matters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from demur.tasks.compare import adjust_by_holm, compare_pairs
+from demur.tasks.correlation import correlation
+from demur.tasks.detection import Detection
+from demur.tasks.estimate import IntervalOptions
+from demur.tasks.evaluation import Evaluation, Key
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """The method and the score to use.
+
+    Attributes
+    ----------
+    key
+        The method that finds out-of-distribution inputs best by the score, on average, and the score.
+        Without such inputs the most accurate method, or the first.
+    good, number
+        By score, in how many comparisons of the scores of one method on one task it is the best or tied; of
+        how many.
+    losses
+        By score, how far its AUROC is below the best in the comparison where it is furthest.
+    rivals
+        Other methods that this one is not shown to be better than, by this score on any
+        out-of-distribution set.
+    figures
+        What the score does with that method, by task.
+    by_score, by_method
+        Largest difference of AUROC between scores of one method, and between methods by this score. Methods
+        are compared on out-of-distribution inputs only, and then scores too; None where nothing can be
+        compared.
+    aleatoric_with_k
+        Rank correlation with K over all inputs of that method, if the score is the aleatoric part; else None.
+    """
+
+    key: Key
+    good: dict[str, int]
+    number: int
+    losses: dict[str, float]
+    rivals: list[str]
+    figures: dict[str, Detection]
+    by_score: float
+    by_method: float | None
+    aleatoric_with_k: float | None
+
+    @property
+    def equal(self) -> list[str]:
+        """Other scores that are the best or tied as often."""
+        own = self.key[1]
+        return [score for score, often in self.good.items() if score != own and often == self.good[own]]
+
+
+def recommend(found: Evaluation) -> Recommendation | None:
+    """Return the score that is the best, or tied, the most often; of equals the one that loses least.
+
+    None where nothing can be measured.
+    """
+    within = [(method, task) for task, each in found.contests.items() for method in each.results]
+    if not within:
+        return None
+    scores = found.scores
+    areas = {(m, t, s): found.result((m, s), t).auroc.value for m, t in within for s in scores}
+    standings = {(m, t, s): found.standing((m, s), t) for m, t in within for s in scores}
+    good = {s: sum(standings[m, t, s].best or standings[m, t, s].tied for m, t in within) for s in scores}
+    losses = {
+        score: max(max(areas[m, t, s] for s in scores) - areas[m, t, score] for m, t in within)
+        for score in scores
+    }
+    best = max(scores, key=lambda score: (good[score], -losses[score]))
+    # The same inputs for all methods, and unknown to all. Mistakes and attacks that succeed differ.
+    sets = found.ood_sets
+    names = [m for m in found.methods if any(m == method for method, _ in within)]
+
+    def worth(name: str) -> float:
+        if sets:
+            return sum(areas[name, t, best] for t in sets)
+        return found.accuracy[name].value if name in found.accuracy else 0.0
+
+    method = max(names, key=worth)
+    several = len(names) > 1 and bool(sets)
+    beaten = _beaten_methods(found, method, best) if several else set()
+    return Recommendation(
+        (method, best),
+        good,
+        len(within),
+        losses,
+        [other for other in names if several and other != method and other not in beaten],
+        {task: found.result((method, best), task) for task in found.tasks_of(method)},
+        max(_gap([areas[m, t, s] for s in scores]) for m, t in within if t in sets or not several),
+        max(_gap([areas[m, t, best] for m in names]) for t in sets) if several else None,
+        _correlate_with_k(found, (method, best)),
+    )
+
+
+def _beaten_methods(found: Evaluation, method: str, score: str) -> set[str]:
+    """Return the methods that are shown to be worse at one out-of-distribution set at least.
+
+    Corrected for all pairs of methods and all sets, since the method was picked by the same inputs.
+    """
+    pairs = [(a, b) for i, a in enumerate(found.methods) for b in found.methods[i + 1 :]]
+    options = IntervalOptions(found.confidence)
+    family = []
+    for name in found.ood_sets:
+        scores = {m: (sets[found.known][score], sets[name][score]) for m, sets in found.columns.items()}
+        family += compare_pairs(scores, pairs, "detection", "auroc", options)
+    beaten = set()
+    for (a, b), each in zip(pairs * len(found.ood_sets), adjust_by_holm(family), strict=True):
+        if each.adjusted <= 1 - found.confidence and method in (a, b):
+            ahead = each.difference.value * (1 if method == a else -1) > 0
+            beaten |= {b if method == a else a} if ahead else set()
+    return beaten
+
+
+def _correlate_with_k(found: Evaluation, key: Key) -> float | None:
+    """Return the rank correlation of the aleatoric part with K, over all sets; None for another score."""
+    method, score = key
+    if not score.endswith("aleatoric") or "pairwise_epistemic" not in found.scores:
+        return None
+    levels = []
+    for each in (score, "pairwise_epistemic"):
+        values = np.concatenate([columns[each] for columns in found.columns[method].values()])
+        levels.append(np.unique(values, return_inverse=True)[1])
+    value = correlation(levels, np.ones(len(levels[0])))
+    return None if np.isnan(value) else value
+
+
+def _gap(values: list[float]) -> float:
+    """Return how far the highest is above the lowest."""
+    return max(values) - min(values)
