@@ -130,7 +130,9 @@ def decompose(
     parts = np.array((aleatoric + epistemic, aleatoric, epistemic))
     if left.size:
         rest = members.only(left)
-        found = join_results(kernels.in_threads(one, *zip(*split_inputs(rest, loss, dealt, sides), strict=True)))
+        found = join_results(
+            kernels.in_threads(one, *zip(*split_inputs(rest, loss, dealt, sides), strict=True))
+        )
         parts[:, left] = found.total, found.aleatoric, found.epistemic
     parts = to_batch_shape(parts, members, scale, (3,))
     return Decomposition(parts[0, ...], parts[1, ...], parts[2, ...])

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from demur import kernels
-from demur.kernels.workers import WORTH_A_THREAD, in_parallel
+from demur.kernels.threads import WORTH_A_THREAD, in_parallel
 
 FEW_CLASSES = 32
 """Up to this many classes, matrix products run in compiled loops or as one product for several members: a

@@ -162,7 +162,9 @@ def read_run(path: Path) -> Run:
         came = "a file" if path.exists() else "nothing"
         raise StoreError(f"{path}: expected the folder of a run, got {came}: check the path")
     methods = [MethodScores("", *_read_method(path))] if score_files(path) else []
-    for folder in sorted((each for each in path.iterdir() if each.is_dir()), key=lambda f: natural_key(f.name)):
+    for folder in sorted(
+        (each for each in path.iterdir() if each.is_dir()), key=lambda f: natural_key(f.name)
+    ):
         if folder.name != "images" and not folder.name.startswith(".") and score_files(folder):
             methods.append(MethodScores(folder.name, *_read_method(folder)))
     if not methods:

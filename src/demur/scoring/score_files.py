@@ -14,8 +14,7 @@ from demur.moments import Moments
 from demur.predictions import Categorical, arrays
 from demur.predictions.members import check_weight_values, scale_moderately
 from demur.scoring.score_table import DEFAULT_MEASURES, ScoreTable, compute_columns, count_groups
-from demur.stores import Predictions, StoreError
-from demur.stores.predictions import Chunk
+from demur.stores import Chunk, Predictions, StoreError
 
 Kind = Literal["logits", "probs", "log_probs"]
 

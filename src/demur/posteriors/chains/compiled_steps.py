@@ -9,7 +9,8 @@ import math
 import numpy as np
 from numba import njit
 
-from demur.kernels.arithmetic import COMPILED, cached, log_single
+from demur.kernels.compiling import COMPILED, cached
+from demur.kernels.exp_log import log
 from demur.posteriors.dropout.compiled_masks import GOLDEN, mix
 
 _PAIRS_PER_BLOCK = 512
@@ -61,7 +62,7 @@ def _draw_noise(at, scale, room, numbers):
         upper[k] = np.int32(bits >> _HIGH_SHIFT)
         lower[k] = np.int32(bits & _LOW_MASK)
     for k in range(pairs):
-        far = scale * np.sqrt(_MINUS_TWO * log_single((np.float32(upper[k]) + _HALF) * _UNIT))
+        far = scale * np.sqrt(_MINUS_TWO * log((np.float32(upper[k]) + _HALF) * _UNIT))
         angle = (np.float32(lower[k] >> 2) + _HALF) * _QUARTER_UNIT - _EIGHTH_TURN
         square = angle * angle
         sine = (((_SINE[2] * square + _SINE[1]) * square + _SINE[0]) * square + _ONE) * angle
