@@ -11,7 +11,7 @@ import demur
 
 SOURCE = Path(demur.__file__).parent
 ORDER = [
-    "progress", "core.rules", "families", "predictions", "core.state", "measures", "kernels",
+    "progress", "atomic", "core.rules", "families", "predictions", "core.state", "measures", "kernels",
     "core.jackknife",
     "core.second_order_state", "core.given", "moments", "core.gaussian_mixture", "core.gaussian_average",
     "core.bounds", "core.second_order", "decompose", "divergences", "regression", "credal", "adhoc", "tasks",
