@@ -1,6 +1,6 @@
 """How much of scoring is the network's own arithmetic: forward passes and matrix products.
 
-python -m benchmarks.forward_share [--classes 1000] [--features 1280] [--inputs 1000] [--samples 100]
+python -m benchmarks.forward_share [--classes 100] [--features 512] [--inputs 1000] [--samples 100]
 
 Scores a last layer by ten heads, by dropout and by cyclical SG-HMC, with the functions of PyTorch that
 multiply matrices replaced by timed ones, and prints the share of the time that is spent elsewhere. Loops are
@@ -194,7 +194,7 @@ def main() -> None:
     import demur
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    for name, default in (("classes", 1000), ("features", 1280), ("inputs", 1000), ("samples", 100)):
+    for name, default in (("classes", 100), ("features", 512), ("inputs", 1000), ("samples", 100)):
         parser.add_argument(f"--{name}", type=int, default=default)
     given = parser.parse_args()
     inputs = torch.rand(given.inputs, given.features)

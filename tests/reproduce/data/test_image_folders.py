@@ -190,13 +190,13 @@ def test_what_is_missing_is_said(tmp_path):
     path = tmp_path / "val.txt"
     wrong = {
         "": "expected labels, got an empty file",
-        "a b c\n": "expected lines as 'ILSVRC2012_val_00000001.JPEG 65'",
-        f"{names[0]} 3\n": "expected a label for each of 4 images, got none for 3, as ILSVRC2012_val",
-        "".join(f"{name} cat\n" for name in names): "numbers from 0 on or wnids, got 'cat'",
+        "a b c\n": "expected lines like 'ILSVRC2012_val_00000001.JPEG 65'",
+        f"{names[0]} 3\n": "expected a label for each of 4 images, got none for 3, such as ILSVRC2012_val",
+        "".join(f"{name} cat\n" for name in names): "numbers from 0 or wnids, got 'cat'",
         "".join(f"{name} 1000\n" for name in names): "expected labels from 0 to 999, got 1000",
         "".join(
             f"{name} {WNIDS[1]}\n" for name in names
-        ): "expected the wnids of 1000 classes, as n01440764, got 1",
+        ): "expected the wnids of 1000 classes, such as n01440764, got 1",
     }
     for text, line in wrong.items():
         path.write_text(text)

@@ -69,7 +69,7 @@ def draw_differences(
             axes.set_title(f"{titles[data]},\n{titles[posterior]}")
             axes.set_yticks(range(len(shown)), shown if axes is np.ravel(grid)[0] else [""] * len(shown))
             axes.set_ylim(len(shown) - 0.5, -0.5)
-        figure.supxlabel("mean accuracy minus that of random labels, in points", fontsize=8)
+        figure.supxlabel("mean accuracy less that of random labels, in points", fontsize=8)
     return figure
 
 

@@ -42,21 +42,21 @@ def compose_section(
             _describe_setup(settings),
             f"```sh\n{_write_command(settings)}\n```",
             "![Accuracy over labelled images](figures/results/active-learning-accuracy.png)",
-            f"Lines are means over {settings.seeds} seeds, bands go from the lowest seed to the highest.",
+            f"Lines are means over {settings.seeds} seeds; bands span the lowest to the highest seed.",
             f"Mean accuracy from {settings.label_counts[0]} to {settings.label_counts[-1]} labels (the area "
             "under the curve divided by its width) in percent, mean ± standard deviation over seeds, best "
             "mean bold:",
             _format_means(areas, acquisitions, titles),
-            f"Accuracy with {settings.label_counts[-1]} labels, likewise:",
+            f"Accuracy with {settings.label_counts[-1]} labels, in the same form:",
             _format_means(ends, acquisitions, titles),
-            "![Areas less that of random labels](figures/results/active-learning-areas.png)",
+            "![Areas minus that of random labels](figures/results/active-learning-areas.png)",
             "Each circle is a seed, each bar the mean with its interval over test images.",
-            "### Is K the better score to ask by?",
-            "Differences of the mean accuracy in points, the mean over all settings. *Over seeds*: "
-            f"Student's {CONFIDENCE:.0%} interval, paired by seed, with {freedom} degrees of freedom (the "
-            "posteriors of a data set share pools, so they are averaged first); it is about other pools, "
-            "first images and members. *Over test images*: a paired bootstrap, which takes these very "
-            f"members as given. p is after Holm's correction over the {len(every)} comparisons of a column.",
+            "### Is K the better acquisition score?",
+            "Differences of the mean accuracy in percentage points, averaged over all settings. *Over "
+            f"seeds*: Student's {CONFIDENCE:.0%} interval, paired by seed, with {freedom} degrees of freedom "
+            "(the posteriors of a data set share pools, so they are averaged first); it covers other pools, "
+            "initial images and members. *Over test images*: a paired bootstrap, for these particular "
+            f"members. p-values are corrected for the {len(every)} comparisons of a column (Holm).",
             _format_comparisons(every),
             summarise_k(against_k),
             *(summarise_comparison(each) for each in totals),
@@ -72,12 +72,12 @@ def _describe_setup(settings: Settings) -> str:
     one, two = settings.posteriors
     return (
         "Which uncertainty should choose the images to label next? Pools of "
-        f"{settings.pool} images, of which {settings.start} have labels at first, as many of each class; "
-        f"{settings.rounds} rounds of {settings.batch} labels. After each, new members are fitted to all "
-        f"labelled images and tested on {settings.test} others: {one.networks} small convolutional networks "
-        f"({one.title}), or one of them with {two.samples} dropout masks ({two.title}). All acquisitions of "
-        "a seed have the same pool, first images, first members and random numbers. *Total new* is the "
-        "pairwise total, *total current* the entropy of the average; BatchBALD draws "
+        f"{settings.pool} images, of which {settings.start} are labelled at the start, equally many of "
+        f"each class; {settings.rounds} rounds of {settings.batch} labels. After each round, new members are "
+        f"fitted to all labelled images and tested on {settings.test} others: {one.networks} small "
+        f"convolutional networks ({one.title}), or one of them with {two.samples} dropout masks "
+        f"({two.title}). All acquisitions of a seed share the pool, the initial images and members, and the "
+        "random numbers. *Total new* is the pairwise total, *total current* the entropy of the average; BatchBALD draws "
         f"{settings.configurations} combinations of labels."
     )
 
@@ -140,7 +140,7 @@ def summarise_k(found: Sequence[Difference]) -> str:
     if worse:
         said.append(f"Over seeds, K is worse than {join_words(worse)}.")
     if rest:
-        said.append(f"Between K and {join_words(rest)} no difference can be told from chance over seeds.")
+        said.append(f"Over seeds, no difference between K and {join_words(rest)} is significant.")
     return " ".join(said)
 
 
@@ -148,8 +148,8 @@ def summarise_comparison(found: Difference) -> str:
     """Return the outcome of one comparison by both tests, as a sentence."""
     kinds = (("over seeds", found.seeds), ("over test images", found.images))
     told = [name for name, one in kinds if one.adjusted <= _SIGNIFICANCE]
-    end = f"which is told from 0 {join_words(told)}" if told else "which neither test tells from 0"
-    return f"{found.first} less {found.second} is {_format_points(found.seeds)} points, {end}."
+    end = f"significant {join_words(told)}" if told else "significant by neither test"
+    return f"{found.first} minus {found.second} is {_format_points(found.seeds)} points, {end}."
 
 
 def _summarise_random(found: Sequence[Difference]) -> str:
@@ -157,10 +157,10 @@ def _summarise_random(found: Sequence[Difference]) -> str:
     told = [e.first for e in found if e.seeds.adjusted <= _SIGNIFICANCE and e.seeds.difference.value > 0]
     worse = [e.first for e in found if e.seeds.adjusted <= _SIGNIFICANCE and e.seeds.difference.value < 0]
     ahead = [e.first for e in found if e.seeds.difference.value > 0]
-    text = f"Ahead of random labels in the mean: {join_words(ahead) or 'none'}; of these "
-    text += f"{join_words(told) or 'none'} by more than chance over seeds."
+    text = f"Ahead of random labels on average: {join_words(ahead) or 'none'}; significantly over seeds: "
+    text += f"{join_words(told) or 'none'}."
     if worse:
-        text += f" Behind random labels by more than chance: {join_words(worse)}."
+        text += f" Significantly behind random labels: {join_words(worse)}."
     return text
 
 
@@ -169,15 +169,15 @@ def _summarise_settings(found: Sequence[Difference], titles: Titles) -> str:
     own = [e for e in found if e.first == "K" and e.second == "I"]
     told = [e for e in found if e.first == "K" and e.seeds.adjusted <= _SIGNIFICANCE]
     number = sum(e.first == "K" for e in found)
-    text = "K less I in each setting, over seeds and, after the semicolon, over test images: "
+    text = "K minus I in each setting, over seeds and, after the semicolon, the interval over test images: "
     text += ", ".join(
         f"{titles[e.data]} with {titles[e.posterior]} {_format_points(e.seeds)}; "
         f"[{100 * e.images.difference.low:+.2f}, {100 * e.images.difference.high:+.2f}]"
         for e in own
     )
     return (
-        f"{text}. Of the {number} comparisons of K in single settings, {len(told)} hold over seeds after "
-        f"Holm's correction over all {len(found)}."
+        f"{text}. Of the {number} comparisons of K in single settings, {len(told)} are significant over "
+        f"seeds after Holm's correction for all {len(found)}."
     )
 
 
@@ -190,11 +190,11 @@ def _describe_limits(settings: Settings, told: Mapping[Curve, np.ndarray]) -> st
         shares = [f"{100 * own[pick - 1] / end:.0f} %" for pick in picks]
         parts.append(f"{join_words(shares)} of log {posterior.members} with {posterior.title}")
     return (
-        f"**What this cannot tell.** {settings.seeds} seeds are few: a difference must be large and steady "
-        "to pass over seeds, so *no difference told* is not *no difference*. The test over images has more "
-        "power, but says nothing about other pools or other fits. Both are about these two data sets, this "
-        f"small network and batches of {settings.batch}. BatchBALD cannot learn more than the log of the "
-        f"number of members. After {join_words([str(pick) for pick in picks])} picks it had, in the mean, "
-        f"{'; '.join(parts)}. Picks after the bound is reached rest on nothing, so more members would serve "
-        "it better."
+        f"**Limits.** {settings.seeds} seeds are few: only a large and steady difference is significant over "
+        "seeds, so *not significant* does not mean *no difference*. The test over images has more power, but "
+        "says nothing about other pools or other fits. Both apply to these two data sets, this small network "
+        f"and batches of {settings.batch}. The information that BatchBALD gains is at most the log of the "
+        f"number of members. After {join_words([str(pick) for pick in picks])} picks it had on average "
+        f"{'; '.join(parts)}. Once the bound is reached, further picks are arbitrary, so more members would "
+        "help it."
     )

@@ -40,19 +40,19 @@ def compose_section(out: Path) -> str:
         f"## {facts['title']}",
         f"`{facts['command'].replace('table2', 'table1')}`, and the same with `table2`",
         f"{facts['note']} Inputs: {sizes}. Accuracy of the average: {said}.".strip(),
-        "Mean and spread over splits. The inputs to be found are the same in each split, so the spread "
-        "understates the error.",
+        "Mean ± standard deviation over splits. The inputs to be detected are the same in each split, so the "
+        "deviation understates the error.",
         (out / "table1.md").read_text("utf-8").strip(),
         (out / "table2.md").read_text("utf-8").strip(),
-        "**New minus current**, on all inputs of the splits together, with the interval of the paired "
-        "difference. Even: the paired test, corrected for all comparisons of a task, cannot tell them apart.",
+        "**New minus current**, on the inputs of all splits together, with the interval of the paired "
+        "difference. Even: the paired test, corrected for all comparisons of a task, finds no difference.",
         _format_differences(out, facts),
         *_count_winners(out),
     ]
     if (out / "people.csv").exists():
         text += [
-            "**Labels of people.** Spearman's correlation of the aleatoric part with the entropy of what "
-            "people said, with a bootstrap interval over inputs, by rule:",
+            "**Labels from people.** Spearman correlation of the aleatoric part with the entropy of the "
+            "labels that people gave, by rule, with a bootstrap interval over inputs:",
             _format_people(out),
         ]
     return "\n\n".join(text)
@@ -162,7 +162,7 @@ def _format_people(out: Path) -> str:
     rows = [[method, *(cells[method, rule] for rule in rules)] for method in methods]
     return (
         format_table(["Method", *rules], rows)
-        + f"\n\n{int(found[0]['inputs']):,} inputs have labels of people."
+        + f"\n\n{int(found[0]['inputs']):,} inputs have labels from people."
     )
 
 

@@ -40,18 +40,18 @@ demur reproduce precision --data DIR --out DIR
 ```
 
 Where members nearly agree, K tends to 2 I, and both rank inputs alike. Yet for ten last layers on ImageNet
-the paper has them apart: {paper}. This study asks how much of such a gap can be rounding. It cannot say
-which arithmetic the paper's figures come from.
+the paper reports different AUROCs: {paper}.
+This study asks how much of such a gap can be due to rounding. It cannot say which arithmetic the paper used.
 
 **Setting.** Features of EfficientNet-Lite0, {images} ImageNet validation images against {textures} textures
 (DTD), by AUROC. Members are ten last layers. *Perturbed weights* are the network's own plus Gaussian noise;
 the distance is its standard deviation over the root mean square of the weights. The other three are fitted to
-three other images a class, and then moved towards their mean (dropout: towards no dropout); a distance of 1
-is as they were fitted. All arithmetics get the same float32 logits, rounded to their type. *Exact* is
-`demur.decompose`. The others are the usual formulas in PyTorch: entropy of the mean minus mean entropy for I,
-expected pairwise cross-entropy minus mean entropy for K. *+ 1e-10* adds that number inside each logarithm.
-Intervals (95 %) hold for the inputs and for the draws of the members, five of perturbed weights, three of
-each fitted posterior.
+three other images per class, and then moved towards their mean (dropout: towards no dropout); at a distance
+of 1 they are as fitted. All arithmetics start from the same float32 logits, rounded to their dtype. *Exact*
+is `demur.decompose`. The others are the usual formulas in PyTorch: entropy of the mean minus mean entropy for
+I, expected pairwise cross-entropy minus mean entropy for K. *+ 1e-10* adds that number inside each logarithm.
+The 95 % intervals cover both inputs and draws of the members: five draws of perturbed weights, three of each
+fitted posterior.
 
 ![AUROC of I and of K over how far members differ, by arithmetic](figures/results/precision-textures.png)
 
@@ -65,12 +65,12 @@ def compose_section(
     """Return the section; sizes are the numbers of images and of textures."""
     paper = " and ".join(f"{i:.3f} for I and {k:.3f} for K ({where})" for i, k, where in _PAPER_AUROCS)
     parts = [_HEAD.format(images=f"{sizes[0]:,}", textures=f"{sizes[1]:,}", paper=paper)]
-    parts += ["### What of the gap is mathematics\n", _describe_gaps(gaps)]
+    parts += ["### How much of the gap is mathematics\n", _describe_gaps(gaps)]
     parts += ["### AUROC by arithmetic\n", _format_aurocs(curves)]
     parts.append(
         "![AUROC over agreement for three fitted posteriors](figures/results/precision-posteriors.png)\n"
     )
-    parts += ["### What else came out\n", *_list_findings(curves, checks, fits)]
+    parts += ["### Other findings\n", *_list_findings(curves, checks, fits)]
     return "\n".join(parts)
 
 
@@ -115,7 +115,7 @@ def _format_aurocs(curves: Records) -> str:
                 i, k = (found[distance, name, measure] for measure in "IK")
                 cells.append(f"{i['auroc']:.3f} / {k['auroc']:.3f}" if not math.isnan(i["auroc"]) else "none")
             table.append(cells)
-    note = "I / K. Their intervals are in `curves.csv` of the run, with all levels and arithmetics."
+    note = "I / K. Intervals, and all other distances and arithmetics, are in `curves.csv` of the run."
     return "\n".join([format_table(["posterior", "distance", *_SHOWN_FORMULAS], table), "", note]) + "\n"
 
 
@@ -126,29 +126,29 @@ def _list_findings(curves: Records, checks: Records, fits: Records) -> Iterator[
     worst = max(abs(double[each] - exact[each]) for each in exact)
     yield (
         f"- The closed forms in float64 give the exact AUROC to {worst:.1g} at all distances, at twice the "
-        "memory: the formula is not wrong, float32 is too short for it."
+        "memory: the formula is right, but float32 has too few digits for it."
     )
     check = max(abs(row["auroc_float32_logits"] - row["auroc_float64_logits"]) for row in checks)
     apart = max(row["median_relative_difference"] for row in checks)
     yield (
         f"- From logits computed in float64 the exact AUROC is the same to {check:.1g}. The values "
-        f"themselves differ by {apart:.1g} of their size at most (median over inputs): float32 logits hold "
-        "what is needed."
+        f"themselves differ by at most {apart:.1g} relative (median over inputs): float32 logits are precise "
+        "enough."
     )
     missing = [
         row["not_a_number"] for row in select_records(curves, arithmetic="float16 + 1e-10", measure="I")
     ]
     yield (
-        "- In float16 the number 1e-10 is 0, and 0 log 0 is not a number: with it "
-        f"{min(missing):.1%} to {max(missing):.1%} of the inputs get no score, so that there is no AUROC."
+        "- In float16, 1e-10 is rounded to 0, and 0 log 0 is NaN: with it, "
+        f"{min(missing):.1%} to {max(missing):.1%} of the inputs get no score, so there is no AUROC."
     )
     below = {
         name: [r["below_zero"] for r in select_records(curves, arithmetic=name, level=1e-3)]
         for name in _SHOWN_FORMULAS
     }
     yield (
-        f"- At a distance of 1e-3 up to {max(below['float32']):.0%} of the values of float32 are below zero, "
-        f"which neither I nor K can be; of the exact ones {max(below['exact']):.0%}."
+        f"- At a distance of 1e-3, up to {max(below['float32']):.0%} of the float32 values are negative, "
+        f"which neither I nor K can be; of the exact ones, {max(below['exact']):.0%}."
     )
     for name in ("float16", "bfloat16"):
         rows = select_records(curves, arithmetic=f"exact, {name} logits", posterior="perturbed", measure="K")
@@ -157,15 +157,15 @@ def _list_findings(curves: Records, checks: Records, fits: Records) -> Iterator[
             f"{format_interval(row['auroc'], row['low'], row['high'])} at {d:g}" for d, row in found.items()
         )
         yield (
-            f"- Logits that are rounded to {name} have lost part of it already, and the rounding itself sets "
-            f"members apart. Exact values of those, for K and perturbed weights: {values}."
+            f"- Rounding the logits to {name} already loses part of the signal, and itself makes members "
+            f"differ. The exact AUROC of K from such logits, for perturbed weights: {values}."
         )
     for row in select_records(fits, level=1.0):
         if row["posterior"] != "perturbed":
             yield (
                 f"- {_POSTERIORS[row['posterior']]}, as fitted, {row['draws']} draws: the average of the "
                 f"members has an accuracy of {row['accuracy']:.3f} and a loss of {row['nll']:.3f} nats on "
-                f"the images of the test; half of the inputs have a K above {row['median_k']:.2g} nats."
+                f"the test images; the median K is {row['median_k']:.2g} nats."
             )
 
 

@@ -25,19 +25,20 @@ demur reproduce regression --data DIR --out DIR
 ```
 
 Does K rank the errors of predicted numbers better than mutual information I, or than the variances of the law
-of total variance? {sets} UCI sets with their published splits, {splits} splits in all. Networks have one
+of total variance? {sets} UCI data sets with their published splits, {splits} splits in all. Networks have one
 hidden layer of 50 units and a Gaussian head. A deep ensemble has {ensemble} of them, MC dropout {dropout}
-masks of one, at a rate of {rate:g}. Networks stop where a tenth of the training rows likes them best.
+masks of one, at a rate of {rate:g}. Each network is taken at the step with the
+lowest loss on a held-out tenth of the training rows.
 K and I are `demur.decompose` and `demur.information`, variances `demur.variance`.
 
 Two figures for each score: Spearman's correlation with the absolute error, where higher is better, and the
 area between its sparsification curve and the oracle's (AUSE, as a share of the RMSE of all rows), where lower
-is better. Each is a mean over splits. Splits of one set share training rows. The 95 % intervals and the tests
-allow for that (Nadeau and Bengio, 2003), which is an approximation. P-values are corrected for all sets of a
-question (Holm).
+is better. Each is a mean over splits. Splits of one data set share training rows, for which the 95 %
+intervals and the tests correct approximately (Nadeau and Bengio, 2003). P-values are corrected for all data
+sets of a question (Holm).
 
-K and I count a disagreement in units of the noise that members expect: where that is large, and errors with
-it, the same disagreement counts for less. Variances count in the unit of the outcome, as errors do.
+K and I measure disagreement relative to the noise that members predict: where the noise is large, and errors
+with it, the same disagreement counts less. Variances are in the units of the outcome, as errors are.
 
 ![Sparsification curves of the deep ensemble](figures/results/regression-sparsification.png)
 
@@ -52,7 +53,7 @@ def compose_section(found: Mapping[str, Records], sets: Mapping[str, UciDataset]
         ensemble=METHODS["deep-ensemble"].members, dropout=METHODS["mc-dropout"].members,
         rate=METHODS["mc-dropout"].dropout,
     )  # fmt: skip
-    parts = [head, "### What came out\n", _summarise_differences(found["differences"])]
+    parts = [head, "### Findings\n", _summarise_differences(found["differences"])]
     for method, title in _METHOD_TITLES.items():
         parts += [f"### {title[0].upper()}{title[1:]}\n", _format_rankings(found["scores"], method)]
         parts.append(_format_differences(found["differences"], method))
@@ -74,7 +75,7 @@ def _summarise_differences(rows: Records) -> str:
                 if first == "k" and figure == "ause":
                     lines.append(
                         f"- {title}: by AUSE K ranks errors better than {SCORES[second]} on "
-                        f"{_count_names(better)} of {len(own)} sets, worse on "
+                        f"{_count_names(better)} of {len(own)} data sets, worse on "
                         f"{_count_names(worse)}, and {open_} are undecided."
                     )
     head = ["comparison", "posterior", "figure", "better", "worse", "undecided"]
@@ -133,9 +134,9 @@ def _format_fits(rows: Records) -> str:
             cells.append("" if math.isnan(known) else f"{known:.3g}")
         table.append(cells)
     note = (
-        "In the unit of the outcome; NLL in nats, of the mixture of the members. Published: MC dropout of "
-        "Gal and Ghahramani (2016) on the same splits, with one noise level for all rows and a rate of "
-        "dropout, both found by search; the rate here is the same for all sets."
+        "RMSE in the units of the outcome; NLL in nats, of the mixture of the members. Published: MC dropout "
+        "of Gal and Ghahramani (2016) on the same splits, with one noise level for all rows and a dropout "
+        "rate, both tuned; the rate here is the same for all data sets."
     )
     return "\n".join([format_table(["data", *heads], table), "", note]) + "\n"
 
