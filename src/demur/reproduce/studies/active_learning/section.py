@@ -77,8 +77,8 @@ def _describe_setup(settings: Settings) -> str:
         f"fitted to all labelled images and tested on {settings.test} others: {one.networks} small "
         f"convolutional networks ({one.title}), or one of them with {two.samples} dropout masks "
         f"({two.title}). All acquisitions of a seed share the pool, the initial images and members, and the "
-        "random numbers. *Total new* is the pairwise total, *total current* the entropy of the average; BatchBALD draws "
-        f"{settings.configurations} combinations of labels."
+        "random numbers. *Total new* is the pairwise total, *total current* the entropy of the average; "
+        f"BatchBALD draws {settings.configurations} combinations of labels."
     )
 
 
