@@ -55,7 +55,7 @@ def add_section(page: Path, name: str, text: str, figures: Mapping[str, Path] | 
         places.mkdir(parents=True, exist_ok=True)
     for file, source in (figures or {}).items():
         copy_file(source, places / file)
-    whole = [_PAGE_HEAD, *([] if "tables-imagenet" in found else [_NOT_RUN]), summarise_tallies(found)]
+    whole = [_PAGE_HEAD, *([] if "tables-imagenet" in found else [_NOT_RUN]), _summarise_tallies(found)]
     for each in sorted(found, key=_sort_key):
         whole.append(f"<!-- section {each} -->\n\n{found[each]}\n\n<!-- end of {each} -->\n")
     page.parent.mkdir(parents=True, exist_ok=True)
@@ -68,12 +68,12 @@ def write_tally(**counts: tuple[int, int, int]) -> str:
     return f"<!-- tally: {said} -->"
 
 
-def summarise_tallies(found: Mapping[str, str]) -> str:
+def _summarise_tallies(found: Mapping[str, str]) -> str:
     r"""Return a table of the tallies of all sections, or an empty text if there are none.
 
     Examples
     --------
-    >>> print(summarise_tallies({"a": "## Coins\n" + write_tally(total=(1, 2, 3), epistemic=(0, 1, 5))}))
+    >>> print(_summarise_tallies({"a": "## Coins\n" + write_tally(total=(1, 2, 3), epistemic=(0, 1, 5))}))
     How often the new measure is ahead of the current one, even with it, and behind it, by paired tests. Tests
     and intervals are about other inputs of the same kinds, for the networks and the draws of a run; another
     training, or another chain, would change the figures too.

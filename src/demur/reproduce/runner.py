@@ -15,7 +15,7 @@ from demur.reproduce.results_page import add_section
 from demur.reproduce.stages import Stage, Stages, order_stages
 
 
-def read_section(folder: Path) -> str:
+def _read_section(folder: Path) -> str:
     """Return the section that the last stage of a study wrote."""
     return (folder / "section.md").read_text("utf-8")
 
@@ -43,7 +43,7 @@ class Study:
     name: str
     stages: Stages
     last: Sequence[Stage]
-    compose_section: Callable[[Path], str] = read_section
+    compose_section: Callable[[Path], str] = _read_section
     pictures: Mapping[str, str] = field(default_factory=dict)
     shown: str | None = None
 

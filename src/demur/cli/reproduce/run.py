@@ -29,7 +29,7 @@ def run_command(study: Study, *, dry_run: bool, docs: Path | None) -> None:
     """Print the plan, run what is missing, and print where the results are."""
     from demur.reproduce.runner import run_study, write_page
 
-    print_plan(study)
+    _print_plan(study)
     if dry_run:
         return
     files = run_study(study, functools.partial(print, file=sys.stderr, flush=True))
@@ -43,7 +43,7 @@ def run_command(study: Study, *, dry_run: bool, docs: Path | None) -> None:
         print(path)
 
 
-def print_plan(study: Study) -> None:
+def _print_plan(study: Study) -> None:
     """Print all stages with their state, and the time and disk space that those to be run will take."""
     from demur.reproduce.runner import plan_study
 

@@ -131,7 +131,7 @@ def check_images(images: ImageSet, *, labelled: bool = False, sample: int = 16, 
             f"{images.folder}: expected a label for each image of {images.name}, got "
             f"{'none' if images.labels is None else 'some'}: give a file of labels, or one folder per class"
         )
-    rows = draw_rows(len(images), min(sample, len(images)), seed)
+    rows = _draw_rows(len(images), min(sample, len(images)), seed)
     for row in rows:
         decode_image(images.folder / images.ids[row])
     of = "no labels" if images.labels is None else f"{len(np.unique(images.labels)):,} classes"
@@ -178,7 +178,7 @@ def _choose_rows(images: ImageSet, only: int | str | os.PathLike[str], seed: int
     if isinstance(only, int):
         if not 0 < only <= len(images):
             raise ValueError(f"only: expected 1 to {len(images)} images of {images.name}, got {only}")
-        return draw_rows(len(images), only, seed)
+        return _draw_rows(len(images), only, seed)
     rows = {each: row for row, each in enumerate(images.ids)}
     rows |= {str(row): row for row in range(len(images))}
     lines = [line.strip() for line in Path(only).read_text("utf-8").splitlines()]
@@ -193,6 +193,6 @@ def _choose_rows(images: ImageSet, only: int | str | os.PathLike[str], seed: int
     return np.array([rows[line] for line in names])
 
 
-def draw_rows(count: int, some: int, seed: int) -> np.ndarray:
+def _draw_rows(count: int, some: int, seed: int) -> np.ndarray:
     """Return this many rows of a set, drawn without replacement, in order."""
     return np.sort(np.random.default_rng(seed).permutation(count)[:some])

@@ -95,13 +95,13 @@ def plan_encoding(
         found.operations / (_OPERATIONS_PER_SECOND * cores), _DECODING_SECONDS / min(workers, cores)
     )
 
-    def run(rows: slice | None = None) -> ImageEncoder:
+    def run(rows: slice | None = None) -> _ImageEncoder:
         network = open_network(spec, weights)
         if network.fingerprint != found.fingerprint:
             raise ValueError(f"{spec}: expected the network that was planned with, got another: start again")
         network.model.to(device)
         some = images if rows is None else images.take(range(*rows.indices(len(images))))
-        return ImageEncoder(some, network, batch, workers)
+        return _ImageEncoder(some, network, batch, workers)
 
     if estimate:
         seconds = len(images) / min(batch, len(images)) * run(slice(batch)).measure_seconds()
@@ -114,7 +114,7 @@ def plan_encoding(
     )
 
 
-class NetworkSize(NamedTuple):
+class _NetworkSize(NamedTuple):
     """What the plan needs to know of a network."""
 
     name: str
@@ -133,7 +133,7 @@ def _stamp_file(weights: str | os.PathLike[str] | None) -> tuple[int, int] | Non
 
 
 @functools.cache
-def measure_network(spec: str, weights: str | None, stamp: Any) -> NetworkSize:
+def measure_network(spec: str, weights: str | None, stamp: Any) -> _NetworkSize:
     """Open a network, run one grey image through it, and return its size."""
     network = open_network(spec, weights)
     source = _find_last_layer(network)
@@ -141,7 +141,9 @@ def measure_network(spec: str, weights: str | None, stamp: Any) -> NetworkSize:
     with _count_operations(network.model) as counted:
         _run_batch(network, source, tensor[None])
     layer = source.layer
-    return NetworkSize(network.name, network.fingerprint, layer.out_features, layer.in_features, sum(counted))
+    return _NetworkSize(
+        network.name, network.fingerprint, layer.out_features, layer.in_features, sum(counted)
+    )
 
 
 @contextlib.contextmanager
@@ -200,7 +202,7 @@ def _preprocess(image: Any, network: PretrainedNetwork, what: object) -> Any:
     return tensor
 
 
-class ImageEncoder:
+class _ImageEncoder:
     """Runs a set of images through a network.
 
     Parameters
@@ -215,7 +217,7 @@ class ImageEncoder:
         self.images, self.network, self.batch, self.workers = images, network, batch, workers
         self.source = _find_last_layer(network)
 
-    def write(self, folder: Path, expected: NetworkSize, progress: bool) -> None:
+    def write(self, folder: Path, expected: _NetworkSize, progress: bool) -> None:
         """Write all files, resuming from the progress that an interrupted run saved."""
         images = self.images
         if (folder / _LAYER_FILE).exists() and not (folder / _PROGRESS_FILE).exists():

@@ -54,7 +54,7 @@ def run_bernoulli(out: Path, *, force: bool = False) -> BernoulliResults:
     figures.require_matplotlib("the figures")
     make_directory(out, force=force)
     study = [build_panel(name, posterior) for name, posterior in POSTERIORS.items()]
-    alike = [build_panel(name, posterior) for name, posterior in find_twins().items()]
+    alike = [build_panel(name, posterior) for name, posterior in _find_twins().items()]
     files = [out / "bernoulli.csv", out / "twins.csv"]
     write_columns(files[0], _list_rows(study), force=force)
     write_columns(files[1], _list_rows(alike), force=force)
@@ -64,7 +64,7 @@ def run_bernoulli(out: Path, *, force: bool = False) -> BernoulliResults:
     return BernoulliResults(study, alike, files)
 
 
-def find_twins() -> dict[str, _Posterior]:
+def _find_twins() -> dict[str, _Posterior]:
     """Return a uniform, a Beta and a mixture of deltas that the current measure cannot tell apart.
 
     All have mean 1/2, hence the same total; the free parameter of each makes the expected entropy agree too.

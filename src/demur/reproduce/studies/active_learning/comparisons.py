@@ -65,7 +65,7 @@ def compute_area(correct: np.ndarray) -> np.ndarray:
     return weights @ correct
 
 
-def list_pairs(acquisitions: Sequence[str]) -> list[tuple[str, str]]:
+def _list_pairs(acquisitions: Sequence[str]) -> list[tuple[str, str]]:
     """Return the comparisons: K with all others, the two totals, and the others with random labels."""
     others = [name for name in acquisitions if name != "K"]
     found = [("K", name) for name in others] + [("total new", "total current")]
@@ -86,7 +86,7 @@ def compare_acquisitions(areas: Mapping[Curve, np.ndarray], acquisitions: Sequen
     rows: list[Difference] = []
     for wanted in ([("all", "all")], settings):
         family = []
-        for first, second in list_pairs(acquisitions):
+        for first, second in _list_pairs(acquisitions):
             # By setting: (seeds, test images).
             by = {
                 (d, p): np.stack(
@@ -104,7 +104,7 @@ def compare_acquisitions(areas: Mapping[Curve, np.ndarray], acquisitions: Sequen
                 drawn = np.mean([counts[d] @ v.mean(axis=0) for (d, _), v in chosen.items()], axis=0)
                 family.append(
                     Difference(
-                        *place, first, second, compare_over_seeds(means), compare_over_images(means, drawn)
+                        *place, first, second, compare_over_seeds(means), _compare_over_images(means, drawn)
                     )
                 )
         by_seed, by_image = (
@@ -155,7 +155,7 @@ def compare_over_seeds(groups: Sequence[np.ndarray]) -> Comparison:
     return Comparison(Estimate(value, value - half, value + half, CONFIDENCE, "student"), p_value, p_value)
 
 
-def compare_over_images(groups: Sequence[np.ndarray], replicates: np.ndarray) -> Comparison:
+def _compare_over_images(groups: Sequence[np.ndarray], replicates: np.ndarray) -> Comparison:
     """Return the mean of the means of groups, with the interval and test of bootstrap replicates."""
     value = float(np.mean([group.mean() for group in groups]))
     tails = [(1 + np.sum(side)) / (1 + len(replicates)) for side in (replicates <= 0, replicates >= 0)]

@@ -58,29 +58,31 @@ def run_curve(
     state = folder / "state.npz"
     if state.exists():
         with np.load(state) as found:
-            picked, correct, told = (list(found[name]) for name in ("picked", "correct", "told"))
+            picked, correct, information = (
+                list(found[name]) for name in ("picked", "correct", "information")
+            )
             logits = found["logits"]
     else:
-        picked, told, correct = [], [], list(np.load(begin / "correct.npy"))
+        picked, information, correct = [], [], list(np.load(begin / "correct.npy"))
         logits = np.load(begin / "pool_logits.npy")
     with use_one_thread():
         while len(picked) < rounds:
             number = len(picked) + 1
             labelled = np.concatenate([pool.start, *picked])
-            chosen, information = choose_inputs(
+            chosen, gained = choose_inputs(
                 logits, acquisition, batch, labelled, configurations, [seed, number]
             )
             labelled = np.concatenate([labelled, chosen])
             logits, right = fit_and_predict(pool, posterior, labelled, seed, number)
             picked.append(chosen)
-            told.append(information)
+            information.append(gained)
             correct.append(right)
-            _save_state(state, picked=picked, correct=correct, told=told, logits=logits)
+            _save_state(state, picked=picked, correct=correct, information=information, logits=logits)
             say(number)
     np.save(folder / "picked.npy", np.stack(picked))
     np.save(folder / "correct.npy", np.stack(correct))
     if acquisition == "BatchBALD":
-        np.save(folder / "information.npy", np.stack(told))
+        np.save(folder / "information.npy", np.stack(information))
     state.unlink()
 
 

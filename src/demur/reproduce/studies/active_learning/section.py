@@ -24,7 +24,7 @@ def compose_section(
     accuracies: Mapping[Curve, np.ndarray],
     areas: Mapping[Curve, float],
     found: Sequence[Difference],
-    told: Mapping[Curve, np.ndarray],
+    information: Mapping[Curve, np.ndarray],
     titles: Titles,
 ) -> str:
     """Return the section in Markdown."""
@@ -62,7 +62,7 @@ def compose_section(
             *(summarise_comparison(each) for each in totals),
             _summarise_random(against_chance),
             _summarise_settings(single, titles),
-            _describe_limits(settings, told),
+            _describe_limits(settings, information),
         ]
     )
 
@@ -123,17 +123,17 @@ def _format_comparisons(found: Sequence[Difference]) -> str:
 
 
 def _format_points(found: Comparison) -> str:
-    """Write a difference and its interval in points of accuracy."""
+    """Return a difference and its interval in percentage points of accuracy."""
     each = found.difference
     return f"{100 * each.value:+.2f} [{100 * each.low:+.2f}, {100 * each.high:+.2f}]"
 
 
 def summarise_k(found: Sequence[Difference]) -> str:
-    """Return which acquisitions K is better than, worse than, or not told apart from, over seeds."""
-    told = [each for each in found if each.seeds.adjusted <= _SIGNIFICANCE]
-    better = [each.second for each in told if each.seeds.difference.value > 0]
-    worse = [each.second for each in told if each.seeds.difference.value < 0]
-    rest = [each.second for each in found if each not in told]
+    """Return how K compares with each acquisition over seeds, in sentences."""
+    significant = [each for each in found if each.seeds.adjusted <= _SIGNIFICANCE]
+    better = [each.second for each in significant if each.seeds.difference.value > 0]
+    worse = [each.second for each in significant if each.seeds.difference.value < 0]
+    rest = [each.second for each in found if each not in significant]
     said = []
     if better:
         said.append(f"Over seeds, K is better than {join_words(better)}.")
@@ -147,18 +147,20 @@ def summarise_k(found: Sequence[Difference]) -> str:
 def summarise_comparison(found: Difference) -> str:
     """Return the outcome of one comparison by both tests, as a sentence."""
     kinds = (("over seeds", found.seeds), ("over test images", found.images))
-    told = [name for name, one in kinds if one.adjusted <= _SIGNIFICANCE]
-    end = f"significant {join_words(told)}" if told else "significant by neither test"
+    significant = [name for name, one in kinds if one.adjusted <= _SIGNIFICANCE]
+    end = f"significant {join_words(significant)}" if significant else "significant by neither test"
     return f"{found.first} minus {found.second} is {_format_points(found.seeds)} points, {end}."
 
 
 def _summarise_random(found: Sequence[Difference]) -> str:
     """Return which acquisitions beat random labels, as a sentence."""
-    told = [e.first for e in found if e.seeds.adjusted <= _SIGNIFICANCE and e.seeds.difference.value > 0]
+    significant = [
+        e.first for e in found if e.seeds.adjusted <= _SIGNIFICANCE and e.seeds.difference.value > 0
+    ]
     worse = [e.first for e in found if e.seeds.adjusted <= _SIGNIFICANCE and e.seeds.difference.value < 0]
     ahead = [e.first for e in found if e.seeds.difference.value > 0]
     text = f"Ahead of random labels on average: {join_words(ahead) or 'none'}; significantly over seeds: "
-    text += f"{join_words(told) or 'none'}."
+    text += f"{join_words(significant) or 'none'}."
     if worse:
         text += f" Significantly behind random labels: {join_words(worse)}."
     return text
@@ -167,7 +169,7 @@ def _summarise_random(found: Sequence[Difference]) -> str:
 def _summarise_settings(found: Sequence[Difference], titles: Titles) -> str:
     """Return how K compares with I in each setting."""
     own = [e for e in found if e.first == "K" and e.second == "I"]
-    told = [e for e in found if e.first == "K" and e.seeds.adjusted <= _SIGNIFICANCE]
+    significant = [e for e in found if e.first == "K" and e.seeds.adjusted <= _SIGNIFICANCE]
     number = sum(e.first == "K" for e in found)
     text = "K minus I in each setting, over seeds and, after the semicolon, the interval over test images: "
     text += ", ".join(
@@ -176,17 +178,19 @@ def _summarise_settings(found: Sequence[Difference], titles: Titles) -> str:
         for e in own
     )
     return (
-        f"{text}. Of the {number} comparisons of K in single settings, {len(told)} are significant over "
-        f"seeds after Holm's correction for all {len(found)}."
+        f"{text}. Of the {number} comparisons of K in single settings, {len(significant)} are significant "
+        f"over seeds after Holm's correction for all {len(found)}."
     )
 
 
-def _describe_limits(settings: Settings, told: Mapping[Curve, np.ndarray]) -> str:
+def _describe_limits(settings: Settings, information: Mapping[Curve, np.ndarray]) -> str:
     """Return what the tests cannot show, and where BatchBALD ran out of members."""
     parts, picks = [], sorted({1, (settings.batch + 1) // 2, settings.batch})
     for posterior in settings.posteriors:
         end = math.log(posterior.members)
-        own = np.concatenate([v for c, v in told.items() if c.posterior == posterior.name]).mean(axis=0)
+        own = np.concatenate([v for c, v in information.items() if c.posterior == posterior.name]).mean(
+            axis=0
+        )
         shares = [f"{100 * own[pick - 1] / end:.0f} %" for pick in picks]
         parts.append(f"{join_words(shares)} of log {posterior.members} with {posterior.title}")
     return (

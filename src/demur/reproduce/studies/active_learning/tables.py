@@ -35,7 +35,7 @@ FIGURES = ("active-learning-accuracy", "active-learning-areas")
 def write_results(folder: Path, curves: Mapping[Curve, Path], settings: Settings) -> None:
     """Write curves.csv, areas.csv, comparisons.csv, two figures and the section of the results page."""
     correct = {curve: np.load(place / "correct.npy") for curve, place in curves.items()}
-    told = {
+    information = {
         curve: np.load(place / "information.npy")
         for curve, place in curves.items()
         if curve.acquisition == "BatchBALD"
@@ -54,7 +54,7 @@ def write_results(folder: Path, curves: Mapping[Curve, Path], settings: Settings
     )
     for name, figure in zip(FIGURES, drawn, strict=True):
         save(figure, folder, name)
-    text = section.compose_section(settings, accuracies, areas, found, told, titles)
+    text = section.compose_section(settings, accuracies, areas, found, information, titles)
     write_text(folder / "section.md", text)
 
 

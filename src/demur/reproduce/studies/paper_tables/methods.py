@@ -20,7 +20,7 @@ SECONDS_BETWEEN_SAVES = 60.0
 """How often the progress of a fit or a score is saved."""
 
 
-class StoredLogits(Posterior):
+class _StoredLogits(Posterior):
     """Networks whose logits are on disk; a batch is an array of rows.
 
     Parameters
@@ -133,7 +133,7 @@ class Methods:
             labels = np.concatenate(self._map_files("labels.npy", sets, self.list_networks(name)[0]))
             step = _count_rows_per_batch(members[0].shape[1])
             parts = np.split(np.arange(len(labels)), range(step, len(labels), step))
-            return StoredLogits(members), [(rows, labels[rows]) for rows in parts], "batch"
+            return _StoredLogits(members), [(rows, labels[rows]) for rows in parts], "batch"
         loader, seed = self._read_features(sets), self.config.seed
         if kind == "last-layers":
             fit = self.plan_fit(name)

@@ -10,7 +10,7 @@ from demur.reproduce.studies.paper_tables.input_sets import InputSets, read_arra
 
 
 def compute_label_entropy(inputs: InputSets, given: dict[str, Any]) -> np.ndarray:
-    """Return the entropy of people's labels for each input of `id`; NaN where nobody labelled it.
+    """Return the entropy of the labels from people for each input of `id`; NaN where there are none.
 
     Parameters
     ----------

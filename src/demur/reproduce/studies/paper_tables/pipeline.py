@@ -26,7 +26,7 @@ from demur.reproduce.studies.paper_tables.scoring_stages import RULES, ScoringSt
 from demur.reproduce.studies.paper_tables.section import compose_section
 from demur.stores import read_columns, write_columns
 
-TABLES = ("table1", "table2")
+_TABLES = ("table1", "table2")
 _REPORTED_COLUMNS = ("input", "id", "label", "prediction", "deployed")
 _REPORTED_MEASURES = ("pairwise", "average", "reverse")
 
@@ -54,7 +54,7 @@ class TablesPipeline:
         self.methods = Methods(self.encoding)
         self.scoring = ScoringStages(self.methods)
 
-    def describe(self, tables: Sequence[str] = TABLES, shown: str | None = None) -> Study:
+    def describe(self, tables: Sequence[str] = _TABLES, shown: str | None = None) -> Study:
         """Check that everything the settings name is there and fits; return the study of some tables.
 
         Parameters

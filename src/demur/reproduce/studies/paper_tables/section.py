@@ -81,14 +81,14 @@ def _list_differences(out: Path) -> list[dict[str, Any]]:
             found.append({
                 "task": each["task"], "method": each["method"], "part": part,
                 "difference": sign * float(each["difference"]), "low": ends[0], "high": ends[1],
-                "told": float(each["adjusted"]) <= _SIGNIFICANCE,
+                "significant": float(each["adjusted"]) <= _SIGNIFICANCE,
             })  # fmt: skip
     return found
 
 
 def _name_winner(entry: dict[str, Any]) -> str:
     """Return which measure is ahead."""
-    if not entry["told"]:
+    if not entry["significant"]:
         return "even"
     return "new" if entry["difference"] > 0 else "current"
 

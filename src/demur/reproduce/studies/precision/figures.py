@@ -28,11 +28,11 @@ _NAMES = {
 
 def write_figures(curves: Records, folder: Path) -> None:
     """Draw both figures, each as .pdf and .png."""
-    figures.save(draw_textures(curves), folder, "textures")
-    figures.save(draw_posteriors(curves), folder, "posteriors")
+    figures.save(_draw_textures(curves), folder, "textures")
+    figures.save(_draw_posteriors(curves), folder, "posteriors")
 
 
-def draw_textures(curves: Records) -> Figure:
+def _draw_textures(curves: Records) -> Figure:
     """Draw I and K side by side, for perturbed weights."""
     with figures.drawing(7.2, 3.1, columns=2) as (picture, panels):
         for axes, measure in zip(panels, _TITLES, strict=True):
@@ -48,7 +48,7 @@ def draw_textures(curves: Records) -> Figure:
     return picture
 
 
-def draw_posteriors(curves: Records) -> Figure:
+def _draw_posteriors(curves: Records) -> Figure:
     """Draw I above K, a column for each fitted posterior."""
     with figures.drawing(7.2, 4.4, columns=3, rows=2) as (picture, panels):
         for row, measure in zip(panels, _TITLES, strict=True):

@@ -12,7 +12,7 @@ _EPSILON = 1e-10
 
 
 @dataclass(frozen=True)
-class Formula:
+class _Formula:
     """A way to compute I and K from logits.
 
     Attributes
@@ -63,16 +63,16 @@ def _subtract_with_epsilon(logits: Any) -> tuple[Any, Any]:
     return of_mean - aleatoric, -(mean * logs.mean(0)).sum(-1) - aleatoric
 
 
-EXACT = Formula("exact", "float32", _compute_exactly)
+EXACT = _Formula("exact", "float32", _compute_exactly)
 FORMULAS = (
     EXACT,
-    Formula("float64", "float64", _subtract_entropies),
-    Formula("float32", "float32", _subtract_entropies),
-    Formula("float32 + 1e-10", "float32", _subtract_with_epsilon),
-    Formula("float16", "float16", _subtract_entropies),
-    Formula("float16 + 1e-10", "float16", _subtract_with_epsilon),
-    Formula("bfloat16", "bfloat16", _subtract_entropies),
-    Formula("bfloat16 + 1e-10", "bfloat16", _subtract_with_epsilon),
-    Formula("exact, float16 logits", "float16", _compute_exactly),
-    Formula("exact, bfloat16 logits", "bfloat16", _compute_exactly),
+    _Formula("float64", "float64", _subtract_entropies),
+    _Formula("float32", "float32", _subtract_entropies),
+    _Formula("float32 + 1e-10", "float32", _subtract_with_epsilon),
+    _Formula("float16", "float16", _subtract_entropies),
+    _Formula("float16 + 1e-10", "float16", _subtract_with_epsilon),
+    _Formula("bfloat16", "bfloat16", _subtract_entropies),
+    _Formula("bfloat16 + 1e-10", "bfloat16", _subtract_with_epsilon),
+    _Formula("exact, float16 logits", "float16", _compute_exactly),
+    _Formula("exact, bfloat16 logits", "bfloat16", _compute_exactly),
 )

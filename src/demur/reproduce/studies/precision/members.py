@@ -20,7 +20,7 @@ Logits = Callable[[Any, np.ndarray, Any], Any]
 """From features, their positions in the test and a dtype to logits (members, inputs, classes)."""
 
 
-class ScaledHeads:
+class _ScaledHeads:
     """Last layers whose distance from a centre can be scaled.
 
     Parameters
@@ -81,7 +81,7 @@ def build_layer(data: FeatureData) -> Any:
     return layer
 
 
-def perturb_weights(data: FeatureData, members: int, seed: int) -> ScaledHeads:
+def perturb_weights(data: FeatureData, members: int, seed: int) -> _ScaledHeads:
     """Return the last layer plus noise as large as its weights."""
     import torch
 
@@ -91,7 +91,7 @@ def perturb_weights(data: FeatureData, members: int, seed: int) -> ScaledHeads:
         part + part.square().mean().sqrt() * torch.randn((members, *part.shape), generator=draws)
         for part in centre
     )
-    return ScaledHeads(weight, bias, centre)
+    return _ScaledHeads(weight, bias, centre)
 
 
 def fit_heads(data: FeatureData, folder: Path, members: int, seed: int, *, quick: bool) -> None:
@@ -140,9 +140,9 @@ def get_chain_settings(quick: bool, images: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def read_heads(data: FeatureData, folder: Path) -> ScaledHeads:
+def read_heads(data: FeatureData, folder: Path) -> _ScaledHeads:
     """Read fitted heads; their centre is their mean."""
     heads = LastLayer.load(folder / "heads.safetensors", build_layer(data)).heads
     assert isinstance(heads, tuple)
     weight, bias = heads
-    return ScaledHeads(weight, bias, (weight.mean(0), bias.mean(0)))
+    return _ScaledHeads(weight, bias, (weight.mean(0), bias.mean(0)))

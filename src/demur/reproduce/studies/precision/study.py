@@ -85,7 +85,7 @@ class _Planner:
             for level in levels:
                 path = folder / f"{level:.0e}.npz"
                 if not path.exists():
-                    write_columns(path, compute_scores(drawn.scale(level), given, checked=draw == 0))
+                    write_columns(path, _compute_scores(drawn.scale(level), given, checked=draw == 0))
 
         # Seconds for each level, as measured on two cores.
         seconds = members.MEMBERS * inputs * classes * (3e-7 + 4e-11 * features)
@@ -108,7 +108,7 @@ class _Planner:
         return Stage(f"fit/{name}/{draw}", make, facts, seconds=size, megabytes=size)
 
 
-def compute_scores(
+def _compute_scores(
     logits: members.Logits, given: feature_file.FeatureData, *, checked: bool
 ) -> dict[str, np.ndarray]:
     """Return I and K of all test inputs by all formulas, and `nll` and `right` of known images.
