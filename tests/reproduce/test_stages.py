@@ -9,7 +9,6 @@ import textwrap
 
 import pytest
 
-from demur.reproduce.results_page import add_section, split_sections
 from demur.reproduce.stages import Stage, Stages, order_stages
 
 
@@ -80,16 +79,3 @@ def test_a_kill_leaves_nothing_that_looks_done(tmp_path):
 def test_two_runs_do_not_share_a_folder(tmp_path):
     with Stages(tmp_path).lock(), pytest.raises(ValueError, match="in use"), Stages(tmp_path).lock():
         pass
-
-
-def test_sections_of_the_page_are_replaced_in_place_and_ordered(tmp_path):
-    page, picture = tmp_path / "results.md", tmp_path / "a.png"
-    picture.write_bytes(b"png")
-    add_section(page, "precision", "## Precision\n\nold")
-    add_section(page, "tables-kit-mnist", "## ImageNet", {"b.png": picture})
-    add_section(page, "precision", "## Precision\n\nnew")
-    text = page.read_text()
-    assert split_sections(text) == {"tables-kit-mnist": "## ImageNet", "precision": "## Precision\n\nnew"}
-    assert text.index("## ImageNet") < text.index("## Precision")
-    assert text.startswith("# Results\n")
-    assert (tmp_path / "figures" / "results" / "b.png").read_bytes() == b"png"
