@@ -141,7 +141,7 @@ def evaluate_task(task: TableTask, scored: _Scored) -> TableSection:
         scores, task.kind, correct=correct, groups=kinds_of(PAPER), interval="asymptotic", resamples=1000
     )
 
-    def average_splits(by_set: Mapping[str, _Columns], name: str) -> Estimate:
+    def average_score(by_set: Mapping[str, _Columns], name: str) -> Estimate:
         results = [
             evaluated(
                 _get_values(task, by_set, name, part),
@@ -154,7 +154,7 @@ def evaluate_task(task: TableTask, scored: _Scored) -> TableSection:
         return over_splits([getattr(result, figure).value for result in results], 0.95)
 
     splits = {
-        method: {name: average_splits(by_set, name) for name in PAPER} for method, by_set in scored.items()
+        method: {name: average_score(by_set, name) for name in PAPER} for method, by_set in scored.items()
     }
     return TableSection(task, found, splits)
 
