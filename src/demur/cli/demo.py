@@ -14,7 +14,7 @@ from demur.cli.printing import bad_input_exits, new_table, print_figures, print_
 from demur.cli.reproduce.run import require_packages
 
 if TYPE_CHECKING:
-    from demur.reproduce.studies.demo import DemoResults
+    from demur.reproduce.studies.digits_demo import DemoResults
 
 _EXPLANATION = (
     "Aleatoric: how unsure members are by themselves, on average. Epistemic: how far they disagree, by I "
@@ -39,7 +39,7 @@ def demo(
     """
     with bad_input_exits():
         require_packages("matplotlib", "PIL", "sklearn", "torch", purpose="the demo")
-        from demur.reproduce.studies.demo import run_demo
+        from demur.reproduce.studies.digits_demo import run_demo
         from demur.stores import make_directory
 
         make_directory(out, force=force)
@@ -58,7 +58,7 @@ def _name_program() -> str:
 
 def _print_results(out: Path, found: DemoResults) -> None:
     """Print the results, and where everything is."""
-    from demur.reproduce.studies.demo import METHODS, SETS
+    from demur.reproduce.studies.digits_demo import METHODS, SETS
 
     table = new_table(
         "method", "accuracy on\nknown digits", "accuracy on\nattacked digits", "members", texts=1

@@ -20,8 +20,8 @@ from demur.report.tables import PAPER, Table, kinds_of, table_of_scores
 from demur.report.verdict import headline
 from demur.reproduce.networks.attacks import attack_by_projected_gradient
 from demur.reproduce.networks.threads import use_one_thread
-from demur.reproduce.studies.demo import digits
-from demur.reproduce.studies.demo.figures import write_figures
+from demur.reproduce.studies.digits_demo import digits
+from demur.reproduce.studies.digits_demo.figures import write_figures
 from demur.tasks import Contest, contest
 
 _ATTACK_RADIUS = 0.1
@@ -107,7 +107,8 @@ def run_demo(out: Path, *, seed: int, command: str, say: _Say) -> DemoResults:
     write_figures(out / "figures", scores, members, SETS, data.strange_digits)
     training = (
         f"{len(data.train_images)} images of the digits {digits.CLASSES[0]} to {digits.CLASSES[-1]}, of "
-        f"scikit-learn's handwritten digits (load_digits, 8 by 8 pixels); {digits.NETWORK_DESCRIPTION}; {digits.TRAINING_DESCRIPTION}"
+        f"scikit-learn's handwritten digits (load_digits, 8 by 8 pixels); {digits.NETWORK_DESCRIPTION}; "
+        f"{digits.TRAINING_DESCRIPTION}"
     )
     _write_facts(out / "run.json", seed, command, training, _describe_sets(data))
     measured = findings.find(folder.read_run(out))
@@ -199,8 +200,8 @@ def _describe_sets(data: digits.DigitImages) -> dict[str, str]:
         "id": known,
         "ood-unseen": f"{len(data.strange_images)} images of the digits {strange}, which no network learned",
         "adversarial-pgd": f"the {known}, changed so that a network errs: projected gradient descent, "
-        f"{_ATTACK_STEPS} steps, each pixel within {_ATTACK_RADIUS:g} of its value (0 is white, 1 is black), against the "
-        "first network of the deep ensemble, without dropout; the other methods start from that network too",
+        f"{_ATTACK_STEPS} steps, each pixel within {_ATTACK_RADIUS:g} of its value (0 is white, 1 is black), "
+        "against the first network of the deep ensemble, without dropout; the other methods start from that network too",
     }
 
 

@@ -5,6 +5,6 @@ flow      fit, score, evaluate, write
 figures   the figures
 """
 
-from demur.reproduce.studies.demo.flow import METHODS, SETS, DemoResults, run_demo
+from demur.reproduce.studies.digits_demo.flow import METHODS, SETS, DemoResults, run_demo
 
 __all__ = ["METHODS", "SETS", "DemoResults", "run_demo"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 import demur
-from demur.reproduce.studies.demo.digits import CLASSES
+from demur.reproduce.studies.digits_demo.digits import CLASSES
 
 Members = Mapping[str, Mapping[str, np.ndarray]]
 """Log-probabilities (members, inputs, classes) by method and set."""

@@ -11,7 +11,10 @@ _HELD_OUT = (8, 9)
 CLASSES = tuple(str(digit) for digit in range(10) if digit not in _HELD_OUT)
 _EPOCHS, _BATCH_SIZE, _LEARNING_RATE, _WEIGHT_DECAY, _HIDDEN_UNITS = 60, 32, 3e-3, 1e-2, 64
 NETWORK_DESCRIPTION = f"networks with two hidden layers of {_HIDDEN_UNITS} and dropout of 0.2 behind each"
-TRAINING_DESCRIPTION = f"{_EPOCHS} epochs of AdamW (rate {_LEARNING_RATE:g}, weight decay {_WEIGHT_DECAY:g}, batches of {_BATCH_SIZE})"
+TRAINING_DESCRIPTION = (
+    f"{_EPOCHS} epochs of AdamW (rate {_LEARNING_RATE:g}, weight decay {_WEIGHT_DECAY:g}, batches of "
+    f"{_BATCH_SIZE})"
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,9 @@ def load_images(seed: int) -> DigitImages:
     train, test = train_test_split(
         np.flatnonzero(~strange), train_size=0.3, stratify=digits[~strange], random_state=seed
     )
-    return DigitImages(images[train], digits[train], images[test], digits[test], images[strange], digits[strange])
+    return DigitImages(
+        images[train], digits[train], images[test], digits[test], images[strange], digits[strange]
+    )
 
 
 def build_network() -> Any:
