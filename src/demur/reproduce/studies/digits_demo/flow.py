@@ -201,7 +201,8 @@ def _describe_sets(data: digits.DigitImages) -> dict[str, str]:
         "ood-unseen": f"{len(data.strange_images)} images of the digits {strange}, which no network learned",
         "adversarial-pgd": f"the {known}, changed so that a network errs: projected gradient descent, "
         f"{_ATTACK_STEPS} steps, each pixel within {_ATTACK_RADIUS:g} of its value (0 is white, 1 is black), "
-        "against the first network of the deep ensemble, without dropout; the other methods start from that network too",
+        "against the first network of the deep ensemble, without dropout; the other methods start from that "
+        "network too",
     }
 
 
