@@ -120,10 +120,10 @@ def test_figures_are_pictures(study):
 
 def test_the_figures_say_infinity_by_its_sign():
     from demur.report.bernoulli_figure import COLOURS, draw_posteriors
-    from demur.reproduce.bernoulli import POSTERIORS as STUDY
-    from demur.reproduce.bernoulli import panel
+    from demur.reproduce.studies.bernoulli import POSTERIORS as STUDY
+    from demur.reproduce.studies.bernoulli import build_panel
 
-    panels = [panel(name, posterior) for name, posterior in STUDY.items()]
+    panels = [build_panel(name, posterior) for name, posterior in STUDY.items()]
     texts = [text for axes in draw_posteriors(panels).axes for text in axes.texts]
     infinite = [text for text in texts if text.get_text() == "∞"]
     assert [text.get_color() for text in infinite] == [COLOURS["pairwise"]] * 2 + [COLOURS["reverse"]] * 2

@@ -9,8 +9,7 @@ import textwrap
 
 import pytest
 
-from demur.reproduce.results import add_section, sections
-from demur.reproduce.stages import Stage, Stages, in_order
+from demur.reproduce.stages import Stage, Stages, order_stages
 
 
 def writes(text: str, calls: list[str]):
@@ -26,11 +25,11 @@ def test_a_stage_is_done_once_and_after_those_it_needs(tmp_path):
     first = Stage("first", writes("a", calls))
     second = Stage("second/part", writes("b", calls), {"x": 1}, [first])
     stages = Stages(tmp_path)
-    assert [stages.state(each) for each in in_order([second])] == ["to do", "to do"]
-    assert (stages.made(second) / "text").read_text() == "b"
-    assert Stages(tmp_path).made(second) == stages.made(second)
+    assert [stages.get_state(each) for each in order_stages([second])] == ["to do", "to do"]
+    assert (stages.complete(second) / "text").read_text() == "b"
+    assert Stages(tmp_path).complete(second) == stages.complete(second)
     assert calls == ["a", "b"]
-    assert stages.state(second) == "done"
+    assert stages.get_state(second) == "done"
     lines = [json.loads(line) for line in (tmp_path / "timings.jsonl").read_text().splitlines()]
     assert [line["stage"] for line in lines] == ["first", "second/part"]
 
@@ -48,14 +47,16 @@ def test_a_stage_that_fails_is_not_done_and_finds_its_files_again(tmp_path):
     def make(folder):
         if not (folder / "half").exists():
             (folder / "half").write_text("1")
+            (folder / ".whole.1-2.tmp").write_text("1")  # as a kill leaves it
             raise RuntimeError("stopped")
         (folder / "whole").write_text((folder / "half").read_text() + "2")
 
     stage, stages = Stage("long", make), Stages(tmp_path)
     with pytest.raises(RuntimeError, match="stopped"):
-        stages.made(stage)
-    assert stages.state(stage) == "begun"
-    assert (stages.made(stage) / "whole").read_text() == "12"
+        stages.complete(stage)
+    assert stages.get_state(stage) == "begun"
+    assert (stages.complete(stage) / "whole").read_text() == "12"
+    assert sorted(path.name for path in stages.complete(stage).iterdir()) == ["half", "whole"]
 
 
 def test_a_kill_leaves_nothing_that_looks_done(tmp_path):
@@ -68,26 +69,13 @@ def test_a_kill_leaves_nothing_that_looks_done(tmp_path):
             (folder / "half").write_text("1")
             os.kill(os.getpid(), signal.SIGKILL)
 
-        Stages(Path(sys.argv[1])).made(Stage("long", make))
+        Stages(Path(sys.argv[1])).complete(Stage("long", make))
     """)
     ended = subprocess.run([sys.executable, "-c", program, tmp_path], env=os.environ, check=False)
     assert ended.returncode == -signal.SIGKILL
-    assert Stages(tmp_path).state(Stage("long", print)) == "begun"
+    assert Stages(tmp_path).get_state(Stage("long", print)) == "begun"
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path):
-    with Stages(tmp_path).alone(), pytest.raises(ValueError, match="in use"), Stages(tmp_path).alone():
+    with Stages(tmp_path).lock(), pytest.raises(ValueError, match="in use"), Stages(tmp_path).lock():
         pass
-
-
-def test_sections_of_the_page_are_replaced_in_place_and_ordered(tmp_path):
-    page, picture = tmp_path / "results.md", tmp_path / "a.png"
-    picture.write_bytes(b"png")
-    add_section(page, "precision", "## Precision\n\nold")
-    add_section(page, "tables-kit-mnist", "## ImageNet", {"b.png": picture})
-    add_section(page, "precision", "## Precision\n\nnew")
-    text = page.read_text()
-    assert sections(text) == {"tables-kit-mnist": "## ImageNet", "precision": "## Precision\n\nnew"}
-    assert text.index("## ImageNet") < text.index("## Precision")
-    assert text.startswith("# Results\n")
-    assert (tmp_path / "figures" / "results" / "b.png").read_bytes() == b"png"

@@ -1,9 +1,8 @@
-"""`demur demo`: the whole flow on real images that ship with scikit-learn."""
+"""`demur demo`: the whole workflow on real images that come with scikit-learn."""
 
 from __future__ import annotations
 
 import functools
-import importlib.util
 import shutil
 import sys
 from pathlib import Path
@@ -12,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demur.cli.printing import bad_input_exits, new_table, print_figures, print_table
+from demur.cli.reproduce.run import require_packages
 
 if TYPE_CHECKING:
-    from demur.reproduce.demo import Demo
+    from demur.reproduce.studies.digits_demo import DemoResults
 
-_WORDS = (
+_EXPLANATION = (
     "Aleatoric: how unsure members are by themselves, on average. Epistemic: how far they disagree, by I "
     "(current: each against their average) or K (new: each against each other). Total: aleatoric plus I or "
     "K.\nAUROC: how often an input to be found scores higher than one of the others; .5 is a coin toss. In "
@@ -35,40 +35,30 @@ def demo(
     """Train small networks on the digits 0 to 7, draw models in four ways, and see what the scores find.
 
     Known digits are scored, 8 and 9, which no network saw, and digits attacked by projected gradient descent.
-    Takes one to three minutes and needs the extras named report and torch.
+    Takes one to three minutes and needs the extras report and torch.
     """
     with bad_input_exits():
-        _require_extras()
-        from demur.reproduce.demo import run
+        require_packages("matplotlib", "PIL", "sklearn", "torch", purpose="the demo")
+        from demur.reproduce.studies.digits_demo import run_demo
         from demur.stores import make_directory
 
         make_directory(out, force=force)
-        command = f"{program()} demo --out {out.name} --seed {seed} --force"
-        found = run(out, seed=seed, command=command, say=functools.partial(print, flush=True))
-    report(out, found)
+        command = f"{_name_program()} demo --out {out.name} --seed {seed} --force"
+        found = run_demo(out, seed=seed, command=command, say=functools.partial(print, flush=True))
+    _print_results(out, found)
 
 
-def program() -> str:
-    """Return how to call demur again: by its name where the shell finds it, else as it was called."""
+def _name_program() -> str:
+    """Return how to call demur again: by name if the shell finds it, otherwise as it was called."""
     called = Path(sys.argv[0])
     if called.name == "__main__.py":
         return "python -m demur.cli"
     return "demur" if shutil.which("demur") or called.name != "demur" else str(called)
 
 
-def _require_extras() -> None:
-    """Raise a `ValueError` unless everything is there that the demo trains and draws with."""
-    for name in ("matplotlib", "PIL", "sklearn", "torch"):
-        if importlib.util.find_spec(name) is None:
-            raise ValueError(
-                f"expected {name}, which the demo trains or draws with, found none: "
-                "pip install 'demur[report,torch]'"
-            )
-
-
-def report(out: Path, found: Demo) -> None:
-    """Print what came out, and where everything is."""
-    from demur.reproduce.demo import METHODS, SETS
+def _print_results(out: Path, found: DemoResults) -> None:
+    """Print the results, and where everything is."""
+    from demur.reproduce.studies.digits_demo import METHODS, SETS
 
     table = new_table(
         "method", "accuracy on\nknown digits", "accuracy on\nattacked digits", "members", texts=1
@@ -78,7 +68,7 @@ def report(out: Path, found: Demo) -> None:
         table.add_row(name, *accuracies, METHODS[name], end_section=name == list(found.scores)[-1])
     counts = ", ".join(f"{len(labels)} {SETS[which]}" for which, (_, labels) in found.sets.items())
     print_table(f"Four ways to draw models; {counts}", table)
-    print(f"\n{_WORDS}")
+    print(f"\n{_EXPLANATION}")
     print_figures(found.detection, "text", "Finding unseen and attacked digits among known ones")
     print_figures(found.errors, "text", "Finding mistakes among known digits, and accuracy of what is kept")
     print("\nVerdict")
@@ -89,4 +79,4 @@ def report(out: Path, found: Demo) -> None:
     print(f"Figures  {out / 'figures'}")
     print(f"Scores   {out}/METHOD/{', '.join(f'{which}.csv' for which in SETS)}")
     known, unknown, *_ = (f"{out}/{found.best}/{which}.csv" for which in SETS)
-    print(f"Again    {program()} evaluate ood --id {known} --ood {unknown}")
+    print(f"Again    {_name_program()} evaluate ood --id {known} --ood {unknown}")

@@ -1,8 +1,8 @@
-"""Stages of a study: each is kept on disk under the content that it depends on, and never done twice.
+"""Stages of a study: each is kept on disk under a key of what it depends on, and never run twice.
 
-DIR/stages/NAME-KEY/            what a stage made, whole
-DIR/stages/NAME-KEY.partial/    where a stage works; one that was killed finds its own files here again
-DIR/timings.jsonl               how long each stage took, the only file that differs between two runs
+DIR/stages/NAME-KEY/            what a finished stage wrote
+DIR/stages/NAME-KEY.partial/    where a stage works; after an interruption it finds its own files here
+DIR/timings.jsonl               how long each stage took; the only file that differs between two runs
 """
 
 from __future__ import annotations
@@ -11,14 +11,11 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -28,15 +25,15 @@ class Stage:
     Parameters
     ----------
     name
-        As "score/mc-dropout/id"; with the key it is the place of what the stage makes.
+        Such as "score/mc-dropout/id"; with the key it names the folder of the stage.
     make
-        Called with the folder to work in. It writes there, and may find what it wrote before a kill.
+        Called with the folder to write to. After an interruption it is called again with the same folder.
     facts
-        What the result depends on, besides the stages before: anything that JSON can hold.
+        What the result depends on besides the earlier stages; anything that JSON can hold.
     after
-        Stages that it reads; `Stages.made` gives their folders.
+        The stages that it reads; `Stages.complete` returns their folders.
     seconds, megabytes
-        What it will take, as far as that can be told before.
+        Estimates for the plan, where they are known.
     """
 
     name: str
@@ -48,71 +45,70 @@ class Stage:
 
     @property
     def key(self) -> str:
-        """Sixteen digits that change with the name, the facts, and the keys of the stages before."""
+        """Sixteen hexadecimal digits of the name, the facts and the keys of the earlier stages."""
         whole = [self.name, self.facts, [each.key for each in self.after]]
         return hashlib.sha256(json.dumps(whole, sort_keys=True).encode()).hexdigest()[:16]
 
 
 class Stages:
-    """The stages of one folder.
+    """The stages that a run keeps in its folder.
 
     Parameters
     ----------
     folder
         The folder of the run.
-    say
-        Called with a line when a stage begins or is found done.
     """
 
-    def __init__(self, folder: Path, say: Say = lambda line: None) -> None:
-        self.folder, self.say = folder, say
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
-    def place(self, stage: Stage) -> Path:
-        """Return the folder of a stage, whether it is done or not."""
+    def find_folder(self, stage: Stage) -> Path:
+        """Return where a stage is kept once it is done."""
         return self.folder / "stages" / f"{stage.name.replace('/', '--')}-{stage.key}"
 
-    def state(self, stage: Stage) -> str:
+    def find_work_folder(self, stage: Stage) -> Path:
+        """Return where a stage works until it is done."""
+        done = self.find_folder(stage)
+        return done.with_name(f"{done.name}.partial")
+
+    def get_state(self, stage: Stage) -> str:
         """Return "done", "begun" or "to do"."""
-        if self.place(stage).is_dir():
+        if self.find_folder(stage).is_dir():
             return "done"
-        return "begun" if self.partial(stage).is_dir() else "to do"
+        return "begun" if self.find_work_folder(stage).is_dir() else "to do"
 
-    def partial(self, stage: Stage) -> Path:
-        """Return where a stage works."""
-        place = self.place(stage)
-        return place.with_name(f"{place.name}.partial")
-
-    def made(self, stage: Stage) -> Path:
-        """Return the folder that a stage made; do it, and those before it, if nobody has yet."""
-        place, partial = self.place(stage), self.partial(stage)
-        if place.is_dir():
-            return place
+    def complete(self, stage: Stage) -> Path:
+        """Return the folder of a stage that is done; run the stage first, and those before it, if needed."""
+        done, work = self.find_folder(stage), self.find_work_folder(stage)
+        if done.is_dir():
+            return done
         for each in stage.after:
-            self.made(each)
-        again = partial.is_dir()
-        partial.mkdir(parents=True, exist_ok=True)
-        self.say(f"{stage.name}{', goes on' if again else ''} ...")
+            self.complete(each)
+        resumed = work.is_dir()
+        work.mkdir(parents=True, exist_ok=True)
+        for path in work.rglob(".*.tmp"):  # half a file, of a process that was killed
+            path.unlink()
         begun, used = time.perf_counter(), time.process_time()
-        stage.make(partial)
-        self.note(
+        stage.make(work)
+        self._write_timing(
             stage=stage.name,
             key=stage.key,
             seconds=round(time.perf_counter() - begun, 3),
             processor_seconds=round(time.process_time() - used, 3),
-            resumed=again,
+            resumed=resumed,
         )
-        _sync(partial)
-        os.rename(partial, place)
-        return place
+        _sync_files(work)
+        os.rename(work, done)
+        return done
 
-    def note(self, **facts: Any) -> None:
-        """Add a line to the file of timings, which is no result."""
+    def _write_timing(self, **facts: Any) -> None:
+        """Append a line to the file of timings."""
         with (self.folder / "timings.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(facts) + "\n")
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep other runs out of the folder; raise a `ValueError` if one is at work."""
+    def lock(self) -> Iterator[None]:
+        """Keep other runs out of the folder; raise a `ValueError` if one is using it."""
         import fcntl
 
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -121,14 +117,14 @@ class Stages:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError as error:
                 raise ValueError(
-                    f"{self.folder}: expected a folder that no other run works in, got one that is in use: "
+                    f"{self.folder}: expected a folder that no other run uses, got one that is in use: "
                     "wait for that run, or choose another folder"
                 ) from error
             yield
 
 
-def in_order(stages: Sequence[Stage]) -> list[Stage]:
-    """Return stages and all that they need, each once, those before first."""
+def order_stages(stages: Sequence[Stage]) -> list[Stage]:
+    """Return stages and everything they need, each once, in the order in which they run."""
     found: dict[str, Stage] = {}
 
     def visit(stage: Stage) -> None:
@@ -141,24 +137,9 @@ def in_order(stages: Sequence[Stage]) -> list[Stage]:
     return list(found.values())
 
 
-def _sync(folder: Path) -> None:
-    """Make sure that files are on disk, before their folder's name says that they are."""
+def _sync_files(folder: Path) -> None:
+    """Flush all files to disk, before the folder gets the name that says they are complete."""
     for path in folder.rglob("*"):
         if path.is_file():
             with path.open("rb") as file:
                 os.fsync(file.fileno())
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(text, "utf-8")
-    os.replace(temporary, path)
-
-
-def copied(source: Path, target: Path) -> None:
-    """Copy a file whole or not at all."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.with_name(f".{target.name}.tmp")
-    shutil.copyfile(source, temporary)
-    os.replace(temporary, target)

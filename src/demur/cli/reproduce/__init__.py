@@ -1,4 +1,4 @@
-"""`demur reproduce`: studies that others can repeat, each one command, each a file here."""
+"""`demur reproduce`: studies that others can repeat, one command and one file each."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import typer
 
 from demur.cli.reproduce import active_learning, bernoulli, precision, regression, tables
 
-app = typer.Typer(help="Run a study again, from nothing to its tables and figures.")
+app = typer.Typer(help="Repeat a study, from its data to its tables and figures.")
 
 
 @app.callback()
 def _studies() -> None:
-    pass  # with it, a study is named even while there is one only
+    pass  # a group with a callback keeps the name of the study on the command line
 
 
 app.command("bernoulli")(bernoulli.bernoulli)

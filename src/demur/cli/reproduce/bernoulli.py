@@ -24,32 +24,32 @@ def bernoulli(
     """Compare three measures on posteriors over the parameter of a coin.
 
     Writes two tables (.csv), two figures (.pdf, .png) and a page to try others on (explorer.html).
-    Takes a few seconds and needs the extra named report.
+    Takes a few seconds and needs the extra report.
     """
     with bad_input_exits():
-        from demur.reproduce.bernoulli import run
+        from demur.reproduce.studies.bernoulli import run_bernoulli
 
-        found = run(out, force=force)
+        found = run_bernoulli(out, force=force)
     _print_panels("Uncertainty in nats", found.study)
-    _print_panels("One under the current measure (average), not under the others", found.twins)
+    _print_panels("Identical under the current measure (average), not under the others", found.twins)
     print()
     for path in found.files:
         print(path)
 
 
 def _print_panels(title: str, panels: Sequence[Panel]) -> None:
-    """Print the figures of posteriors, a section for each."""
+    """Print the uncertainties of posteriors, a section for each."""
     table = new_table("posterior", "measure", "total", "aleatoric", "epistemic", texts=2)
     for panel in panels:
         for index, (measure, parts) in enumerate(panel.parts.items()):
             last = index == len(panel.parts) - 1
             name = "" if index else panel.name
-            table.add_row(name, measure, *(_sign(value) for value in parts), end_section=last)
+            table.add_row(name, measure, *(_format_number(value) for value in parts), end_section=last)
     print_table(title, table)
 
 
-def _sign(value: float) -> str:
-    """Write a number, infinity by its sign wherever the terminal has one."""
+def _format_number(value: float) -> str:
+    """Return a number, with infinity as ∞ if the terminal can show it."""
     text = format_number(value)
     if text != "inf":
         return text

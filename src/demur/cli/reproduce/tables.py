@@ -2,106 +2,72 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from demur.cli.printing import bad_input_exits
-from demur.cli.reproduce.plan import Docs, DryRun, Out, Seed, print_plan, require
-
-if TYPE_CHECKING:
-    from demur.reproduce.study import Study
+from demur.cli.reproduce.run import Docs, DryRun, Out, Seed, require_packages, run_command
 
 _Data = Annotated[
-    Path, typer.Option(metavar="DIR", help="The folder that the paths of the settings start from.")
+    Path, typer.Option(metavar="DIR", help="The folder that paths in the configuration are relative to.")
 ]
-_Settings = Annotated[
+_Config = Annotated[
     str,
-    typer.Option(
-        "--config",
-        metavar="NAME",
-        help="Settings that come with demur, or a .toml file. Code that it names as module:function is run.",
-    ),
+    typer.Option("--config", metavar="NAME", help="A configuration that comes with demur, or a .toml file."),
 ]
 _Models = Annotated[
     list[str] | None,
     typer.Option(
         "--models", metavar="NAME",
-        help="A network of torchvision or timm, or module:function, which is imported and run; give it again "
-        "for more. The first one's last layer is sampled.",
+        help="A network of torchvision or timm, or module:function (which runs that code); repeat it for "
+        "more. The last layer of the first one is sampled.",
     ),
 ]  # fmt: skip
 
 
 def table1(
-    data: _Data, out: Out, config: _Settings = "imagenet", models: _Models = None, seed: Seed = 0,
+    data: _Data, out: Out, config: _Config = "imagenet", models: _Models = None, seed: Seed = 0,
     dry_run: DryRun = False, docs: Docs = None,
 ) -> None:  # fmt: skip
-    """Out-of-distribution and adversarial inputs: which measure tells them from known ones.
+    """Compare how well the measures detect out-of-distribution and adversarial inputs.
 
-    Four posteriors, five scores, three splits, with paired tests. Both tables share all stages: the second
-    command finds the work of the first done.
+    Four posteriors, five scores, three splits, with paired tests. The tables share all stages except the
+    last, so that the second command reuses the work of the first.
 
     demur reproduce table1 --data imagenet --out runs/imagenet
     """
-    _run("table1", data, out, config, models, seed, dry_run, docs)
+    _run_tables("table1", data, out, config, models, seed, dry_run, docs)
 
 
 def table2(
-    data: _Data, out: Out, config: _Settings = "imagenet", models: _Models = None, seed: Seed = 0,
+    data: _Data, out: Out, config: _Config = "imagenet", models: _Models = None, seed: Seed = 0,
     dry_run: DryRun = False, docs: Docs = None,
 ) -> None:  # fmt: skip
-    """Wrong predictions, and accuracy of what is kept: which measure finds them.
+    """Compare how well the measures detect wrong predictions, and their selective accuracy.
 
-    As table1, from the same stages.
+    From the same stages as table1.
 
     demur reproduce table2 --data imagenet --out runs/imagenet
     """
-    _run("table2", data, out, config, models, seed, dry_run, docs)
+    _run_tables("table2", data, out, config, models, seed, dry_run, docs)
 
 
-def _run(
+def _run_tables(
     table: str, data: Path, out: Path, config: str, models: list[str] | None, seed: int, dry_run: bool,
     docs: Path | None,
 ) -> None:  # fmt: skip
-    """Plan, do and print."""
+    """Describe the study of a table, and run it."""
     with bad_input_exits():
-        require("matplotlib", "torch")
-        from demur.reproduce.results import add_section
-        from demur.reproduce.study import Study, read_config, section
+        require_packages("matplotlib", "torch")
+        from demur.reproduce.studies.paper_tables import TablesPipeline, read_config
 
-        chosen = read_config(config, seed=seed, models=models)
         more = "".join(f" --models {each}" for each in models or [])
-        command = f"demur reproduce {table} --config {config}{more} --data DIR --out DIR --seed {seed}"
-        study = Study(chosen, data, out, command=command, say=_said())
-        study.check()
-        wanted = ("table1", "table2") if docs else (table,)
-        print_plan(study.stages, [*map(study.stage, wanted), study.report()])
-        if dry_run:
-            return
-        study.run(wanted)
-        if docs is not None:
-            add_section(docs, f"tables-{chosen.name}", section(out))
-    _show(study, table)
-
-
-def _said():
-    """Return what prints a line with the minutes since the start."""
-    begun = time.monotonic()
-    return lambda line: print(f"{(time.monotonic() - begun) / 60:6.1f} min  {line}", flush=True)
-
-
-def _show(study: Study, table: str) -> None:
-    """Print the table and where everything is."""
-    from demur.reproduce.study.scoring import read_shares
-
-    print("\n" + (study.out / f"{table}.md").read_text("utf-8"))
-    shares = read_shares(study.out / "timings.jsonl")
-    if shares:
-        print("Time to score that was spent outside networks and products of matrices")
-    for name, share in shares.items():
-        print(f"  {name:<16} {share}")
-    print(f"\nReport   {study.out / 'report.html'}")
-    print(f"Tables   {study.out}/{table}.md, .tex, -figures.csv, -comparisons.csv, -cells.csv")
+        pipeline = TablesPipeline(
+            read_config(config, seed=seed, models=models), data, out,
+            command=f"demur reproduce {table} --config {config}{more} --data DIR --out DIR --seed {seed}",
+        )  # fmt: skip
+        # The section of the results page has both tables.
+        tables = ("table1", "table2") if docs else (table,)
+        run_command(pipeline.describe(tables, shown=f"{table}.md"), dry_run=dry_run, docs=docs)

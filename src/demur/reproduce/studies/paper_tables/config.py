@@ -1,0 +1,170 @@
+"""The settings of a study, read from TOML and checked before anything runs.
+
+title = "..."
+[network]        one of `models`, `make`, `features`, `predictions`; `module:function` runs that code
+[sets.NAME]      inputs: train, id, ood-..., adversarial-...
+[methods.NAME]   posteriors: ensemble, last-layers, dropout, cyclical-sghmc
+[splits]         the number of splits, and the images per split in each task
+[people]         optional: labels from people for the inputs of id
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from demur.report.run_folder import kind_of
+
+_NETWORK_KEYS = {
+    "models": {"models", "weights", "batch"},
+    "make": {"make", "weights", "members", "training", "scale"},
+    "features": {"features", "weight", "bias"},
+    "predictions": {"predictions", "models"},
+}
+_SET_KEYS = {
+    "images", "labels", "published", "idx", "npz", "key", "modulo", "remainders", "rows", "take", "without",
+    "of", "mask", "mask_key", "each", "attack", "radius", "steps", "stand_in_for", "called", "paper",
+}  # fmt: skip
+_METHOD_KEYS = {
+    "ensemble": {"networks"},
+    "last-layers": {
+        "members", "epochs", "batch", "rate", "weight_decay", "optimizer", "momentum", "start", "noise",
+    },
+    "dropout": {"rate", "samples"},
+    "cyclical-sghmc": {
+        "samples", "cycles", "steps", "step_size", "friction", "exploration", "discard", "batch_size",
+        "prior_scale", "prior_mean", "temperature",
+    },
+}  # fmt: skip
+_TOP_LEVEL_KEYS = {"title", "network", "sets", "methods", "splits", "people", "classes", "note"}
+
+
+_CONFIGS = "demur.reproduce.studies.paper_tables"
+"""The package that has the folder of configurations."""
+
+
+@dataclass(frozen=True)
+class Config:
+    """The settings.
+
+    Attributes
+    ----------
+    name
+        Name of the file, without its suffix.
+    source
+        How the network is given: a key of `_NETWORK_KEYS`.
+    network, splits, people
+        As in the file; `people` is None if there are no labels from people.
+    sets, methods
+        As in the file, by name.
+    """
+
+    name: str
+    title: str
+    source: str
+    network: dict[str, Any]
+    sets: dict[str, dict[str, Any]]
+    methods: dict[str, dict[str, Any]]
+    splits: dict[str, int]
+    people: dict[str, Any] | None = None
+    classes: str | None = None
+    note: str = ""
+    seed: int = 0
+
+    @property
+    def scored(self) -> list[str]:
+        """Sets whose inputs are scored: all except `train` and the sets drawn from `id`."""
+        return [name for name, given in self.sets.items() if name != "train" and "of" not in given]
+
+    @property
+    def derived(self) -> list[str]:
+        """Sets that are drawn from `id`."""
+        return [name for name, given in self.sets.items() if "of" in given]
+
+    @property
+    def fits(self) -> bool:
+        """Whether a method is fitted to `train`."""
+        return any(given["kind"] in ("last-layers", "cyclical-sghmc") for given in self.methods.values())
+
+
+def list_configs() -> list[str]:
+    """Return the names of the configurations that come with demur."""
+    folder = files(_CONFIGS) / "configs"
+    return sorted(each.name.removesuffix(".toml") for each in folder.iterdir() if each.name.endswith(".toml"))
+
+
+def read_config(given: str, *, seed: int = 0, models: list[str] | None = None) -> Config:
+    """Return a configuration by name or from a TOML file; `models` replaces those of the file."""
+    path = Path(given)
+    if given in list_configs():
+        text = (files(_CONFIGS) / "configs" / f"{given}.toml").read_text("utf-8")
+    elif path.suffix == ".toml":
+        text = path.read_text("utf-8")
+    else:
+        raise ValueError(
+            f"config: expected one of {', '.join(list_configs())}, or a .toml file, got {given!r}"
+        )
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{given}: expected TOML, got something else: {error}") from error
+    if models:
+        if "models" not in values.get("network", {}):
+            raise ValueError(f"{given}: --models: expected settings that start from images, got others")
+        values["network"]["models"] = models
+    return _check_config(path.stem, values, seed)
+
+
+def _check_config(name: str, values: dict[str, Any], seed: int) -> Config:
+    """Return the configuration; raise a `ValueError` that names the first mistake in it."""
+    _check_keys("", values, _TOP_LEVEL_KEYS)
+    for key in ("title", "network", "sets", "methods"):
+        if key not in values:
+            raise ValueError(f"{name}: expected {key}, found none")
+    network, sets, methods = values["network"], values["sets"], values["methods"]
+    kinds = [kind for kind in _NETWORK_KEYS if kind in network]
+    if "predictions" in kinds:
+        kinds = ["predictions"]
+    if len(kinds) != 1:
+        raise ValueError(
+            f"{name}: [network]: expected one of {', '.join(_NETWORK_KEYS)}, got {kinds or 'none'}"
+        )
+    _check_keys("network", network, _NETWORK_KEYS[kinds[0]])
+    for each, given in sets.items():
+        _check_keys(f"sets.{each}", given, _SET_KEYS)
+        if each != "train" and kind_of(each) is None:
+            raise ValueError(
+                f"{name}: [sets.{each}]: expected train, id, ood-NAME or adversarial-NAME as a name"
+            )
+        if "without" in given and given["without"] not in sets:
+            raise ValueError(f"{name}: [sets.{each}]: without: expected a set, got {given['without']!r}")
+    if "id" not in sets:
+        raise ValueError(f"{name}: expected [sets.id], found none")
+    for each, given in methods.items():
+        if given.get("kind") not in _METHOD_KEYS:
+            raise ValueError(
+                f"{name}: [methods.{each}]: kind: expected one of {', '.join(_METHOD_KEYS)}, "
+                f"got {given.get('kind')!r}"
+            )
+        _check_keys(f"methods.{each}", given, _METHOD_KEYS[given["kind"]] | {"kind", "paper"})
+        if given["kind"] != "ensemble" and kinds == ["predictions"]:
+            raise ValueError(f"{name}: [methods.{each}]: stored predictions have no last layer")
+    found = Config(
+        name, values["title"], kinds[0], network, sets, methods, values.get("splits", {"number": 3}),
+        values.get("people"), values.get("classes"), values.get("note", ""), seed,
+    )  # fmt: skip
+    if found.fits and "train" not in sets:
+        raise ValueError(f"{name}: expected [sets.train] to fit last layers to, found none")
+    return found
+
+
+def _check_keys(where: str, given: Mapping[str, Any], allowed: set[str]) -> None:
+    """Raise a `ValueError` if a key is unknown."""
+    for name in given:
+        if name not in allowed:
+            place = f"[{where}]: " if where else ""
+            raise ValueError(f"{place}expected one of {', '.join(sorted(allowed))}, got {name!r}")

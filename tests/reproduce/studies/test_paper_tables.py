@@ -1,0 +1,469 @@
+"""The tables' pipeline from nothing: every source of inputs, every method, and a kill in every stage."""
+
+import gzip
+import json
+import os
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import demur
+from demur.cli import app
+from demur.reproduce.runner import run_study
+from demur.reproduce.studies.paper_tables import TablesPipeline, list_configs, read_config
+from demur.reproduce.studies.paper_tables.evaluation import list_tasks
+from demur.reproduce.studies.paper_tables.section import compose_section
+from demur.stores import read_columns
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+Image = pytest.importorskip("PIL.Image")
+
+METHODS = """
+[methods.chain]
+kind = "cyclical-sghmc"
+samples = 12
+cycles = 2
+steps = 60
+batch_size = 50
+step_size = 0.1
+exploration = 0.5
+discard = 0.2
+
+[methods.dropout]
+kind = "dropout"
+paper = "MCD"
+rate = 0.2
+samples = 30
+
+[methods.heads]
+kind = "last-layers"
+members = 4
+epochs = 3
+"""
+
+NETWORKS = f"""
+title = "Digits"
+[network]
+make = "small_digits:network"
+members = 2
+scale = 16
+training = {{ epochs = 2, batch = 50, rate = 1e-2 }}
+[sets.train]
+idx = "train-images.gz"
+labels = "train-labels.gz"
+[sets.id]
+npz = "known.npz"
+key = "images"
+labels = "labels"
+[sets.ood-held-out]
+npz = "strange.npz"
+key = "images"
+called = "8 and 9"
+paper = "ImageNet-O"
+[sets.adversarial-pgd]
+attack = "pgd"
+radius = 0.1
+steps = 3
+[sets.adversarial-hard]
+of = "id"
+mask = "known.npz"
+mask_key = "hard"
+stand_in_for = "ImageNet-A"
+[people]
+file = "known.npz"
+counts = "votes"
+[methods.ensemble]
+kind = "ensemble"
+{METHODS}
+"""
+
+FEATURES = f"""
+title = "Digits, as features"
+[network]
+features = "features.npz"
+weight = "weight"
+bias = "bias"
+[sets.train]
+key = "known"
+labels = "labels"
+modulo = 3
+remainders = [0]
+[sets.id]
+key = "known"
+labels = "labels"
+modulo = 3
+remainders = [1, 2]
+[sets.ood-held-out]
+key = "strange"
+{METHODS}
+"""
+
+
+IMAGES = """
+title = "Digits, as pictures"
+[network]
+models = ["small_digits:pictured", "small_digits:pictured_again"]
+[sets.id]
+images = "known"
+labels = "name"
+each = 2
+[sets.train]
+images = "known"
+labels = "name"
+without = "id"
+[sets.ood-held-out]
+images = "strange"
+[sets.adversarial-hard]
+of = "id"
+mask = "masks.npz"
+mask_key = "hard"
+[methods.heads]
+kind = "last-layers"
+members = 3
+epochs = 2
+[methods.ensemble]
+kind = "ensemble"
+"""
+
+
+MODULE = """
+import numpy as np
+import torch
+from torch import nn
+
+
+def network():
+    return nn.Sequential(nn.Linear(64, 16), nn.ReLU(), nn.Dropout(0.2), nn.Linear(16, 8))
+
+
+def prepared(picture):
+    small = np.asarray(picture.convert("RGB").resize((8, 8)), np.float32)
+    return torch.from_numpy(small / 240).permute(2, 0, 1)
+
+
+def pictured(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, 16), nn.ReLU(), nn.Linear(16, 8)), prepared
+
+
+def pictured_again():
+    return pictured(1)
+"""
+
+
+def idx(path: Path, values: np.ndarray) -> None:
+    header = struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape)
+    path.write_bytes(gzip.compress(header + values.astype(np.uint8).tobytes()))
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    """Digits of scikit-learn in the formats that are read, 8 and 9 apart."""
+    from sklearn.datasets import load_digits
+
+    place = tmp_path_factory.mktemp("data")
+    images, digits = load_digits(return_X_y=True)
+    known, rng = digits < 8, np.random.default_rng(0)
+    x, y, strange = images[known], digits[known], images[~known]
+    idx(place / "train-images.gz", x[:300])
+    idx(place / "train-labels.gz", y[:300])
+    test = slice(300, 700)
+    votes = np.eye(8)[y[test]] * 5 + rng.integers(0, 3, (400, 8))
+    hard = rng.uniform(size=400) < 0.3
+    np.savez(place / "known.npz", images=x[test].astype(np.uint8), labels=y[test], votes=votes, hard=hard)
+    np.savez(place / "strange.npz", images=strange[:150].astype(np.uint8))
+    weight = rng.normal(0, 0.3, (8, 64)).astype(np.float32)
+    scaled = {"known": (x / 16).astype(np.float16), "strange": (strange / 16).astype(np.float16)}
+    layer = {"weight": np.asfortranarray(weight), "bias": rng.normal(size=8).astype(np.float32)}
+    np.savez(place / "features.npz", labels=y, **layer, **scaled)
+    (place / "networks.toml").write_text(NETWORKS)
+    (place / "features.toml").write_text(FEATURES)
+    (place / "images.toml").write_text(IMAGES.replace("each = 2", "each = 2\ntake = 60"))
+    for name, some, labels in (("known", x[:90], y), ("strange", strange[:40], [8] * 40)):
+        (place / name).mkdir()
+        for k, picture in enumerate(some):
+            grey = Image.fromarray((picture.reshape(8, 8) * 15).astype(np.uint8))
+            grey.save(place / name / f"{labels[k]:03}_{k:05}.png")
+    np.savez(place / "masks.npz", hard=np.arange(180) % 4 == 0)
+    (place / "small_digits.py").write_text(MODULE)
+    return place
+
+
+@pytest.fixture(scope="module", autouse=True)
+def importable(data):
+    sys.path.insert(0, str(data))
+    yield
+    sys.path.remove(str(data))
+
+
+def pipeline(data: Path, out: Path, name: str) -> TablesPipeline:
+    return TablesPipeline(read_config(str(data / f"{name}.toml")), data, out, command="demur reproduce ...")
+
+
+@pytest.fixture(scope="module")
+def done(data, tmp_path_factory) -> Path:
+    out = tmp_path_factory.mktemp("runs") / "networks"
+    run_study(pipeline(data, out, "networks").describe())
+    return out
+
+
+def results(out: Path) -> dict[str, bytes]:
+    """All files that are results, with their bytes; timings are none."""
+    left = ("timings.jsonl", ".lock")
+    found = sorted(path for path in out.rglob("*") if path.is_file() and path.name not in left)
+    return {str(path.relative_to(out)): path.read_bytes() for path in found}
+
+
+def test_every_method_scores_every_set(done):
+    sets = {"id": 400, "ood-held-out": 150, "adversarial-pgd": 400}
+    for method, members in {"ensemble": 2, "chain": 12, "dropout": 30, "heads": 4}.items():
+        for name, size in sets.items():
+            columns = read_columns(done / method / f"{name}.npz")
+            assert len(columns["pairwise_epistemic"]) == size, (method, members)
+            assert (columns["pairwise_epistemic"] > 0).all()
+            np.testing.assert_allclose(
+                columns["pairwise_epistemic"],
+                columns["average_epistemic"] + columns["reverse_epistemic"],
+                rtol=1e-5,
+            )
+    assert (done / "report.html").stat().st_size > 10_000
+    assert (done / "adversarial-hard" / "report.html").exists()
+
+
+def test_the_ensemble_is_that_of_its_networks(done, data):
+    found = pipeline(data, done, "networks")
+    logits = np.stack(
+        [np.load(found.stages.complete(found.encoding.plan_encoding(k, "id")) / "logits.npy") for k in (0, 1)]
+    )
+    images = np.load(data / "known.npz")["images"].astype(np.float32) / 16
+    for k in (0, 1):
+        with torch.no_grad():
+            direct = found.encoding.read_network(k)(torch.from_numpy(images)).numpy()
+        np.testing.assert_allclose(logits[k], direct, rtol=1e-4, atol=1e-5)
+    columns = read_columns(found.stages.complete(found.scoring.plan_scores("ensemble")) / "id.npz")
+    expected = demur.decompose(logits=logits)
+    np.testing.assert_allclose(columns["pairwise_epistemic"], expected.epistemic, rtol=1e-6)
+    given = torch.softmax(torch.from_numpy(logits[0]).double(), -1).numpy()
+    cell = demur.decompose(logits=logits, measure=demur.Measure(given, "each"))
+    np.testing.assert_allclose(columns["A3_epistemic"], cell.epistemic, rtol=1e-4, atol=1e-7)
+
+
+def test_what_is_in_the_tables(done):
+    for name, sections in (("table1", ["8 and 9", "pgd", "hard"]), ("table2", ["errors", "kept"])):
+        text = (done / f"{name}.md").read_text()
+        assert all(section in text for section in sections)
+        assert all(method in text for method in ("ensemble", "chain", "dropout", "heads"))
+        assert "tabular" in (done / f"{name}.tex").read_text()
+    assert "stand-in for ImageNet-A" in (done / "table1.md").read_text()
+    header, *rows = (done / "people.csv").read_text().splitlines()
+    assert header == "method,rule,inputs,correlation,low,high"
+    assert len(rows) == 4 * 4
+    cells = (done / "table1-cells.csv").read_text()
+    assert all(f",{cell}," in cells for cell in ("A2", "A3", "B1", "C1", "pairwise", "average", "reverse"))
+    assert ",A1,epistemic" not in cells  # nothing to rank by
+
+
+def test_the_figures_of_a_table_are_those_of_the_tasks(done, data):
+    found = pipeline(data, done, "networks")
+    task = found.tasks["table1"][0]
+    columns = {
+        name: read_columns(done / "dropout" / f"{name}.npz")["pairwise_epistemic"]
+        for name in ("id", "ood-held-out")
+    }
+    areas = [
+        demur.tasks.detection(columns["id"][rows], columns["ood-held-out"]).auroc.value for rows in task.known
+    ]
+    line = next(
+        line for line in (done / "table1-figures.csv").read_text().splitlines()
+        if line.startswith("8 and 9,dropout,pairwise_epistemic,auroc")
+    )  # fmt: skip
+    *_, mean, spread = line.split(",")
+    assert float(mean) == pytest.approx(np.mean(areas), abs=1e-12)
+    assert float(spread) == pytest.approx(np.std(areas, ddof=1), abs=1e-12)
+
+
+def test_splits_and_halves_do_not_overlap(data, tmp_path):
+    config = read_config(str(data / "networks.toml"))
+    mask = np.arange(400) % 3 == 0
+    sizes = {"id": 400, "ood-held-out": 150, "adversarial-pgd": 400}
+    found = list_tasks(config, sizes, {"adversarial-hard": mask})
+    for task in [*found["table1"], *found["table2"]]:
+        rows = np.concatenate(task.known)
+        assert len(np.unique(rows)) == len(rows)
+        assert len(task.known) == 3
+    hard = found["table1"][2]
+    known = np.concatenate(hard.known)
+    assert hard.positive is not None
+    assert mask[hard.positive].all()
+    assert not set(known) & set(hard.positive)
+    assert 0.2 < mask[known].mean() < 0.5  # drawn whether they qualify or not
+
+
+def test_a_second_run_does_nothing_and_changes_nothing(done, data):
+    before = results(done)
+    notes = (done / "timings.jsonl").read_text()
+    run_study(pipeline(data, done, "networks").describe())
+    assert results(done) == before
+    assert (done / "timings.jsonl").read_text() == notes
+
+
+def test_the_section_is_made_of_the_files(done):
+    text = compose_section(done)
+    assert text.startswith("## Digits")
+    assert "`demur reproduce ...`" in text
+    rows = [line for line in text.splitlines() if line.startswith("| 8 and 9 | dropout | epistemic")]
+    assert len(rows) == 1
+    assert ".682, .720" in rows[0]  # the paper's own, for MCD on ImageNet-O
+    assert "By the epistemic part the new measure is ahead in" in text
+
+
+def test_pictures_through_networks(data, tmp_path):
+    found = pipeline(data, tmp_path / "run", "images")
+    described = found.describe()
+    assert [len(found.inputs.get_rows(name)) for name in ("id", "train", "ood-held-out")] == [60, 30, 40]
+    assert not set(found.inputs.get_rows("id")) & set(found.inputs.get_rows("train"))
+    np.testing.assert_array_equal(found.inputs.get_original_rows("id"), 2 * found.inputs.get_rows("id"))
+    run_study(described)
+    logits = [
+        np.load(found.stages.complete(found.encoding.plan_encoding(k, "id")) / "logits.npy") for k in (0, 1)
+    ]
+    columns = read_columns(tmp_path / "run" / "ensemble" / "id.npz")
+    expected = demur.decompose(logits=np.stack(logits)).epistemic
+    np.testing.assert_allclose(columns["pairwise_epistemic"], expected, rtol=1e-5)
+    labels = [int(found.inputs.image_sets["id"].ids[row][:3]) for row in found.inputs.get_rows("id")]
+    np.testing.assert_array_equal(columns["label"], labels)
+
+
+def test_features_from_the_command_line(data, tmp_path):
+    out = tmp_path / "run"
+    common = ["--config", str(data / "features.toml"), "--data", str(data), "--out", str(out)]
+    planned = CliRunner().invoke(app, ["reproduce", "table1", *common, "--dry-run"])
+    assert planned.exit_code == 0, planned.output
+    assert "fit/heads" in planned.output
+    assert not (out / "stages").exists()
+    page = tmp_path / "results.md"
+    ran = CliRunner().invoke(app, ["reproduce", "table2", *common, "--docs", str(page)])
+    assert ran.exit_code == 0, ran.output
+    assert "errors, AUROC" in ran.output
+    assert "## Digits, as features" in page.read_text()
+    with np.load(data / "features.npz") as file:
+        given = dict(file)
+    rows = np.arange(len(given["known"])) % 3 > 0
+    logits = given["known"][rows].astype(np.float32) @ given["weight"].T + given["bias"]
+    for method in ("chain", "dropout", "heads"):
+        deployed = read_columns(out / method / "id.npz")["deployed"]
+        np.testing.assert_array_equal(deployed, logits.argmax(1))
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (("[sets.id]", "[sets.other]"), "train, id, ood-NAME or adversarial-NAME"),
+        (('kind = "dropout"', 'kind = "laplace"'), "kind: expected one of ensemble"),
+        (("rate = 0.2", "rat = 0.2"), "got 'rat'"),
+        (('features = "features.npz"', 'features = "none.npz"'), "none.npz: expected a file or folder"),
+        (('key = "strange"', 'key = "nobody"'), "expected an array 'nobody', found"),
+        (('labels = "labels"\nmodulo = 3\nremainders = [1', "modulo = 3\nremainders = [1"), "labels"),
+        (("title =", "titel ="), "got 'titel'"),
+        (("[network]", "[network"), "expected TOML"),
+        (("remainders = [1, 2]", "remainders = [7]"), "expected inputs, got none"),
+    ],
+)  # fmt: skip
+def test_wrong_settings_are_one_line(data, tmp_path, change, complaint):
+    path = tmp_path / "wrong.toml"
+    assert change[0] in FEATURES
+    path.write_text(FEATURES.replace(*change))
+    arguments = ["--config", str(path), "--data", str(data), "--out", str(tmp_path / "run")]
+    result = CliRunner().invoke(app, ["reproduce", "table1", *arguments])
+    assert result.exit_code == 2, result.output
+    assert complaint in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_unknown_settings_name_those_that_are_there(tmp_path):
+    with pytest.raises(ValueError, match="expected one of imagenet, kit-cifar10"):
+        read_config("imagnet")
+
+
+@pytest.mark.parametrize("name", list_configs())
+def test_settings_that_come_with_the_package_are_well_formed(name):
+    config = read_config(name)
+    assert config.title
+    assert "id" in config.sets
+
+
+DRIVER = """
+import os, signal, sys
+from pathlib import Path
+
+import torch
+from demur import atomic
+from demur.posteriors.chains.checkpoint import ChainCheckpoint
+from demur.posteriors.heads.training import FitFile
+from demur.reproduce import stages
+from demur.reproduce.runner import run_study
+from demur.reproduce.studies.paper_tables import TablesPipeline, methods, read_config, scoring_stages
+from demur.scoring import checkpoint
+
+data, out, event, count = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+sys.path.insert(0, str(data))
+methods.SECONDS_BETWEEN_SAVES = scoring_stages.SECONDS_BETWEEN_SAVES = 0.0
+
+
+def killing(owner, name, after):
+    original = getattr(owner, name)
+
+    def counted(*args, **kwargs):
+        global count
+        found = original(*args, **kwargs) if after else None
+        count -= 1
+        if count == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return found if after else original(*args, **kwargs)
+
+    setattr(owner, name, counted)
+
+
+if event == "named":
+    killing(stages.os, "rename", after=False)
+elif event == "epoch":
+    killing(torch, "save", after=True)
+elif event == "heads":
+    killing(FitFile, "write", after=True)
+elif event == "chain":
+    killing(ChainCheckpoint, "write_state", after=True)
+elif event == "scoring":
+    killing(checkpoint.Checkpoint, "write", after=True)
+elif event == "table":
+    killing(atomic.os, "replace", after=False)
+config = read_config(str(data / "networks.toml"))
+run_study(TablesPipeline(config, data, out, command="demur reproduce ...").describe())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("event", "count"),
+    [("named", k) for k in (1, 6, 11, 16, 21, 22)]  # of 22 stages
+    + [("epoch", 3), ("heads", 2), ("chain", 20)]
+    + [("scoring", 1), ("scoring", 3), ("table", 3), ("table", 12)],
+)  # fmt: skip
+def test_killed_anywhere_it_ends_with_the_same_bytes(data, done, tmp_path, event, count):
+    command = [sys.executable, "-c", DRIVER, data, tmp_path / "run"]
+    killed = subprocess.run([*command, event, str(count)], env=os.environ, capture_output=True, check=False)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    again = subprocess.run([*command, "none", "0"], env=os.environ, capture_output=True, check=False)
+    assert again.returncode == 0, again.stderr.decode()
+    found, expected = results(tmp_path / "run"), results(done)
+    assert found.keys() == expected.keys()
+    assert [name for name in found if found[name] != expected[name]] == []
+    lines = [json.loads(line) for line in (tmp_path / "run" / "timings.jsonl").read_text().splitlines()]
+    keys = [line["key"] for line in lines if "key" in line]
+    assert event == "named" or len(keys) == len(set(keys))  # nothing that was done is done again
