@@ -68,7 +68,7 @@ def main() -> None:
     arguments = parser.parse_args()
     shape = (SHAPE[0], 200, SHAPE[2]) if arguments.quick else SHAPE
     arguments.out.mkdir(parents=True, exist_ok=True)
-    print(f"{kernels.threads()} threads; noise None: all classes alike")
+    print(f"{kernels.count_threads()} threads; noise None: all classes alike")
     titles = ("set", 10), ("size", 18), ("noise", 6), ("seconds", 8), ("cpu", 8), ("load", 6), ("gap", 8)
     print(" ".join(f"{title:>{width}}" for title, width in titles) + "  > 1e-6")
     rows = []

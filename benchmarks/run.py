@@ -212,8 +212,8 @@ def main() -> None:
     rounds, budget = (3, 5.0) if arguments.quick else (15, 20.0)
     arguments.out.mkdir(parents=True, exist_ok=True)
     results = {
-        "machine": {"processor": platform.machine(), "threads": kernels.threads(), "torch": torch.__version__,
-                    "numpy": np.__version__, "cpus": os.cpu_count()},
+        "machine": {"processor": platform.machine(), "threads": kernels.count_threads(),
+                    "torch": torch.__version__, "numpy": np.__version__, "cpus": os.cpu_count()},
         "sizes": [alone(one_size, shape, rounds, budget, everything=True) for shape in SIZES],
         "pairs": alone(pairs, budget),
         "smallest_call_us": smallest_call(),

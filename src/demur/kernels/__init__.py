@@ -22,12 +22,12 @@ from demur.core.rules import Rule
 from demur.core.state import SUMS, State, joined, pairs_of
 from demur.kernels import compiling, plain_figures, plain_sums
 from demur.kernels.compiling import cache_folder, has_numba
-from demur.kernels.threads import WORTH_A_THREAD, in_parallel, map_parts, run_together, threads
+from demur.kernels.threads import WORTH_A_THREAD, count_threads, in_parallel, map_parts, run_together
 from demur.predictions import Categorical, Members, arrays
 
 __all__ = [
-    "add_to", "cache_folder", "figures", "has_numba", "in_parallel", "in_threads", "state_of", "summarise",
-    "summarises", "threads", "usable", "warm",
+    "add_to", "cache_folder", "count_threads", "figures", "has_numba", "in_parallel", "in_threads",
+    "state_of", "summarise", "summarises", "usable", "warm",
 ]  # fmt: skip
 
 SMALLEST = 1 << 15  # numbers from which calling a compiled loop pays
@@ -284,7 +284,7 @@ def figures(state: State, *, whole: bool) -> np.ndarray | None:
 
 def in_threads(function: Callable[..., Any], *parts: Sequence[Any]) -> list[Any]:
     """Call a function on every part, in threads."""
-    if len(parts[0]) == 1 or threads() == 1:
+    if len(parts[0]) == 1 or count_threads() == 1:
         return list(map(function, *parts))
     return map_parts(lambda own: function(*own), list(zip(*parts, strict=True)))
 

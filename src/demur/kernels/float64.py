@@ -219,7 +219,7 @@ def _build(over_classes: bool) -> Any:
                 high, low, odd = vectors.larger(z, high), vectors.smaller(z, low), odd + (z - z)
             size, nan = vectors.larger(high, none - low), vectors.spread(np.nan)
             odd = odd + vectors.where_less(size, vectors.spread(_HUGE), none, nan)
-            if not vectors.add_up(odd) == 0.0:
+            if vectors.add_up(odd) != 0.0:  # also where it is NaN
                 inspect(box, _D + k * LANES, classes, lanes, shares[k * LANES :], unfit)
                 excluding = True
             high = top_of(high)

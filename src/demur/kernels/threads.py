@@ -22,7 +22,7 @@ def in_parallel(
     share: Callable[[tuple[int, int]], Any], inputs: int, size: int, block: int = _BLOCK
 ) -> list[Any]:
     """Call a function on ranges of inputs, in several threads if the numbers are many enough for that."""
-    count = threads()
+    count = count_threads()
     shares = max(min(_SHARES * count, size // WORTH_A_THREAD), 1) if count > 1 else 1
     blocks = -(-inputs // block)
     edges = [min(blocks * i // shares * block, inputs) for i in range(shares + 1)]
@@ -53,7 +53,7 @@ def run_together(work: Callable[[], Any], most: int) -> list[Any]:
     This thread works, too: waking another one takes as long as a small share. A thread that is still busy
     elsewhere when this one is done is not waited for.
     """
-    count = min(threads(), most) - 1
+    count = min(count_threads(), most) - 1
     others = [_pool().submit(work) for _ in range(count)] if count > 0 else []
     try:
         own = work()
@@ -63,7 +63,7 @@ def run_together(work: Callable[[], Any], most: int) -> list[Any]:
     return [own, *found]
 
 
-def threads() -> int:
+def count_threads() -> int:
     """Return how many threads to use: ``DEMUR_THREADS``, or the processors this process may run on."""
     wanted = os.environ.get("DEMUR_THREADS", "")
     return int(wanted) if wanted.isdigit() and int(wanted) > 0 else available_processors()
@@ -80,7 +80,7 @@ def available_processors() -> int:
 @functools.cache
 def _pool() -> ThreadPoolExecutor:
     """Return the threads, started once; compiled loops and NumPy do not hold Python's lock."""
-    return ThreadPoolExecutor(threads(), thread_name_prefix="demur")
+    return ThreadPoolExecutor(count_threads(), thread_name_prefix="demur")
 
 
 if hasattr(os, "register_at_fork"):

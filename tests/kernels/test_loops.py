@@ -1,170 +1,20 @@
-"""The compiled kernel: its arithmetic, its threads, and where it cannot be kept on disk."""
+"""The compiled loops: float32 beside float64, two classes beside more, odd inputs among others."""
 
-import contextlib
-import inspect
-import os
-import subprocess
-import sys
-import threading
-import time
-
-import mpmath
-import numba
 import numpy as np
 import pytest
-from numba import njit
-from numba.core import caching
 from reference import members
 
 import demur
 from demur import kernels
-from demur.kernels import (
-    arithmetic,
-    exponentials,
-    lanes,
-    narrow,
-    narrow_single,
-    plain_single,
-    small,
-    wide_single,
-)
+from demur.core.rules import resolve_rule
 from demur.predictions import gather
 
-
-@njit
-def write_growths(x, like, out):
-    for i in range(x.size):
-        out[i] = arithmetic.expm1(x[i], like)
+LOG = resolve_rule("log")
 
 
-@njit
-def logarithms(x, out):
-    for i in range(x.size):
-        out[i] = arithmetic.log1p(x[i])
-
-
-def on_lanes(function):
-    """Return a function that applies one of ``lanes`` to an array of numbers, sixteen at a time."""
-
-    @njit
-    def each(x, out):
-        for i in range(0, x.size, lanes.LANES):
-            lanes.store(out, i, function(lanes.load(x, i)))
-
-    def apply(x):
-        padded = np.zeros(-(-x.size // lanes.LANES) * lanes.LANES, x.dtype)
-        padded[: x.size] = x
-        out = np.empty_like(padded)
-        each(padded, out)
-        return out[: x.size]
-
-    return apply
-
-
-growths, growths_of_doubles, exponentials_of, logarithms_of, logarithms_of_one_and = map(
-    on_lanes,
-    (exponentials.expm1, exponentials.expm1_double, exponentials.exp, exponentials.log, exponentials.log1p),
-)
-
-
-def relative_errors(found, function, x):
-    with mpmath.workdps(40):
-        exact = np.array([float(function(mpmath.mpf(float(v)))) for v in x])
-    return np.abs(found / exact - 1)
-
-
-@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e-2, 0.3, 3.0, 30.0, 200.0])
-def test_exponential(scale) -> None:
-    """Full precision for float64; for float32 1.5e-11 at most, falling with the exponent."""
-    x = np.clip(np.random.default_rng(0).normal(size=500) * scale, -690.0, 690.0)
-    out = np.empty_like(x)
-    write_growths(x, np.float64(0), out)
-    # An exponent rounded to eps of itself moves the result by as much.
-    assert relative_errors(out, mpmath.expm1, x).max() < 6e-16 * max(1.0, np.abs(x).max())
-    assert relative_errors(growths_of_doubles(x), mpmath.expm1, x).max() < 6e-16 * max(1.0, np.abs(x).max())
-    write_growths(x, np.float32(0), out)
-    assert relative_errors(out, mpmath.expm1, x).max() < max(6e-16, min(1.5e-11, 1e-10 * scale))
-
-
-@pytest.mark.parametrize("scale", [1e-14, 1e-8, 1e-3, 0.3, 3.0, 1e6, 1e200])
-def test_logarithm(scale) -> None:
-    x = np.random.default_rng(1).normal(size=500) * scale
-    x = np.where(x > -0.999, x, -x)
-    out = np.empty_like(x)
-    logarithms(x, out)
-    assert relative_errors(out, mpmath.log1p, x).max() < 6e-16
-
-
-def test_logarithm_of_nothing_is_finite() -> None:
-    """0 log 0 = 0 comes out by itself, also where rounding went below -1."""
-    x = np.array([-1.0, np.nextafter(-1.0, -2.0)])
-    out = np.empty_like(x)
-    logarithms(x, out)
-    assert np.isfinite(out).all()
-
-
-@pytest.mark.parametrize("scale", [1e-12, 1e-6, 1e-2, 0.3, 3.0, 30.0])
-def test_single_exponential(scale) -> None:
-    x = np.clip(np.random.default_rng(0).normal(size=500) * scale, -80.0, 80.0).astype(np.float32)
-    tolerance = 3e-7 * max(1.0, np.abs(x).max() / 8)
-    assert relative_errors(growths(x).astype(np.float64), mpmath.expm1, x).max() < tolerance
-    assert relative_errors(exponentials_of(x).astype(np.float64), mpmath.exp, x).max() < tolerance
-    nothing = np.zeros(1, np.float32)
-    assert growths(nothing) == 0.0 and exponentials_of(nothing) == 1.0
-
-
-def test_single_exponential_is_bounded() -> None:
-    """Beyond +-87 there is no exponential in float32 that products with other numbers leave finite."""
-    far = np.array([-1e30, -np.inf, np.nan, 1e30, np.inf], np.float32)
-    bounds = np.array([-87, -87, -87, 87, 87], np.float32)
-    np.testing.assert_array_equal(exponentials_of(far), exponentials_of(bounds))
-    np.testing.assert_array_equal(growths(far), growths(bounds))
-
-
-@pytest.mark.parametrize("scale", [1e-12, 1e-4, 0.3, 3.0, 1e6, 1e20])
-def test_single_logarithm(scale) -> None:
-    x = (np.random.default_rng(1).normal(size=500) * scale).astype(np.float32)
-    x = np.where(x > -0.99, x, -x)
-    found = logarithms_of_one_and(x).astype(np.float64)
-    assert relative_errors(found, mpmath.log1p, x).max() < 3e-7
-    positive = np.abs(x) + np.float32(1e-30)
-    exact = np.log(positive.astype(np.float64))
-    np.testing.assert_allclose(logarithms_of(positive), exact, rtol=2e-7, atol=2e-7)
-
-
-@pytest.mark.parametrize("scale", [1e-14, 1e-3, 0.3, 1e6, 1e200])
-def test_logarithm_on_lanes(scale) -> None:
-    x = np.random.default_rng(1).normal(size=500) * scale
-    x = np.where(x > -0.999, x, -x)
-    assert relative_errors(logarithms_of_one_and(x), mpmath.log1p, x).max() < 1e-15
-    positive = np.abs(x) + 1e-200
-    np.testing.assert_allclose(logarithms_of(positive), np.log(positive), rtol=1e-15, atol=1e-15)
-
-
-def test_arithmetic_on_lanes() -> None:
-    rng = np.random.default_rng(2)
-    x, y = rng.normal(size=(2, 16)).astype(np.float32)
-    pairs = rng.normal(size=40).astype(np.float32)
-
-    @njit
-    def everything(x, y, pairs, out):
-        a, b = lanes.load(x, 0), lanes.load(y, 0)
-        lanes.store(out, 0, lanes.larger(a, b))
-        lanes.store(out, 16, lanes.magnitude(a))
-        lanes.store(out, 32, lanes.where_less(a, b, lanes.spread(x[0]), b))
-        lanes.store(out, 48, a / b - a * b + b)
-        first, second = lanes.load_pairs(pairs, 3)
-        lanes.store(out, 64, first)
-        lanes.store(out, 80, second)
-        lanes.store(out, 96, lanes.rounded(lanes.doubled(a)))
-        return lanes.add_up(lanes.doubled(a)), lanes.highest(a)
-
-    out = np.empty(112, np.float32)
-    total, highest = everything(x, y, pairs, out)
-    expected = [np.maximum(x, y), np.abs(x), np.where(x < y, x[0], y), x / y - x * y + y, pairs[3:35:2]]
-    np.testing.assert_allclose(out.reshape(7, 16), [*expected, pairs[4:35:2], x], rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(total, x.astype(np.float64).sum(), rtol=1e-14)
-    assert highest == x.max()
+def summarise(logits, weights=None):
+    """Return entropy, K and I, and which inputs no loop takes."""
+    return kernels.summarise(gather(demur.Categorical(logits=logits), weights, 0), LOG)
 
 
 def agreeing(rng, shape, spread, scale, moved) -> np.ndarray:
@@ -228,27 +78,37 @@ def test_two_classes_have_what_they_have_beside_one_that_all_exclude(spread, sca
             bad = two.copy()
             if own is weights:
                 bad[weights == 0.0] = np.nan
-            summary = kernels.summarise(gather(demur.Categorical(logits=LAYOUTS[layout](bad)), own, 0))
-            expected = kernels.summarise(gather(demur.Categorical(logits=three), own, 0))
+            summary, expected = summarise(LAYOUTS[layout](bad), own)[0], summarise(three, own)[0]
             # The other loop rounds logits of 100 to 1e-14, which is 1e-10 of the smallest difference, and
             # exponentials of float32 logits to 1e-11, of which an entropy may be the thousandth part.
             np.testing.assert_allclose(summary, expected, rtol=1e-8)
 
 
-def test_two_classes_are_told_from_sums_of_one_number_each(monkeypatch) -> None:
-    """Control: ordinary members do not fall to the loop for few classes; some, far apart, do."""
+def test_loops_hand_on_what_is_not_for_them(monkeypatch) -> None:
+    """Control: ordinary members do not fall to the next loop; some, far apart or no numbers, do."""
+    handed = {}
+    run = kernels._run
+
+    def watch(name, own, chosen, *given):
+        left = run(name, own, chosen, *given)
+        handed[name] = list(left)
+        return left
+
+    monkeypatch.setattr(kernels, "_run", watch)
     logits = agreeing(np.random.default_rng(10), (50, 400, 2), 1.0, 2.0, 0.0)
-    kernels.summarise(gather(demur.Categorical(logits=logits), None, 0))
-    left = []
-    monkeypatch.setattr(narrow, "summarise", lambda *given: left.extend(given[-1]) or -1)
-    kernels.summarise(gather(demur.Categorical(logits=logits), None, 0))
-    assert not left
+    summarise(logits)
+    assert handed == {kernels._TWO: []}
     logits[7, 30, 1] += 200.0
     logits[:25, 40, 0], logits[25:, 40, 0] = 40.0, -40.0
     logits[3, 50, 1] = -np.inf
     logits[3, 60, 0] = np.nan
-    kernels.summarise(gather(demur.Categorical(logits=logits), None, 0))
-    assert left == [30, 40, 50, 60]
+    assert list(summarise(logits)[1]) == [60]
+    assert handed[kernels._TWO] == [30, 40, 50, 60]
+    handed.clear()
+    logits = agreeing(np.random.default_rng(10), (50, 100, 10), 2.0, 2.0, 0.0)
+    logits[:, 20] = logits[0, 20]
+    summarise(logits)
+    assert handed == {kernels._F32_INPUTS: [20], kernels._F64_INPUTS: []}
 
 
 @pytest.mark.parametrize("classes", [2, 10, 300])
@@ -277,54 +137,9 @@ def test_inputs_beyond_float32_lanes_are_right_among_others(classes) -> None:
 @pytest.mark.parametrize("classes", [10, 300])
 def test_float32_lanes_are_used(classes) -> None:
     """Control: the loops agree to 1e-6 and not to the last digit, so two loops ran."""
-    logits = agreeing(np.random.default_rng(8), (30, 300, classes), 0.5, 2.0, 0.0)
-    single = kernels.summarise(gather(demur.Categorical(logits=logits), None, 0))
-    double = kernels.summarise(gather(demur.Categorical(logits=logits.astype(np.float64)), None, 0))
+    logits = agreeing(np.random.default_rng(8), (30, 300, classes), 2.0, 2.0, 0.0)
+    single, double = summarise(logits)[0], summarise(logits.astype(np.float64))[0]
     assert (np.abs(single[1] / double[1] - 1) > 1e-12).mean() > 0.9
-
-
-SHARE_IN_SINGLE = """
-import sys
-import numpy as np
-import demur
-from demur import kernels
-from demur.predictions import gather
-
-def divergence(logits):
-    return kernels.summarise(gather(demur.Categorical(logits=logits), None, 0))[1]
-
-noise, classes = float(sys.argv[1]), int(sys.argv[2])
-rng = np.random.default_rng(8)
-logits = rng.normal(0, 2, (300, classes)) + noise * rng.normal(size=(30, 300, classes))
-single = divergence(logits.astype(np.float32))  # first: functions then have the same numbers as elsewhere
-double = divergence(logits.astype(np.float32).astype(np.float64))
-print((np.abs(single / double - 1) > 1e-12).mean())
-"""
-
-
-@pytest.mark.parametrize("loops", [narrow_single, wide_single])
-def test_loops_have_names_of_their_own(loops) -> None:
-    """By its name, code of one process is told from that of another."""
-    takes = loops.take, loops.take_carefully, loops.add, loops.add_carefully
-    assert len({take.py_func.__qualname__ for take in takes}) == 4
-    parts = [take.py_func.__globals__ | inspect.getclosurevars(take.py_func).nonlocals for take in takes]
-    for name in ("add_members", "finish"):
-        assert len({part[name].py_func.__qualname__ for part in parts}) >= 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("classes", [10, 300])
-def test_loops_kept_by_several_processes_are_not_taken_for_each_other(classes, tmp_path) -> None:
-    """One process compiles the quick loop, another the careful one, a third loads both."""
-
-    def share_in_single(noise: float) -> float:
-        command = [sys.executable, "-c", SHARE_IN_SINGLE, str(noise), str(classes)]
-        kept = {"NUMBA_CACHE_DIR": str(tmp_path)}
-        return float(subprocess.check_output(command, env=os.environ | kept, text=True))
-
-    assert share_in_single(3.0) > 0.9
-    assert share_in_single(0.5) > 0.9
-    assert share_in_single(0.5) > 0.9
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -343,7 +158,7 @@ def test_one_thread_and_many_give_the_same_bytes(classes, dtype, monkeypatch) ->
 def test_without_numba_the_values_are_the_same(monkeypatch) -> None:
     logits = members.ordinary(10, 100, 60)
     compiled = demur.decompose(logits=logits)
-    monkeypatch.setattr(kernels, "has_numba", lambda: False)
+    monkeypatch.setenv("DEMUR_COMPILE", "never")
     plain = demur.decompose(logits=logits)
     np.testing.assert_allclose(plain.epistemic, compiled.epistemic, rtol=1e-12)
     np.testing.assert_allclose(plain.aleatoric, compiled.aleatoric, rtol=1e-12)
@@ -357,7 +172,7 @@ def test_without_numba_float32_is_as_exact(shape, spread, weighted, monkeypatch)
     logits = agreeing(rng, shape, spread, 2.0, 1.0)
     weights = rng.exponential(size=shape[:2]) if weighted else None
     exact = demur.decompose(logits=logits.astype(np.float64), weights=weights)
-    monkeypatch.setattr(kernels, "has_numba", lambda: False)
+    monkeypatch.setenv("DEMUR_COMPILE", "never")
     plain = demur.decompose(logits=logits, weights=weights)
     np.testing.assert_allclose(plain.epistemic, exact.epistemic, rtol=5e-6)
     np.testing.assert_allclose(plain.aleatoric, exact.aleatoric, rtol=5e-6)
@@ -367,35 +182,6 @@ def test_without_numba_float32_is_as_exact(shape, spread, weighted, monkeypatch)
         demur.decompose(logits=odd)
     odd[3, 5, 1] = -np.inf
     assert demur.decompose(logits=odd).epistemic[5] == np.inf
-
-
-@pytest.mark.parametrize(
-    "shape", [(3, 40, 32), (40, 300, 10), (90, 40, 8), (1000, 50, 2), (90, 40, 5), (40, 20, 200)]
-)
-def test_without_numba_no_input_hangs_on_its_neighbours(shape) -> None:
-    rng = np.random.default_rng(3)
-    logits = (3 * rng.normal(size=shape)).astype(np.float32)
-    together, rejected = plain_single.summarise(logits, None)
-    assert rejected.size < shape[1]
-    alone = [plain_single.summarise(logits[:, b : b + 1], None)[0][:, 0] for b in range(shape[1])]
-    np.testing.assert_array_equal(together, np.stack(alone, 1))
-
-
-@pytest.mark.parametrize("classes", [2, 3, 5, 10, 32, 1000])
-@pytest.mark.parametrize("spread", [1.0, 3.0])
-@pytest.mark.parametrize("moved", [0.0, 3.0, 30.0])
-@pytest.mark.parametrize("weighted", [False, True])
-def test_what_float32_arrays_keep_is_right(classes, spread, moved, weighted) -> None:
-    rng = np.random.default_rng(classes)
-    shape = (10, 4000 // classes, classes)
-    logits = 3 * rng.normal(size=shape[1:]) + spread * rng.normal(size=shape)
-    logits = (logits + moved * rng.normal(size=(*shape[:2], 1))).astype(np.float32)
-    weights = rng.exponential(size=shape[:2]) if weighted else None
-    found, rejected = plain_single.summarise(logits, weights)
-    kept = np.setdiff1d(np.arange(shape[1]), rejected)
-    assert kept.size
-    exact = small.summarise(logits[:, kept].astype(np.float64), weights[:, kept] if weighted else None)
-    np.testing.assert_allclose(found[:, kept], exact, rtol=5e-6)
 
 
 def hard_for_float32(case: str) -> tuple[np.ndarray, np.ndarray | None]:
@@ -442,22 +228,10 @@ def test_float32_arrays_do_not_keep_what_has_lost_digits(case, monkeypatch) -> N
     for measure in ("pairwise", "average", "reverse"):
         exact = demur.decompose(logits=logits.astype(np.float64), weights=weights, measure=measure)
         with monkeypatch.context() as patch:
-            patch.setattr(kernels, "has_numba", lambda: False)
+            patch.setenv("DEMUR_COMPILE", "never")
             found = demur.decompose(logits=logits, weights=weights, measure=measure)
         np.testing.assert_allclose(found.epistemic, exact.epistemic, rtol=1e-5)
         np.testing.assert_allclose(found.aleatoric, exact.aleatoric, rtol=1e-5)
-
-
-@pytest.mark.parametrize("classes", [5, 10, 100])
-def test_float32_arrays_keep_members_whose_logits_have_moved_together(classes) -> None:
-    rng = np.random.default_rng(classes)
-    logits = (2 * rng.normal(size=(20, 50, classes))).astype(np.float32)
-    still, rejected = plain_single.summarise(logits, None)
-    assert not rejected.size
-    moved = logits + np.float32(16) * rng.integers(-2, 3, (20, 50, 1)).astype(np.float32)
-    found, rejected = plain_single.summarise(moved, None)
-    assert not rejected.size
-    np.testing.assert_allclose(found, still, rtol=5e-6)
 
 
 @pytest.mark.parametrize("classes", [2, 10, 32, 100])
@@ -471,19 +245,6 @@ def test_the_order_of_inputs_does_not_change_their_bytes(classes) -> None:
     found, turned = demur.decompose(logits=logits), demur.decompose(logits=logits[:, order])
     np.testing.assert_array_equal(turned.epistemic, found.epistemic[order])
     np.testing.assert_array_equal(turned.aleatoric, found.aleatoric[order])
-
-
-def test_four_numbers_of_sixteen_rows_are_turned_into_planes() -> None:
-    @njit
-    def turn(flat, starts, box):
-        lanes.turn_four(flat, starts, 3, box, 2, 17)
-
-    flat, starts = np.arange(200, dtype=np.float32), np.random.default_rng(0).permutation(190)[:16]
-    box = np.full(2 + 17 * 4, -1, np.float32)
-    turn(flat, starts, box)
-    planes = box[2:].reshape(4, 17)[:, :16]
-    np.testing.assert_array_equal(planes, starts + 3 + np.arange(4)[:, None])
-    assert (box < 0).sum() == 2 + 4  # nothing beside them is touched
 
 
 @pytest.mark.parametrize("inputs", [1, 63, 64, 65, 130])
@@ -607,61 +368,57 @@ def test_float32_is_right_to_1e_5_whatever_comes(seed, monkeypatch) -> None:
                 np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-35)
 
 
-@pytest.mark.parametrize("alone", [True, False])
-def test_processes_that_save_at_once_do_not_mix_their_code(alone, monkeypatch, tmp_path) -> None:
-    """Control: without the lock, numba leaves the index of one and the code of the other."""
-    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    if not alone:
-        monkeypatch.setattr(arithmetic, "keep_one_at_a_time", lambda cache: None)
-
-    def double(x):
-        return 2 * x
-
-    # Two dispatchers stand for two processes: each compiles for a type of its own, then both save.
-    both, compiled = [arithmetic.cached(double) for _ in range(2)], []
-    saves = [each._cache.save_overload for each in both]
-    for each, number in zip(both, (1.5, 2), strict=True):
-        each._cache.save_overload = lambda *result: compiled.append(result)
-        each(number)
-    met = threading.Barrier(2)
-    write_index, write_data = caching.IndexDataCacheFile._save_index, caching.IndexDataCacheFile._save_data
-
-    def index_of_whole_numbers_last(self, overloads):
-        with contextlib.suppress(threading.BrokenBarrierError):
-            met.wait(0.5)
-        time.sleep(0.1 if threading.current_thread().name == "whole" else 0.0)
-        write_index(self, overloads)
-
-    def data_of_fractions_last(self, name, data):
-        time.sleep(0.4 if threading.current_thread().name == "fraction" else 0.0)
-        write_data(self, name, data)
-
-    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_index", index_of_whole_numbers_last)
-    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_data", data_of_fractions_last)
-    threads = [
-        threading.Thread(target=save, args=result, name=name)
-        for name, save, result in zip(("fraction", "whole"), saves, compiled, strict=True)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert isinstance(arithmetic.cached(double)(2), int) == alone
+def to_probabilities(logits) -> np.ndarray:
+    """Return probabilities that sum to 1 as well as their type allows."""
+    odds = np.exp(logits.astype(np.float64) - logits.max(axis=-1, keepdims=True))
+    return (odds / odds.sum(axis=-1, keepdims=True)).astype(logits.dtype)
 
 
-def test_where_nothing_can_be_written_the_kernel_is_compiled_anew(monkeypatch) -> None:
-    tried = []
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("classes", [2, 3, 10, 100, 1000])
+@pytest.mark.parametrize("spread", [3.0, 0.3, 1e-2])
+def test_probabilities_are_taken_as_they_are(classes, spread, dtype) -> None:
+    """Against float64 arithmetic on the same numbers, which rounding has changed by then."""
+    rng = np.random.default_rng(11)
+    logits = agreeing(rng, (9, 40_000 // (9 * classes) + 3, classes), spread, 2.0, 0.0)
+    probs = to_probabilities(logits.astype(dtype))
+    few = probs[:, :7].astype(np.float64)
+    tolerance = 1e-9 if dtype == np.float64 else 1e-5
+    for measure in ("pairwise", "average", "reverse"):
+        exact = demur.decompose(few / few.sum(axis=-1, keepdims=True), measure=measure)
+        for layout in LAYOUTS.values():
+            found = demur.decompose(layout(probs), measure=measure)
+            np.testing.assert_allclose(found.epistemic[:7], exact.epistemic, rtol=tolerance)
+            np.testing.assert_allclose(found.aleatoric[:7], exact.aleatoric, rtol=tolerance)
 
-    def refuse_to_cache(**options):
-        tried.append(options)
-        if options.get("cache"):
-            raise RuntimeError("cannot cache function: no locator available")
-        return njit(**options)
 
-    monkeypatch.setattr(arithmetic, "njit", refuse_to_cache)
+@pytest.mark.parametrize("classes", [2, 10, 100])
+def test_probabilities_that_are_none_are_named(classes) -> None:
+    rng = np.random.default_rng(12)
+    probs = to_probabilities(rng.normal(size=(9, 40_000 // (9 * classes) + 3, classes)).astype(np.float32))
+    for bad, words in ((np.nan, "must be numbers"), (-0.25, "must not be negative"), (0.9, "must sum to 1")):
+        wrong = probs.copy()
+        wrong[4, 17, 1] = bad
+        with pytest.raises(ValueError, match=words):
+            demur.decompose(wrong)
+    zero = probs.copy()
+    zero[4, 17, 0] += zero[4, 17, 1]
+    zero[4, 17, 1] = 0.0
+    found = demur.decompose(zero).epistemic
+    assert found[17] == np.inf and np.isfinite(np.delete(found, 17)).all()
+    zero[:, 17, 0] += zero[:, 17, 1]
+    zero[:, 17, 1] = 0.0
+    assert np.isfinite(demur.decompose(zero).epistemic).all()
 
-    def double(x):
-        return 2 * x
 
-    assert arithmetic.cached(double)(21) == 42
-    assert [bool(options.get("cache")) for options in tried] == [True, False]
+@pytest.mark.parametrize("constant", [1e4, 1e6, 1e8])
+@pytest.mark.parametrize("shape", [(8, 30, 10), (8, 600, 10), (8, 60, 100)])
+def test_constants_added_to_all_logits_of_a_member_change_nothing(shape, constant) -> None:
+    """However large: logits are taken less their own highest. What float64 itself has lost is lost."""
+    rng = np.random.default_rng(13)
+    logits = np.round(2 * rng.normal(size=shape), 3)
+    moved = logits + constant * np.arange(shape[0])[:, None, None]
+    exact = moved - constant * np.arange(shape[0])[:, None, None]
+    for measure in ("pairwise", "average"):
+        found = demur.decompose(logits=moved, measure=measure).epistemic
+        np.testing.assert_allclose(found, demur.decompose(logits=exact, measure=measure).epistemic, rtol=1e-9)

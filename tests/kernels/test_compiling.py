@@ -1,0 +1,173 @@
+"""When a loop is compiled, where it is kept on disk, and that a change of its sources is noticed."""
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from numba.core import caching
+
+import demur
+from demur.kernels import compiling
+
+CALLS = {
+    "float32 logits": "demur.decompose(logits=rng.normal(size=(10, 1000, 10)).astype(np.float32))",
+    "float64 probabilities": "demur.decompose(np.full((10, 1000, 10), 0.1))",
+    "moments": "demur.Moments(groups=8).update(logits=rng.normal(size=(10, 1000, 10)))",
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_small_arrays_neither_compile_nor_import_the_compiler(call, tmp_path) -> None:
+    code = (
+        "import sys, numpy as np, demur\n"
+        "rng = np.random.default_rng(0)\n"
+        f"{CALLS[call]}\n"
+        "print('numba' in sys.modules)"
+    )
+    variables = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    variables.pop("DEMUR_COMPILE", None)
+    assert subprocess.check_output([sys.executable, "-c", code], env=variables, text=True).strip() == "False"
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """A process that has loaded no loop yet, as far as the decisions know."""
+    monkeypatch.delenv("DEMUR_COMPILE", raising=False)
+    monkeypatch.setattr(compiling, "_loaded", {})
+    monkeypatch.setattr(compiling, "_spent", 0.0)
+    compiling._announce.cache_clear()
+    yield
+    compiling._announce.cache_clear()
+
+
+LOOP = "demur.kernels.compiling.is_on_disk"  # stands for a loop: something that can be imported
+
+
+def test_a_loop_is_compiled_for_two_seconds_of_work_only(fresh, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(compiling, "is_on_disk", lambda name: False)
+    for _ in range(100):
+        assert compiling.find_loop(LOOP, 1.9) is None
+    assert capsys.readouterr().err == ""
+    assert compiling.find_loop(LOOP, 2.1) is not None
+    assert compiling.find_loop(LOOP, 0.0) is not None  # it is there now
+    assert capsys.readouterr().err.count("demur warm") == 1
+
+
+def test_a_loop_on_disk_is_loaded_once_that_pays(fresh, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(compiling, "is_on_disk", lambda name: True)
+    found = [compiling.find_loop(LOOP, 0.2) is not None for _ in range(4)]
+    assert found == [False, False, True, True]
+    assert capsys.readouterr().err == ""
+
+
+def test_the_user_has_the_last_word(fresh, monkeypatch) -> None:
+    monkeypatch.setattr(compiling, "is_on_disk", lambda name: True)
+    monkeypatch.setenv("DEMUR_COMPILE", "never")
+    assert compiling.find_loop(LOOP, 1e9) is None
+    assert not compiling.has_numba()
+    monkeypatch.setenv("DEMUR_COMPILE", "always")
+    assert compiling.find_loop(LOOP, 0.0) is not None
+
+
+STAMP = """
+import importlib.util, sys
+source = importlib.util.spec_from_file_location("own", sys.argv[1])
+module = importlib.util.module_from_spec(source)
+source.loader.exec_module(module)
+print(module.stamp())
+"""
+
+
+def test_an_edit_of_any_source_of_a_loop_is_noticed(tmp_path) -> None:
+    package = Path(demur.__file__).parent
+    for folder in ("kernels", "posteriors", "credal"):
+        shutil.copytree(package / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def stamp() -> str:
+        compiling.stamp.cache_clear()
+        own = str(tmp_path / "kernels" / "compiling.py")
+        return subprocess.check_output([sys.executable, "-c", STAMP, own], text=True).strip()
+
+    before = stamp()
+    assert before == stamp()
+    for path in ("kernels/formulas.py", "kernels/float32.py", "credal/gram.py"):
+        file = tmp_path / path
+        file.write_text(file.read_text() + "\n# changed\n")
+        after = stamp()
+        assert after != before, path
+        before = after
+
+
+def double(x):
+    return 2 * x
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_processes_that_save_at_once_do_not_mix_their_code(alone, monkeypatch, tmp_path) -> None:
+    """Control: without the lock, numba leaves the index of one and the code of the other."""
+    monkeypatch.setattr(compiling, "cache_folder", lambda: tmp_path)
+    if not alone:
+        monkeypatch.setattr(compiling, "_lock", lambda path: contextlib.nullcontext())
+    # Two dispatchers stand for two processes: each compiles for a type of its own, then both save.
+    both, compiled = [compiling.cached(double) for _ in range(2)], []
+    saves = [each._cache.save_overload for each in both]
+    for each, number in zip(both, (1.5, 2), strict=True):
+        each._cache.save_overload = lambda *result: compiled.append(result)
+        each(number)
+    met = threading.Barrier(2)
+    write_index, write_data = caching.IndexDataCacheFile._save_index, caching.IndexDataCacheFile._save_data
+
+    def index_of_whole_numbers_last(self, overloads):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            met.wait(0.5)
+        time.sleep(0.1 if threading.current_thread().name == "whole" else 0.0)
+        write_index(self, overloads)
+
+    def data_of_fractions_last(self, name, data):
+        time.sleep(0.4 if threading.current_thread().name == "fraction" else 0.0)
+        write_data(self, name, data)
+
+    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_index", index_of_whole_numbers_last)
+    monkeypatch.setattr(caching.IndexDataCacheFile, "_save_data", data_of_fractions_last)
+    threads = [
+        threading.Thread(target=save, args=result, name=name)
+        for name, save, result in zip(("fraction", "whole"), saves, compiled, strict=True)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert isinstance(compiling.cached(double)(2), int) == alone
+
+
+def test_what_was_compiled_is_found_by_the_next_process(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(compiling, "cache_folder", lambda: tmp_path)
+    name = f"{double.__module__}.double"
+    assert not compiling.is_on_disk(name)
+    assert compiling.cached(double)(21) == 42
+    assert compiling.is_on_disk(name)
+    again = compiling.cached(double)
+    assert again(21) == 42
+    assert sum(again.stats.cache_hits.values()) == 1
+
+
+def test_where_nothing_can_be_written_loops_are_compiled_anew(monkeypatch) -> None:
+    monkeypatch.setattr(compiling, "cache_folder", lambda: None)
+    assert compiling.cached(double)(21) == 42
+    assert not compiling.is_on_disk(f"{double.__module__}.double")
+
+
+@pytest.mark.slow
+def test_warm_compiles_everything_once(tmp_path) -> None:
+    variables = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-m", "demur.cli", "warm", "--json"]
+    first, second = (json.loads(subprocess.check_output(command, env=variables, text=True)) for _ in range(2))
+    assert all(seconds > 0 for seconds in first["loops"].values())
+    assert second["seconds"] == 0 and second["loops"].keys() == first["loops"].keys()
