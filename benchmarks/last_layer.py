@@ -146,7 +146,8 @@ def main() -> None:
     heads = torch.randn(MEMBERS, CLASSES, FEATURES) * 0.1, torch.randn(MEMBERS, CLASSES)
     results = {
         "machine": {"processor": platform.machine(), "cpus": os.cpu_count(),
-                    "threads": kernels.count_threads(), "torch_threads": torch.get_num_threads(), "torch": torch.__version__},
+                    "threads": kernels.count_threads(), "torch_threads": torch.get_num_threads(),
+                    "torch": torch.__version__},
         "sizes": [one_size(inputs, heads, rounds, budget) for inputs in INPUTS],
         "memory": memory(),
     }  # fmt: skip

@@ -226,12 +226,12 @@ def drop_rounding(xp: Any, difference: Array, of: Array) -> Array:
     return xp.where(xp.abs(difference) > noise, difference, xp.zeros_like(difference))
 
 
-def from_summary(measure: Measure, entropy: Array, k: Array, i: Array) -> Parts:
-    """Return the parts of a measure without given sides from mean entropy, K and I."""
+def from_summary(measure: Measure, entropy: Array, k: Array, i: Array, m: Array | None = None) -> Parts:
+    """Return the parts of a measure without given sides from mean entropy, K, I and M (None: K - I)."""
     predictor, truth = measure.sides()
     if predictor == "each":
         return Parts(entropy, k if truth == "each" else i)
-    return Parts(entropy + i, k - i if truth == "each" else 0 * i)
+    return Parts(entropy + i, 0 * i if truth != "each" else k - i if m is None else m)
 
 
 def is_summary(measure: Measure) -> bool:

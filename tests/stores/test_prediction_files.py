@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from reference.files import CLASSES, INPUTS, read, refused
 
-from demur.scoring.files import plan
+from demur.scoring.score_files import plan_tiles
 from demur.stores import StoreError, open_predictions
 
 
@@ -37,9 +37,9 @@ def test_axis(tmp_path, logits, axis):
 def test_members_that_lie_side_by_side_are_read_at_once(tmp_path, axis, order):
     np.save(tmp_path / "z.npy", np.asarray(np.zeros((40, 40, 4)), order=order))
     with open_predictions([tmp_path / "z.npy"], axis=axis) as predictions:
-        assert plan(predictions, groups=1, budget=4000)[1] == 40
+        assert plan_tiles(predictions, groups=1, budget=4000)[1] == 40
     with open_predictions([tmp_path / "z.npy"], axis=1 - axis) as predictions:
-        assert plan(predictions, groups=1, budget=4000)[1] < 40
+        assert plan_tiles(predictions, groups=1, budget=4000)[1] < 40
 
 
 def test_more_files_than_descriptors(tmp_path, logits):

@@ -17,6 +17,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+
 from demur.core.arrays import Array
 from demur.core.logarithms import epsilon, generalised_kl_term
 
@@ -104,6 +106,13 @@ class Rule(ABC):
     def by_outcome(self, xp: Any, terms: Array) -> Array:
         """Return terms of the classes, (inputs, ...), as terms of what is predicted."""
         return terms
+
+    def summarise(self, p: Array, shares: Array) -> tuple[Array, Array, Array, Array] | None:
+        """Return mean entropy, K, I and M, (inputs,) each, straight from probabilities; None: no short way.
+
+        ``p`` is NumPy's, (members, inputs, classes); ``shares`` (members, inputs) sums to 1 over members.
+        """
+        return None
 
     def shape_as_given(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Return the shape of an array of logits as the user knows it."""
@@ -250,6 +259,13 @@ class BrierRule(BoundedRule):
     def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
         return Terms(a, 2 * a, a * a)
 
+    def summarise(self, p: Array, shares: Array) -> tuple[Array, Array, Array, Array] | None:
+        entropy = 1 - np.einsum("mbc,mbc,mb->b", p, p, shares)
+        apart = p - p[0]  # exactly 0 for members that are identical
+        apart -= np.einsum("mbc,mb->bc", apart, shares)
+        variance = np.einsum("mbc,mbc,mb->b", apart, apart, shares)
+        return entropy, 2 * variance, variance, variance
+
 
 class _SphericalRule(BoundedRule):
     """``loss(p)[y] = 1 - p[y] / |p|``."""
@@ -279,6 +295,18 @@ class _ZeroOneRule(BoundedRule):
     def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
         u = vote(xp, p) - vote(xp, q)
         return Terms(a, u, xp.sum(p * u, axis=-1, keepdims=True))
+
+    def summarise(self, p: Array, shares: Array) -> tuple[Array, Array, Array, Array] | None:
+        votes, top = vote(np, p), np.max(p, axis=-1)
+        mean_vote, mean = (np.einsum("mbc,mb->bc", each, shares) for each in (votes, p))
+        # Sums of what is not negative: what is missing to the top, where somebody votes for it.
+        missing = top[..., None] - p
+        k = np.einsum("mbc,bc,mb->b", missing, mean_vote, shares)
+        k[(votes == votes[0]).all(axis=(0, 2))] = 0.0
+        chosen = np.argmax(mean, axis=-1)
+        i = np.einsum("mb,mb->b", missing[:, np.arange(len(chosen)), chosen], shares)
+        m = np.vecdot(np.max(mean, axis=-1, keepdims=True) - mean, mean_vote)
+        return 1 - np.einsum("mb,mb->b", top, shares), k, i, m
 
 
 def _lost_in(xp: Any, left: Array, right: Array) -> Array:

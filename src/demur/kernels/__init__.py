@@ -11,8 +11,11 @@ next one in the row takes; what is left goes to plain array functions, which als
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from typing import Any
 
@@ -26,8 +29,8 @@ from demur.kernels.threads import WORTH_A_THREAD, count_threads, in_parallel, ma
 from demur.predictions import Categorical, Members, arrays
 
 __all__ = [
-    "add_to", "cache_folder", "count_threads", "figures", "has_numba", "in_parallel", "in_threads",
-    "state_of", "summarise", "summarises", "usable", "warm",
+    "add_to", "cache_folder", "compile_loop", "count_threads", "figures", "has_numba", "in_parallel",
+    "in_threads", "state_of", "summarise", "summarises", "usable", "warm",
 ]  # fmt: skip
 
 SMALLEST = 1 << 15  # numbers from which calling a compiled loop pays
@@ -61,7 +64,7 @@ def _choose_loops(members: Members, answer: str) -> tuple[str, ...]:
 
 def usable(members: Members, rule: Rule, answer: str = "sums") -> bool:
     """Tell whether a compiled loop takes these members now."""
-    if members.size < SMALLEST or rule.name != "log" or members.stays:
+    if members.size < SMALLEST or not rule.compiled or members.stays:
         return False
     seconds = members.size * (_PLAIN_SUMS if answer == "sums" else _PLAIN_FIGURES)
     return compiling.find_loop(_choose_loops(members, answer)[0], seconds) is not None
@@ -69,28 +72,63 @@ def usable(members: Members, rule: Rule, answer: str = "sums") -> bool:
 
 def summarises(members: Members, rule: Rule) -> bool:
     """Tell whether ``summarise`` takes these members under a rule."""
-    return rule.name == "log" and not members.stays
+    if members.stays or not isinstance(members.prediction, Categorical):
+        return False
+    if rule.compiled:
+        return True
+    # The general way keeps the digits of members that are nearly certain, and takes several times as long.
+    enough = members.size >= SMALLEST or not rule.separable
+    return enough and type(rule).summarise is not Rule.summarise
 
 
 def summarise(members: Members, rule: Rule) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean entropy, K and I, shape (3, inputs), and the inputs that have to be taken another way."""
+    """Return mean entropy, K and I, shape (3, inputs), and the inputs that have to be taken another way.
+
+    Rules besides the log rule add a row for M, which is K - I for that.
+    """
     if usable(members, rule, "figures"):
         return _summarise_by_loops(members)
-    if members.size < SMALLEST:
-        found = plain_figures.summarise(members.plain_logits(), members.weights)
-        return (np.zeros((3, members.inputs)), np.arange(members.inputs)) if found is None else (found, _NONE)
-    found = np.zeros((3, members.inputs))
-    bounds = list(members.parts(SMALLEST))
 
-    def one(part: tuple[int, int]) -> np.ndarray:
-        own = members.part(*part)
-        figures = plain_figures.summarise(own.plain_logits(), own.weights)
+    def one(bounds: tuple[int, int]) -> np.ndarray:
+        own = members.part(*bounds)
+        figures = _summarise_plainly(own, rule)
         if figures is None:
-            return np.arange(*part)
-        found[:, slice(*part)] = figures
+            return np.arange(*bounds)
+        found[:, slice(*bounds)] = figures
         return _NONE
 
-    return found, np.concatenate(map_parts(one, bounds))
+    if rule.compiled and members.size < SMALLEST:  # a short way, which small calls feel
+        figures = _summarise_plainly(members, rule)
+        return (
+            (figures, _NONE)
+            if figures is not None
+            else (np.zeros((3, members.inputs)), np.arange(members.inputs))
+        )
+    found = np.zeros((3 if rule.compiled else 4, members.inputs))
+    return found, np.concatenate(map_parts(one, list(members.parts(SMALLEST))))
+
+
+def _summarise_plainly(members: Members, rule: Rule) -> np.ndarray | None:
+    """Return figures by plain array functions; None: not for these numbers, or not in this way."""
+    if rule.compiled:
+        return plain_figures.summarise(members.plain_logits(), members.weights)
+    if members.weights is not None and not members.weights.min() > 0:
+        return None  # what has no weight may hold anything
+    values = members.kernel_values().astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        if members.prediction.kind != "probs":
+            top = values.max(axis=-1, keepdims=True)
+            sums = np.exp(np.subtract(values, top, out=values), out=values).sum(axis=-1, keepdims=True)
+            fits = members.prediction.kind == "logits" and np.isfinite(sums).all()
+        else:
+            sums = values.sum(axis=-1, keepdims=True)
+            fits = values.min() >= 0 and np.abs(sums - 1).max() <= members.prediction.tolerance
+    if not fits:
+        return None
+    values /= sums
+    shares = np.full(values.shape[:2], 1 / len(values)) if members.weights is None else members.weights
+    found = rule.summarise(values, shares if members.weights is None else shares / shares.sum(axis=0))
+    return None if found is None else np.array(found)
 
 
 _NONE = np.empty(0, np.int64)
@@ -165,7 +203,7 @@ def state_of(members: Members, rule: Rule, groups: int, ranks: Any = None) -> St
     """Return the state of members, in float64; checks their values."""
     if usable(members, rule):
         return _state_by_loop(members, rule, groups, ranks)
-    if members.stays or members.size < SMALLEST or rule.name != "log":
+    if members.stays or members.size < SMALLEST or not rule.compiled:
         logits = members.logits()
         probs = None
         if members.prediction.kind == "probs" and members.stays:
@@ -261,7 +299,7 @@ def figures(state: State, *, whole: bool) -> np.ndarray | None:
 
     They are (1, 3, inputs), or (groups, 3, inputs).
     """
-    if state.xp is not np or state.rule.name != "log" or state.a.size < SMALLEST:
+    if state.xp is not np or not state.rule.compiled or state.a.size < SMALLEST:
         return None
     left = np.array([-1] if whole else range(state.groups), np.int64)
     loop = compiling.find_loop(_OF_SUMS, state.a.size * len(left) * _PLAIN_FIGURES)
@@ -304,16 +342,32 @@ def _flatten(values: np.ndarray) -> tuple[np.ndarray, int, tuple[int, ...]]:
 
 
 def warm() -> Iterator[tuple[str, float]]:
-    """Compile every loop that is not on disk yet; yield the name of each and the seconds that it took."""
-    for name in (_TWO, _F32_INPUTS, _F32_CLASSES, _F64_INPUTS, _F64_CLASSES, _OF_SUMS):
-        begin, is_kept = time.perf_counter(), compiling.is_on_disk(name)
-        classes = 2 if name == _TWO else 16
-        values = np.zeros((2, 3, classes), np.float32)
-        members = Members(Categorical(logits=values), None, (3,))
-        if name == _OF_SUMS:
-            sums = np.zeros((1, 3, classes)), np.zeros((1, 3)), np.zeros((3, classes))
-            given = sums[2], *[sums[0]] * 4, _NO_SUMS, _NO_SUMS, sums[1], sums[1] + 1.0, np.array([-1]), 0, 3
-            compiling.load_loop(name)(*given, np.empty((1, 3, 3)))
-        else:
-            _run(name, members, np.arange(3), np.empty((3, 3)))
-        yield name.removeprefix("demur.kernels."), 0.0 if is_kept else time.perf_counter() - begin
+    """Compile every loop that is not on disk yet, in as many processes as there are processors.
+
+    Yields the name of each and the seconds that it took, 0 if it was there.
+    """
+    names = (_F64_INPUTS, _F64_CLASSES, _F32_INPUTS, _F32_CLASSES, _TWO, _OF_SUMS)
+    waiting = [name for name in names if not compiling.is_on_disk(name)]
+    yield from ((name.removeprefix("demur."), 0.0) for name in names if name not in waiting)
+    code = "import sys; from demur import kernels; kernels.compile_loop(sys.argv[1])"
+
+    def compile_apart(name: str) -> tuple[str, float]:
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, "-c", code, name], check=True)
+        return name.removeprefix("demur."), time.perf_counter() - begin
+
+    with ThreadPoolExecutor(count_threads()) as pool:
+        for done in as_completed([pool.submit(compile_apart, name) for name in waiting]):
+            yield done.result()
+
+
+def compile_loop(name: str) -> None:
+    """Compile a loop, or load it from disk, by calling it on next to nothing."""
+    classes = 2 if name == _TWO else 16
+    if name == _OF_SUMS:
+        sums, of_inputs = np.zeros((1, 3, classes)), np.zeros((1, 3))
+        given = (np.zeros((3, classes)), *[sums] * 4, _NO_SUMS, _NO_SUMS, of_inputs, of_inputs + 1.0)
+        compiling.load_loop(name)(*given, np.array([-1]), 0, 3, np.empty((1, 3, 3)))
+        return
+    members = Members(Categorical(logits=np.zeros((2, 3, classes), np.float32)), None, (3,))
+    _run(name, members, np.arange(3), np.empty((3, 3)))

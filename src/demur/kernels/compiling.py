@@ -29,7 +29,7 @@ WORTH_LOADING = 0.5
 """Seconds of plain functions in this process after which a loop is loaded from disk: what that takes."""
 
 COMPILED: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
-INLINED: dict[str, Any] = {"forceinline": True, "error_model": "numpy", "fastmath": {"contract"}}
+INLINED: dict[str, Any] = {"inline": "always", "error_model": "numpy", "fastmath": {"contract"}}
 
 _spent = 0.0  # seconds that plain functions took in this process, as estimated
 _loaded: dict[str, Any] = {}  # loops that are compiled, or loaded, in this process

@@ -119,6 +119,18 @@ def _flush(box, sums):
 
 
 @njit(**COMPILED)
+def _check_sums(log_totals, normaliser, tolerance, moved):
+    """Mark lanes in which the probabilities of one of four members do not sum to 1."""
+    least, most = vectors.spread(math.log1p(-tolerance)), vectors.spread(math.log1p(tolerance))
+    none, bad = vectors.spread(0.0), vectors.spread(np.inf)
+    own = vectors.load(normaliser, 0) + vectors.load(normaliser, LANES)
+    for k in range(TILE):
+        log_total = own + vectors.to_double(vectors.load(log_totals, k * LANES))
+        off = vectors.where_less(log_total, least, bad, vectors.where_less(most, log_total, bad, none))
+        vectors.store(moved, 0, vectors.larger(vectors.to_single(off), vectors.load(moved, 0)))
+
+
+@njit(**COMPILED)
 def _spread_out(members):
     """Bring four members from all over to the front, in place: those of a chain are like their neighbours."""
     count = members.shape[0]
@@ -149,20 +161,13 @@ def _build(over_classes: bool) -> Any:
         """Return a slot's logits of four members: from their rows, or as they were brought to the box."""
         if over_classes:
             first = first_class(slot, classes)
-            z = (
-                vectors.load(rows, places[0] + first),
-                vectors.load(rows, places[1] + first),
-                vectors.load(rows, places[2] + first),
-                vectors.load(rows, places[3] + first),
+            return (
+                _to_logits(vectors.load(rows, places[0] + first), is_probs),
+                _to_logits(vectors.load(rows, places[1] + first), is_probs),
+                _to_logits(vectors.load(rows, places[2] + first), is_probs),
+                _to_logits(vectors.load(rows, places[3] + first), is_probs),
             )
-        else:
-            z = four(box, slot * _STEP + _LOGIT)
-        return (
-            _to_logits(z[0], is_probs),
-            _to_logits(z[1], is_probs),
-            _to_logits(z[2], is_probs),
-            _to_logits(z[3], is_probs),
-        )
+        return four(box, slot * _STEP + _LOGIT)
 
     @named(name)
     def set_reference(rows, places, classes, few, box, is_probs, normaliser, moved):
@@ -287,22 +292,12 @@ def _build(over_classes: bool) -> Any:
         store_four(found, 0, (entropy, k, net - sum_up(i), (net + one) - sum_up(apart)))
 
     @named(name)
-    def check_sums(log_totals, normaliser, tolerance, moved):
-        """Mark lanes in which the probabilities of one of four members do not sum to 1."""
-        for k in range(TILE):
-            for lane in range(1 if over_classes else LANES):
-                log_total = normaliser[lane] + normaliser[LANES + lane]
-                log_total += np.float64(log_totals[k * LANES + lane])
-                if not abs(math.expm1(log_total)) <= tolerance:
-                    moved[lane] = _INFINITE
-
-    @named(name)
     def bring(source, starts, evenly, classes, members, first, box, places, ahead, copied):
         """Bring four members' numbers to the box, or write where their rows are; and where the next ones are.
 
         The last member stands for those that are not there. After the last come those of the next inputs.
         """
-        flat, _, steps = source
+        flat, is_probs, steps = source
         count, together = members.shape[0], 1 if over_classes else LANES
         for k in range(TILE):
             shift, later = members[min(first + k, count - 1)] * steps[0], first + TILE + k
@@ -315,6 +310,11 @@ def _build(over_classes: bool) -> Any:
                 layouts.load_single(flat, starts, shift, steps, evenly, classes, _STEP, box, plane)
         if over_classes and steps[2] != 1:
             _copy_rows(flat, places, steps[2], copied)
+        if is_probs and not over_classes:
+            for at in range(_LOGIT, box.shape[0], _STEP):
+                for k in range(TILE):
+                    numbers = vectors.load(box, at + k * LANES)
+                    vectors.store(box, at + k * LANES, _to_logits(numbers, True))
 
     @named(name)
     def set_shares(weighing, inputs, members, first, weight, shares, total):
@@ -356,7 +356,7 @@ def _build(over_classes: bool) -> Any:
             set_shares(weighing, inputs, members, first, weight, shares, total)
             add_tile(rows, places, classes, box, is_probs, shares, flat, ahead, moved, log_totals, means)
             if tolerance < np.inf:
-                check_sums(log_totals, normaliser, tolerance, moved)
+                _check_sums(log_totals, normaliser, tolerance, moved)
             if alike and first == 0 and count > 2 * TILE:
                 mark_agreeing(box, shares, means, moved)
             if not vectors.lowest(vectors.load(moved, 0)) < _MOVED:

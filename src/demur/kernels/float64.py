@@ -239,11 +239,12 @@ def _build(over_classes: bool) -> Any:
             rest = (sum_up(tops) - one) + z * sum_up(others)
             own = exp_log.log1p(rest)
             if tolerance < np.inf:
-                vectors.store(terms, 16 * LANES, own + high)
+                off, bad = own + high, vectors.spread(1.0)
+                least, most = vectors.spread(math.log1p(-tolerance)), vectors.spread(math.log1p(tolerance))
+                bad = vectors.where_less(least, off, vectors.where_less(off, most, none, bad), bad)
+                vectors.store(terms, 16 * LANES, vectors.where_less(none, w, bad, none))
                 for lane in range(lanes):
-                    off = math.expm1(terms[16 * LANES + lane])
-                    if not abs(off) <= tolerance and shares[k * LANES + lane] > 0.0:
-                        unfit[lane] = True
+                    unfit[lane] = unfit[lane] or terms[16 * LANES + lane] > 0.0
             own = w * (own - (z * sum_up(weighed)) / (one + rest))
             vectors.store(entropy, 0, vectors.load(entropy, 0) + own)
         t0, t1, t2, t3 = (

@@ -96,7 +96,7 @@ def first_reference(xp: Any, logits: Array, weights: Array | None, rule: Rule) -
     # Rounding is relative to the reference's share of the weight, so that share should be large.
     chosen = heaviest_of(xp, logits, weights)
     missing = chosen == -float("inf")
-    if rule.name != "log" or (is_concrete(missing) and not bool(xp.any(missing))):
+    if not rule.excludes or (is_concrete(missing) and not bool(xp.any(missing))):
         return chosen
     usable = logits - xp.max(logits, axis=-1, keepdims=True) + xp.max(chosen, axis=-1, keepdims=True)
     if weights is not None:

@@ -164,7 +164,7 @@ def test_threads_do_the_step_of_one(monkeypatch, size) -> None:
     given = torch.randn(5, size, generator=torch.Generator().manual_seed(13))
 
     def stepped(threads):
-        monkeypatch.setattr(workers, "threads", lambda: threads)
+        monkeypatch.setattr(workers, "count_threads", lambda: threads)
         torch.manual_seed(14)
         first, second, *forces = (flatten(each) for each in given.clone())
         baoa_step([(first, second, tuple(forces))], (1.0, -0.3, 0.2), 0.2, 0.5, 0.1)

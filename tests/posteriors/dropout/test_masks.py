@@ -32,7 +32,7 @@ def test_threads_draw_the_masks_of_one(monkeypatch):
     members, places, values = range(4), np.arange(200), np.ones((200, 501), np.float32)
     found = []
     for threads in (1, 2, 3):
-        monkeypatch.setattr(workers, "threads", lambda threads=threads: threads)
+        monkeypatch.setattr(workers, "count_threads", lambda threads=threads: threads)
         found.append(np.full((4, 200, 501), np.nan, np.float32))
         Masks(0.2, 5, 501).apply(members, places, values, found[-1])
     np.testing.assert_array_equal(found[0], Masks(0.2, 5, 501).draw_kept(members, places))

@@ -7,7 +7,7 @@ import pytest
 from reference.files import CLASSES, INPUTS, MEMBERS
 
 import demur
-from demur.scoring.files import plan, score_predictions
+from demur.scoring.score_files import plan_tiles, score_predictions
 from demur.stores import StoreError, open_predictions
 
 
@@ -137,7 +137,7 @@ def test_a_plan_keeps_to_its_budget(tmp_path):
     for shape in [(1000, 1000, 2), (10, 10**6, 1000), (8, 64, 128_000), (10**5, 10, 1000)]:
         for groups in (1, 64):
             sizes = Sizes(*shape)
-            tile, members = plan(sizes, groups=groups, budget=64 << 20)  # pyright: ignore
+            tile, members = plan_tiles(sizes, groups=groups, budget=64 << 20)  # pyright: ignore
             assert 1 <= tile <= sizes.inputs
             assert 1 <= members <= sizes.members
             values = tile * members * sizes.classes * 4
