@@ -22,6 +22,7 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/demur demo --out demo --force
 
 test: lint
+	$(BIN)/demur warm
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 test-slow: $(VENV)/dev.stamp

@@ -11,7 +11,8 @@ import demur
 
 SOURCE = Path(demur.__file__).parent
 ORDER = [
-    "progress", "atomic", "core.arrays", "core.logarithms", "core.gamma_function", "core.rules",
+    "progress", "atomic", "core.arrays", "core.logarithms", "core.gamma_function", "core.class_terms",
+    "core.rules",
     "families", "predictions", "core.state", "measures", "kernels",
     "core.jackknife",
     "core.second_order_state", "core.given", "moments", "core.gaussian_integral", "core.gaussian_estimates",

@@ -24,7 +24,7 @@ def test_each_loop_is_a_line_and_then_the_total() -> None:
     first, second, total, folder = found.stdout.splitlines()
     assert first.split("  ")[0] == "float32 logits, over classes" and first.endswith("2.5 s")
     assert second.startswith("float64 logits, over inputs") and second.endswith("on disk")
-    assert total == "2 loops, 1 compiled now, in 2.5 s"
+    assert total.startswith("2 loops, 1 compiled now, in ")
     assert folder == "Kept in /cache/demur"
 
 
@@ -33,7 +33,9 @@ def test_one_object() -> None:
     found = CliRunner().invoke(app, ["warm", "--json"])
     assert found.exit_code == 0, found.output
     loops = {"float32 logits, over classes": 2.5, "float64 logits, over inputs": 0.0}
-    assert json.loads(found.stdout) == {"seconds": 2.5, "loops": loops, "folder": "/cache/demur"}
+    printed = json.loads(found.stdout)
+    assert printed.pop("seconds") >= 0
+    assert printed == {"loops": loops, "folder": "/cache/demur"}
 
 
 @pytest.mark.usefixtures("stub")

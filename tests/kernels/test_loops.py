@@ -422,3 +422,44 @@ def test_constants_added_to_all_logits_of_a_member_change_nothing(shape, constan
     for measure in ("pairwise", "average"):
         found = demur.decompose(logits=moved, measure=measure).epistemic
         np.testing.assert_allclose(found, demur.decompose(logits=exact, measure=measure).epistemic, rtol=1e-9)
+
+
+@pytest.mark.parametrize("given", ["logits", "probs"])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("rule", ["brier", "zero_one"])
+@pytest.mark.parametrize("classes", [2, 3, 10, 40, 300])
+def test_bounded_rules_have_what_small_arrays_have(classes, rule, weighted, given) -> None:
+    """Fifty inputs alone are below the size from which the loop takes them."""
+    rng = np.random.default_rng(14)
+    logits = 3 * rng.normal(size=(9, 40_000 // (9 * classes) + 5, classes))
+    logits[2, :, 1] = -np.inf
+    logits[:, 4] = logits[0, 4]
+    values = logits if given == "logits" else to_probabilities(logits)
+    weights = rng.exponential(size=values.shape[:2]) if weighted else None
+    if weighted:
+        weights[5, ::3] = 0.0
+    few = min(50, kernels.SMALLEST // (10 * classes))
+    own = None if weights is None else weights[:, :few]
+    for measure in ("pairwise", "average", "reverse"):
+        found = decompose(given, values, rule=rule, weights=weights, measure=measure)
+        exact = decompose(given, values[:, :few], rule=rule, weights=own, measure=measure)
+        np.testing.assert_allclose(found.epistemic[:few], exact.epistemic, rtol=1e-9, atol=1e-15)
+        np.testing.assert_allclose(found.aleatoric[:few], exact.aleatoric, rtol=1e-9, atol=1e-15)
+        assert (found.epistemic >= 0).all() and found.epistemic[4] == 0
+
+
+def decompose(given, values, **options) -> demur.Decomposition:
+    """Decompose logits or probabilities."""
+    return (
+        demur.decompose(logits=values, **options) if given == "logits" else demur.decompose(values, **options)
+    )
+
+
+@pytest.mark.parametrize("rule", ["brier", "zero_one"])
+def test_bounded_rules_name_what_is_no_prediction(rule) -> None:
+    logits = np.random.default_rng(15).normal(size=(9, 500, 10))
+    for bad, words in ((np.nan, "must be numbers"), (np.inf, "must be below infinity")):
+        wrong = logits.copy()
+        wrong[1, 7, 2] = bad
+        with pytest.raises(ValueError, match=rf"{words}.*\[1, 7, 2\]"):
+            demur.decompose(logits=wrong, rule=rule)

@@ -260,10 +260,12 @@ class BrierRule(BoundedRule):
         return Terms(a, 2 * a, a * a)
 
     def summarise(self, p: Array, shares: Array) -> tuple[Array, Array, Array, Array] | None:
-        entropy = 1 - np.einsum("mbc,mbc,mb->b", p, p, shares)
         apart = p - p[0]  # exactly 0 for members that are identical
-        apart -= np.einsum("mbc,mb->bc", apart, shares)
-        variance = np.einsum("mbc,mbc,mb->b", apart, apart, shares)
+        mean = np.einsum("mbc,mb->bc", apart, shares)
+        squares = np.einsum("mb,mb->b", sum_classes(apart * apart), shares)
+        variance = squares - np.vecdot(mean, mean)
+        variance[variance < 4 * np.finfo(p.dtype).eps * squares] = 0.0  # what rounding leaves of nothing
+        entropy = 1 - np.einsum("mb,mb->b", sum_classes(np.multiply(p, p, out=apart)), shares)
         return entropy, 2 * variance, variance, variance
 
 
@@ -285,7 +287,7 @@ class _SphericalRule(BoundedRule):
         return Terms(a, (a - direction * longer) / length, phi)
 
 
-class _ZeroOneRule(BoundedRule):
+class ZeroOneRule(BoundedRule):
     """``loss(p)[y] = 1 - 1[y is a most probable class] / (how many are)``."""
 
     def entropy(self, xp: Any, logits: Array) -> Array:
@@ -297,16 +299,21 @@ class _ZeroOneRule(BoundedRule):
         return Terms(a, u, xp.sum(p * u, axis=-1, keepdims=True))
 
     def summarise(self, p: Array, shares: Array) -> tuple[Array, Array, Array, Array] | None:
-        votes, top = vote(np, p), np.max(p, axis=-1)
-        mean_vote, mean = (np.einsum("mbc,mb->bc", each, shares) for each in (votes, p))
-        # Sums of what is not negative: what is missing to the top, where somebody votes for it.
-        missing = top[..., None] - p
-        k = np.einsum("mbc,bc,mb->b", missing, mean_vote, shares)
-        k[(votes == votes[0]).all(axis=(0, 2))] = 0.0
-        chosen = np.argmax(mean, axis=-1)
-        i = np.einsum("mb,mb->b", missing[:, np.arange(len(chosen)), chosen], shares)
-        m = np.vecdot(np.max(mean, axis=-1, keepdims=True) - mean, mean_vote)
-        return 1 - np.einsum("mb,mb->b", top, shares), k, i, m
+        top, weights = np.max(p, axis=-1), shares[..., None]
+        votes = (p >= top[..., None] * (1 - 8 * np.finfo(p.dtype).eps)).astype(p.dtype)  # as `vote` has ties
+        votes /= sum_classes(votes)[..., None]
+        # Means by the same additions in the same order: none of the differences below is negative.
+        mean, mean_vote = np.add.reduce(p * weights, axis=0), np.add.reduce(votes * weights, axis=0)
+        mean_top, top_of_mean = np.add.reduce(top * shares, axis=0), np.max(mean, axis=-1)
+        k, m = (np.vecdot(high[:, None] - mean, mean_vote) for high in (mean_top, top_of_mean))
+        return 1 - mean_top, k, mean_top - top_of_mean, m
+
+
+def sum_classes(numbers: Array) -> Array:
+    """Return NumPy sums over the last axis; as a product where that is short, which is faster."""
+    if numbers.shape[-1] >= 64:
+        return np.add.reduce(numbers, axis=-1)
+    return numbers @ np.ones(numbers.shape[-1], numbers.dtype)
 
 
 def _lost_in(xp: Any, left: Array, right: Array) -> Array:
@@ -381,7 +388,7 @@ RULES: dict[str, Rule] = {
         LOG,
         BrierRule("brier", separable=True),
         _SphericalRule("spherical", separable=False),
-        _ZeroOneRule("zero_one", separable=False),
+        ZeroOneRule("zero_one", separable=False),
     )
 }
 

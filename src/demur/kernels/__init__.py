@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.core.rules import Rule
+from demur.core.rules import BrierRule, Rule, ZeroOneRule, sum_classes
 from demur.core.state import SUMS, State, joined, pairs_of
 from demur.kernels import compiling, plain_figures, plain_sums
 from demur.kernels.compiling import cache_folder, has_numba
@@ -42,6 +42,7 @@ _TWO = "demur.kernels.two_classes.over_inputs"
 _F32_INPUTS, _F32_CLASSES = "demur.kernels.float32.over_inputs", "demur.kernels.float32.over_classes"
 _F64_INPUTS, _F64_CLASSES = "demur.kernels.float64.over_inputs", "demur.kernels.float64.over_classes"
 _OF_SUMS = "demur.kernels.sums_to_figures.without_groups"
+_BOUNDED = "demur.kernels.bounded_rules.over_members"
 
 # By the number of classes up to which a row holds: loops for figures of float32, of float64, and for sums.
 # Below 8 classes most inputs need more than float32; from 64 on, the lanes of a vector are classes.
@@ -88,6 +89,12 @@ def summarise(members: Members, rule: Rule) -> tuple[np.ndarray, np.ndarray]:
     """
     if usable(members, rule, "figures"):
         return _summarise_by_loops(members)
+    if not rule.compiled and members.size >= SMALLEST and isinstance(rule, BrierRule | ZeroOneRule):
+        seconds = members.size * _PLAIN_FIGURES
+        if members.prediction.kind != "log_probs" and compiling.find_loop(_BOUNDED, seconds) is not None:
+            found = np.zeros((4, members.inputs))
+            is_zero_one = isinstance(rule, ZeroOneRule)
+            return found, _run(_BOUNDED, members, np.arange(members.inputs), found, is_zero_one)
 
     def one(bounds: tuple[int, int]) -> np.ndarray:
         own = members.part(*bounds)
@@ -114,20 +121,20 @@ def _summarise_plainly(members: Members, rule: Rule) -> np.ndarray | None:
         return plain_figures.summarise(members.plain_logits(), members.weights)
     if members.weights is not None and not members.weights.min() > 0:
         return None  # what has no weight may hold anything
-    values = members.kernel_values().astype(np.float64)
+    values = members.kernel_values()
     with np.errstate(invalid="ignore", over="ignore"):
         if members.prediction.kind != "probs":
-            top = values.max(axis=-1, keepdims=True)
-            sums = np.exp(np.subtract(values, top, out=values), out=values).sum(axis=-1, keepdims=True)
+            values = np.exp(values - values.max(axis=-1, keepdims=True))
+            sums = sum_classes(values)[..., None]
             fits = members.prediction.kind == "logits" and np.isfinite(sums).all()
         else:
-            sums = values.sum(axis=-1, keepdims=True)
+            sums = sum_classes(values)[..., None]
             fits = values.min() >= 0 and np.abs(sums - 1).max() <= members.prediction.tolerance
     if not fits:
         return None
-    values /= sums
-    shares = np.full(values.shape[:2], 1 / len(values)) if members.weights is None else members.weights
-    found = rule.summarise(values, shares if members.weights is None else shares / shares.sum(axis=0))
+    values, weights = values / sums, members.weights
+    shares = np.full(values.shape[:2], 1 / len(values)) if weights is None else weights / weights.sum(axis=0)
+    found = rule.summarise(values, shares.astype(values.dtype))
     return None if found is None else np.array(found)
 
 
@@ -346,7 +353,7 @@ def warm() -> Iterator[tuple[str, float]]:
 
     Yields the name of each and the seconds that it took, 0 if it was there.
     """
-    names = (_F64_INPUTS, _F64_CLASSES, _F32_INPUTS, _F32_CLASSES, _TWO, _OF_SUMS)
+    names = (_F64_INPUTS, _F64_CLASSES, _F32_INPUTS, _F32_CLASSES, _TWO, _BOUNDED, _OF_SUMS)
     waiting = [name for name in names if not compiling.is_on_disk(name)]
     yield from ((name.removeprefix("demur."), 0.0) for name in names if name not in waiting)
     code = "import sys; from demur import kernels; kernels.compile_loop(sys.argv[1])"
@@ -370,4 +377,5 @@ def compile_loop(name: str) -> None:
         compiling.load_loop(name)(*given, np.array([-1]), 0, 3, np.empty((1, 3, 3)))
         return
     members = Members(Categorical(logits=np.zeros((2, 3, classes), np.float32)), None, (3,))
-    _run(name, members, np.arange(3), np.empty((3, 3)))
+    further = (False,) if name == _BOUNDED else ()
+    _run(name, members, np.arange(3), np.empty((4 if further else 3, 3)), *further)

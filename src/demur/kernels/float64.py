@@ -19,9 +19,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from demur.kernels import exp_log, formulas, layouts, vectors
+from demur.core import class_terms
+from demur.core.class_terms import CLOSE
+from demur.kernels import exp_log, layouts, vectors
 from demur.kernels.compiling import COMPILED, INLINED, cached, named
-from demur.kernels.formulas import CLOSE
 from demur.kernels.layouts import TILE, claim, count_slots, first_class, weight_of
 from demur.kernels.vectors import LANES
 
@@ -36,10 +37,10 @@ _FLOOR = -690.0  # of the reference's log-probability below its top class: exp(d
 _HUGE = 1e5  # of logits: beyond, sums of u would swallow what phi is made of
 _NO_CLASS = -1e200  # d below that belongs to a class that the member excludes
 
-_class_terms = njit(**INLINED)(formulas.class_terms)
-_settle = njit(**INLINED)(formulas.settle)
-_mean_phi = njit(**INLINED)(formulas.mean_phi)
-_phi_of_average = njit(**INLINED)(formulas.phi_of_average)
+_class_terms = njit(**INLINED)(class_terms.class_terms)
+_settle = njit(**INLINED)(class_terms.settle)
+_mean_phi = njit(**INLINED)(class_terms.mean_phi)
+_phi_of_average = njit(**INLINED)(class_terms.phi_of_average)
 
 
 @njit(**INLINED)

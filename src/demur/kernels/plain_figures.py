@@ -6,7 +6,7 @@ import contextlib
 
 import numpy as np
 
-from demur.kernels.formulas import CLOSE, class_terms, mean_phi, phi_of_average
+from demur.core.class_terms import CLOSE, class_terms, mean_phi, phi_of_average
 
 _FARTHEST = 600.0  # exponents beyond this take the general way
 _FEW = 4096  # numbers up to which one slow call beats three fast ones

@@ -9,13 +9,13 @@ import math
 import numpy as np
 from numba import njit
 
-from demur.kernels import formulas
+from demur.core import class_terms
 from demur.kernels.compiling import COMPILED, INLINED, cached
 from demur.kernels.exp_log import exp, log1p
 from demur.kernels.vectors import add_in_any_order
 
-_settle = njit(**INLINED)(formulas.settle)
-_phi_of_average = njit(**INLINED)(formulas.phi_of_average)
+_settle = njit(**INLINED)(class_terms.settle)
+_phi_of_average = njit(**INLINED)(class_terms.phi_of_average)
 
 
 @njit(**INLINED)

@@ -16,9 +16,10 @@ import math
 import numpy as np
 from numba import njit
 
-from demur.kernels import exp_log, formulas, layouts, vectors
+from demur.core import class_terms
+from demur.core.class_terms import CLOSE
+from demur.kernels import exp_log, layouts, vectors
 from demur.kernels.compiling import COMPILED, INLINED, cached
-from demur.kernels.formulas import CLOSE
 from demur.kernels.layouts import claim, weight_of
 from demur.kernels.vectors import LANES
 
@@ -27,8 +28,8 @@ _FARTHEST = 80.0  # of d: the product of so many
 _TOGETHER = 8  # ratios as are multiplied before a logarithm is taken is a finite number
 _CANCELLED = 1e-3  # of K: an entropy below that comes from members that are certain and contradict each other
 
-_mean_phi = njit(**INLINED)(formulas.mean_phi)
-_phi_of_average = njit(**INLINED)(formulas.phi_of_average)
+_mean_phi = njit(**INLINED)(class_terms.mean_phi)
+_phi_of_average = njit(**INLINED)(class_terms.phi_of_average)
 
 
 @njit(**INLINED)
