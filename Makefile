@@ -11,7 +11,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-PYTEST_FLAGS ?= -n auto
+PYTEST_FLAGS ?= -n auto --dist worksteal
 
 MATHJAX := docs/_static/mathjax
 

@@ -70,6 +70,34 @@ def pairs_of_distributions(logits: torch.Tensor) -> torch.Tensor:
     return total / len(members) ** 2
 
 
+def probabilities_as_bayesian_torch(probs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Predictive entropy and mutual information by NumPy, with an epsilon in the logarithm."""
+    average = probs.mean(axis=0)
+    total = -np.sum(average * np.log(average + 1e-15), axis=-1)
+    return total, total - np.mean(-np.sum(probs * np.log(probs + 1e-15), axis=-1), axis=0)
+
+
+def probabilities_as_torch_uncertainty(probs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Entropy of the average and mutual information by ``torch.distributions``."""
+    categorical = torch.distributions.Categorical
+    total = categorical(probs=probs.mean(0)).entropy()
+    return total, total - categorical(probs=probs).entropy().mean(0)
+
+
+def brier_as_probly(probs: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Total, aleatoric and epistemic Brier uncertainty of the average by NumPy."""
+    total = 1 - np.sum(probs.mean(axis=0) ** 2, axis=-1)
+    aleatoric = np.mean(1 - np.sum(probs**2, axis=-1), axis=0)
+    return total, aleatoric, total - aleatoric
+
+
+def zero_one_as_probly(probs: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The same under the zero-one loss."""
+    total = 1 - np.max(probs.mean(axis=0), axis=-1)
+    aleatoric = np.mean(1 - np.max(probs, axis=-1), axis=0)
+    return total, aleatoric, total - aleatoric
+
+
 def read_memory(logits: torch.Tensor) -> torch.Tensor:
     """Add all numbers up: nothing that looks at every logit is faster."""
     return logits.sum()

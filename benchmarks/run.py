@@ -25,6 +25,8 @@ from benchmarks import baselines
 from benchmarks.timing import interleaved, memory_beyond_input, ratio
 from demur import kernels
 
+os.environ["DEMUR_COMPILE"] = "always"  # also for the processes that each size runs in
+
 SIZES = [
     (100, 256, 1000),
     (100, 2000, 10),
@@ -35,6 +37,7 @@ SIZES = [
     (10, 10000, 1000),
     (8, 64, 128000),
 ]
+OF_PROBABILITIES = [(10, 10000, 10), (1000, 1000, 2), (100, 256, 1000), (8, 64, 128000)]
 GROWING = {
     "members": [(n, 256, 100) for n in (5, 10, 30, 100, 300, 1000)],
     "inputs": [(20, b, 100) for b in (16, 64, 256, 1024, 4096, 16384)],
@@ -48,13 +51,12 @@ def logits_of(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def without_numba(logits: np.ndarray) -> Any:
-    """Decompose by plain array functions, as where numba is missing."""
-    found = kernels.has_numba
-    kernels.has_numba = lambda: False  # type: ignore[assignment]
+    """Decompose by plain array functions, as where no loop has been compiled."""
+    os.environ["DEMUR_COMPILE"] = "never"
     try:
         return demur.decompose(logits=logits)
     finally:
-        kernels.has_numba = found
+        os.environ["DEMUR_COMPILE"] = "always"
 
 
 def alone(function: Any, *args: Any, **options: Any) -> Any:
@@ -90,6 +92,29 @@ def one_size(shape: tuple[int, ...], rounds: int, budget: float, *, everything: 
         "shape": shape,
         "ns_per_logit": {name: min(times) / logits.size * 1e9 for name, times in seconds.items()},
         "times_slower_than_demur": {n: ratio(t, own) for n, t in seconds.items() if n != "demur"},
+    }
+
+
+def from_probabilities(shape: tuple[int, ...], rounds: int, budget: float) -> dict[str, Any]:
+    """Time what takes probabilities, beside logits of the same size."""
+    logits = logits_of(shape)
+    odds = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    probs = odds / odds.sum(axis=-1, keepdims=True)
+    tensor = torch.from_numpy(probs)
+    contenders = {
+        "demur, logits": lambda: demur.decompose(logits=logits),
+        "demur, probs": lambda: demur.decompose(probs),
+        "as bayesian-torch": lambda: baselines.probabilities_as_bayesian_torch(probs),
+        "as torch-uncertainty": lambda: baselines.probabilities_as_torch_uncertainty(tensor),
+        "demur, brier": lambda: demur.decompose(probs, rule="brier"),
+        "brier as probly": lambda: baselines.brier_as_probly(probs),
+        "demur, zero_one": lambda: demur.decompose(probs, rule="zero_one"),
+        "zero_one as probly": lambda: baselines.zero_one_as_probly(probs),
+    }
+    seconds = interleaved(contenders, rounds, budget)
+    return {
+        "shape": shape,
+        "ns_per_number": {name: min(times) / probs.size * 1e9 for name, times in seconds.items()},
     }
 
 
@@ -159,8 +184,13 @@ def report(results: dict[str, Any]) -> str:
             f"{ns['NumPy + SciPy, as read']:8.2f} {slower['NumPy + SciPy, as read']:6.1f} "
             f"{ns['demur, no numba']:9.2f} {generic:8.2f}"
         )
+    lines += ["", "From float32 probabilities, ns a number:"]
+    for row in results["probabilities"]:
+        figures = ", ".join(f"{name} {ns:.2f}" for name, ns in row["ns_per_number"].items())
+        lines.append(f"{row['shape']!s:>20} {figures}")
     first = results["sizes"][0]["ns_per_logit"]
     lines += [
+        "",
         "(ns a logit, best round; x: median over rounds of the ratio to demur; x torch: eager over no numba;",
         "SciPy: one log-softmax, the fastest way to write it; as read: softmax, log_softmax and entr)",
         *(
@@ -215,6 +245,7 @@ def main() -> None:
         "machine": {"processor": platform.machine(), "threads": kernels.count_threads(),
                     "torch": torch.__version__, "numpy": np.__version__, "cpus": os.cpu_count()},
         "sizes": [alone(one_size, shape, rounds, budget, everything=True) for shape in SIZES],
+        "probabilities": [alone(from_probabilities, shape, rounds, budget) for shape in OF_PROBABILITIES],
         "pairs": alone(pairs, budget),
         "smallest_call_us": smallest_call(),
         "memory": memory(),

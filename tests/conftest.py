@@ -17,15 +17,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 # What is compiled is tested: elsewhere, small arrays take plain functions unless a loop lies on disk.
 os.environ.setdefault("DEMUR_COMPILE", "always")
 
+# Each process of pytest-xdist has a processor: threads of PyTorch that wait for each other would share it.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # The same examples in every run: a failure in one run is a failure in the next.
 hypothesis.settings.register_profile(
     "demur", derandomize=True, deadline=None, database=None, print_blob=False
 )
 hypothesis.settings.load_profile("demur")
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: takes more than a few seconds; `make test-slow`")
 
 
 class Library:

@@ -242,7 +242,9 @@ def test_jit_of_traced_weights() -> None:
 
 @pytest.mark.parametrize("part", loops.PARTS)
 @pytest.mark.parametrize("name", loops.NAMES)
-@pytest.mark.parametrize("lowest", [-50.0, -80.0, -400.0, -np.inf])
+@pytest.mark.parametrize(
+    "lowest", [-50.0, *(pytest.param(each, marks=pytest.mark.slow) for each in (-80.0, -400.0)), -np.inf]
+)
 def test_gradients_of_confident_members_are_numbers(lowest, name, part) -> None:
     """A class next to nothing has a gradient next to 0; a square of its probability would underflow."""
     jax, torch = pytest.importorskip("jax"), pytest.importorskip("torch")
