@@ -24,7 +24,7 @@ from demur.core.class_terms import CLOSE
 from demur.kernels import exp_log, layouts, vectors
 from demur.kernels.compiling import COMPILED, INLINED, cached, named
 from demur.kernels.layouts import TILE, claim, count_slots, first_class, weight_of
-from demur.kernels.vectors import LANES
+from demur.kernels.vectors import LANES, where
 
 _REFERENCE, _Q, _A, _U, _AU = 0, LANES, 2 * LANES, 3 * LANES, 4 * LANES
 _D = 5 * LANES  # of four members; their logits first
@@ -41,12 +41,6 @@ _class_terms = njit(**INLINED)(class_terms.class_terms)
 _settle = njit(**INLINED)(class_terms.settle)
 _mean_phi = njit(**INLINED)(class_terms.mean_phi)
 _phi_of_average = njit(**INLINED)(class_terms.phi_of_average)
-
-
-@njit(**INLINED)
-def _where(condition, then, otherwise):
-    """Return one of two numbers."""
-    return then if condition else otherwise
 
 
 @njit(**COMPILED)
@@ -330,11 +324,11 @@ def _build(over_classes: bool) -> Any:
                 a, u = box[at + _A + lane] * scale, box[at + _U + lane] * scale
                 au, excluded = box[at + _AU + lane] * scale, more[_EXCLUDED, place + lane] > 0.0
                 close = au < CLOSE and not excluded
-                phi = _mean_phi(a, u, au, close, _where)
+                phi = _mean_phi(a, u, au, close, where)
                 log_q = box[at + _REFERENCE + lane] - normaliser[lane]
-                _, k, i = _class_terms(a, u, au, phi, _phi_of_average(a, exp_log.log1p, _where), log_q)
-                found[0, lane] += q * _settle(k, au, _where)
-                found[1, lane] += q * _settle(i, au, _where)
+                _, k, i = _class_terms(a, u, au, phi, _phi_of_average(a, exp_log.log1p, where), log_q)
+                found[0, lane] += q * _settle(k, au, where)
+                found[1, lane] += q * _settle(i, au, where)
         if over_classes:
             found[0, 0], found[1, 0] = np.sum(found[0]), np.sum(found[1])
         for slot in range(count_slots(classes, over_classes)):
@@ -360,7 +354,7 @@ def _build(over_classes: bool) -> Any:
             to_a[group, b, y] += q * a
             to_u[group, b, y] += u
             to_au[group, b, y] += q * au
-            to_phi[group, b, y] += q * _mean_phi(a, u, au, close, _where)
+            to_phi[group, b, y] += q * _mean_phi(a, u, au, close, where)
             if to_excluded.shape[0] > 0:
                 to_excluded[group, b, y] += more[_EXCLUDED, place]
                 to_allowed[group, b, y] += more[_ALLOWED, place]

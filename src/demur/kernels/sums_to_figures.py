@@ -12,16 +12,10 @@ from numba import njit
 from demur.core import class_terms
 from demur.kernels.compiling import COMPILED, INLINED, cached
 from demur.kernels.exp_log import exp, log1p
-from demur.kernels.vectors import add_in_any_order
+from demur.kernels.vectors import add_in_any_order, where
 
 _settle = njit(**INLINED)(class_terms.settle)
 _phi_of_average = njit(**INLINED)(class_terms.phi_of_average)
-
-
-@njit(**INLINED)
-def _where(condition, then, otherwise):
-    """Return one of two numbers."""
-    return then if condition else otherwise
 
 
 @njit(**COMPILED)
@@ -69,9 +63,9 @@ def without_groups(references, a, u, au, phi, excluded, allowed, entropies, weig
                 own_u = (sums[1, y] - taken * u[other, b, y]) * scale
                 own_au = (sums[2, y] - taken * au[other, b, y]) * scale
                 own_phi = (sums[3, y] - taken * phi[other, b, y]) * scale
-                k_y = _settle(own_au - own_a * own_u, own_au, _where)
-                i_y = own_phi - q[y] * _phi_of_average(own_a / q[y], log1p, _where)
-                i_y = _settle(i_y, own_au, _where)
+                k_y = _settle(own_au - own_a * own_u, own_au, where)
+                i_y = own_phi - q[y] * _phi_of_average(own_a / q[y], log1p, where)
+                i_y = _settle(i_y, own_au, where)
                 k = add_in_any_order(k, k_y if counts[y] else 0.0)
                 i = add_in_any_order(i, i_y if counts[y] else 0.0)
             for y in range(classes if excluded.shape[0] > 0 else 0):

@@ -21,7 +21,7 @@ from demur.core.class_terms import CLOSE
 from demur.kernels import exp_log, layouts, vectors
 from demur.kernels.compiling import COMPILED, INLINED, cached
 from demur.kernels.layouts import claim, weight_of
-from demur.kernels.vectors import LANES
+from demur.kernels.vectors import LANES, where
 
 _INPUTS = 4 * LANES  # that a thread claims at a time
 _FARTHEST = 80.0  # of d: the product of so many
@@ -30,12 +30,6 @@ _CANCELLED = 1e-3  # of K: an entropy below that comes from members that are cer
 
 _mean_phi = njit(**INLINED)(class_terms.mean_phi)
 _phi_of_average = njit(**INLINED)(class_terms.phi_of_average)
-
-
-@njit(**INLINED)
-def _where(condition, then, otherwise):
-    """Return one of two numbers."""
-    return then if condition else otherwise
 
 
 @njit(**INLINED)
@@ -141,9 +135,9 @@ def _finish(reference, sums, total, lane, tolerance):
     d, a = sums[lane] * share, sums[LANES + lane] * share
     ad, log = sums[2 * LANES + lane] * share, sums[3 * LANES + lane] * share
     # Over both classes the sum of q E a u is E a d, and that of q E (u - a) is q E d - E log(1 + q e).
-    k, phi = ad - a * d, _mean_phi(log, q * d, ad, ad < CLOSE * spread, _where)
-    below = _phi_of_average(a / q, exp_log.log1p, _where)
-    above = _phi_of_average(-a / (1.0 - q), exp_log.log1p, _where)
+    k, phi = ad - a * d, _mean_phi(log, q * d, ad, ad < CLOSE * spread, where)
+    below = _phi_of_average(a / q, exp_log.log1p, where)
+    above = _phi_of_average(-a / (1.0 - q), exp_log.log1p, where)
     entropy = ((q + a) * size + exp_log.log1p(exp_log.exp(-size))) - phi
     tame = sums[4 * LANES + lane] < _FARTHEST and size < _FARTHEST and sums[5 * LANES + lane] <= tolerance
     good = tame and entropy >= _CANCELLED * max(k, phi)

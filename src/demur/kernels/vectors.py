@@ -20,7 +20,7 @@ from numba import njit, types
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-from demur.kernels.compiling import COMPILED
+from demur.kernels.compiling import COMPILED, INLINED
 
 LANES = 16
 FOUR = 4
@@ -311,3 +311,9 @@ def trailing_zeros(typing_context, bits):
     return types.int64(types.uint64), lambda context, builder, signature, arguments: builder.cttz(
         arguments[0], ir.Constant(ir.IntType(1), 1)
     )
+
+
+@njit(**INLINED)
+def where(condition, then, otherwise):
+    """Return one of two numbers; as NumPy's, for formulas that both take."""
+    return then if condition else otherwise
