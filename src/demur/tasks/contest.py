@@ -116,7 +116,7 @@ def contest(
     scores : dict
         By method and name, each as ``compare`` takes it: a pair for "detection", else an array.
     task : "detection", "misclassification", "selective", or a function as ``compare`` takes it
-        Results of a function are `Estimate`s, and its name stands for the figure.
+        A function returns an ``Estimate``, and its name stands for the figure.
     correct : dict, optional
         By method, whether the predictions are right; for the other tasks.
     figures : list of str, optional
