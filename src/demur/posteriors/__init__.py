@@ -3,6 +3,7 @@
     DeepEnsemble   independently trained networks, also of different architectures
     MCDropout      one network with dropout left on
     LastLayer      one network with many last layers, or with dropout before its last
+    HMC            samples by Hamiltonian Monte Carlo, exact and slow: the reference for the others
     CyclicalSGHMC  samples along a Markov chain, in cycles; SGHMC and SGLD without cycles
     Forest         a forest of scikit-learn, one member per tree
     Bagging        other ensembles of scikit-learn
@@ -24,6 +25,7 @@ from demur.posteriors.deep_ensemble import DeepEnsemble
 from demur.posteriors.ensemble_training import Member
 from demur.posteriors.heads.features import Features, features
 from demur.posteriors.heads.training import HeadTraining
+from demur.posteriors.hmc import HMC, Diagnostics
 from demur.posteriors.last_layer import LastLayer
 from demur.posteriors.mc_dropout import MCDropout
 from demur.posteriors.posterior import Posterior
@@ -33,11 +35,13 @@ from demur.posteriors.sgld import SGLD
 from demur.posteriors.sklearn_ensembles import Bagging, Forest, Predictors
 
 __all__ = [
+    "HMC",
     "SGHMC",
     "SGLD",
     "Bagging",
     "CyclicalSGHMC",
     "DeepEnsemble",
+    "Diagnostics",
     "Features",
     "Forest",
     "HeadTraining",

@@ -47,43 +47,17 @@ def choose_gradient(
     return LinearGradient(general)
 
 
-class NetworkGradient:
-    """The gradient of any network, by automatic differentiation."""
+class BatchLikelihood:
+    """The average log-likelihood of a batch, for any network."""
 
     def __init__(
-        self,
-        model: Any,
-        minibatches: Minibatches,
-        log_likelihood: Likelihood | None,
-        forward: networks.Forward | None,
+        self, model: Any, log_likelihood: Likelihood | None, forward: networks.Forward | None
     ) -> None:
-        self.minibatches, self.log_likelihood = minibatches, log_likelihood
-        self.place = networks.locate_model(model)
+        self.log_likelihood = log_likelihood
         # The default likelihood takes logits, which forward returns; others take the model's own output.
         self.call = CallWithParameters(model, forward if log_likelihood is None else None)
 
-    def batch(self, step: int) -> tuple[Any, Any]:
-        """Return the inputs and targets of a step, on the model's device."""
-        inputs, targets = self.minibatches.at(step)
-        return networks.move_inputs(inputs, *self.place), networks.move_inputs(targets, *self.place)
-
-    def __call__(self, state: ChainState) -> tuple[float, dict[str, Any]]:
-        return self.compute(state.parameters, self.batch(state.step))
-
-    def compute(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> tuple[float, dict[str, Any]]:
-        """Return the average log-likelihood and its gradient for a batch."""
-        import torch
-
-        with torch.enable_grad():
-            leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
-            average = self.average_likelihood(leaves, batch)
-            if not average.requires_grad:
-                raise ValueError("log_likelihood must depend on the parameters. Got one without gradients.")
-            found = torch.autograd.grad(average, list(leaves.values()), materialize_grads=True)
-        dense = [value.to_dense() if value.is_sparse else value for value in found]
-        return average.item(), {name: flatten(value) for name, value in zip(leaves, dense, strict=True)}
-
-    def average_likelihood(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> Any:
+    def average(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> Any:
         """Return the average log-likelihood of the inputs of a batch."""
         import torch
 
@@ -102,6 +76,41 @@ class NetworkGradient:
                     f"Got {tuple(getattr(each, 'shape', ())) or type(each).__name__}."
                 )
         return each.mean()
+
+
+class NetworkGradient:
+    """The gradient of any network, by automatic differentiation."""
+
+    def __init__(
+        self,
+        model: Any,
+        minibatches: Minibatches,
+        log_likelihood: Likelihood | None,
+        forward: networks.Forward | None,
+    ) -> None:
+        self.minibatches, self.likelihood = minibatches, BatchLikelihood(model, log_likelihood, forward)
+        self.place = networks.locate_model(model)
+
+    def batch(self, step: int) -> tuple[Any, Any]:
+        """Return the inputs and targets of a step, on the model's device."""
+        inputs, targets = self.minibatches.at(step)
+        return networks.move_inputs(inputs, *self.place), networks.move_inputs(targets, *self.place)
+
+    def __call__(self, state: ChainState) -> tuple[float, dict[str, Any]]:
+        return self.compute(state.parameters, self.batch(state.step))
+
+    def compute(self, parameters: dict[str, Any], batch: tuple[Any, Any]) -> tuple[float, dict[str, Any]]:
+        """Return the average log-likelihood and its gradient for a batch."""
+        import torch
+
+        with torch.enable_grad():
+            leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
+            average = self.likelihood.average(leaves, batch)
+            if not average.requires_grad:
+                raise ValueError("log_likelihood must depend on the parameters. Got one without gradients.")
+            found = torch.autograd.grad(average, list(leaves.values()), materialize_grads=True)
+        dense = [value.to_dense() if value.is_sparse else value for value in found]
+        return average.item(), {name: flatten(value) for name, value in zip(leaves, dense, strict=True)}
 
 
 class LinearGradient:

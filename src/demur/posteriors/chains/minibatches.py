@@ -53,6 +53,25 @@ def make_minibatches(data: Any, batch_size: int, seed: int) -> Minibatches:
     return _LoaderMinibatches(data, seed)
 
 
+def read_whole(data: Any, batch_size: int, seed: int) -> list[tuple[Any, Any]]:
+    """Return all inputs and targets, each once, in batches; a loader is read once, in its own batches."""
+    from torch.utils.data import DataLoader
+
+    given = make_minibatches(data, batch_size, seed)
+    if isinstance(given, ArrayMinibatches):
+        return given.split_in_order()
+    if not isinstance(data, DataLoader):
+        given = _LoaderMinibatches(DataLoader(data, batch_size=batch_size), seed)
+    found = [given.at(step) for step in range(given.batches_per_pass)]
+    count = sum(len(targets) for _, targets in found)
+    if count != given.size:
+        raise ValueError(
+            f"data must bring each of its {given.size} inputs once in a pass. Got {count}. "
+            "Set drop_last=False on the loader, and give it no sampler of its own."
+        )
+    return found
+
+
 def _index_rows(values: Any, index: Any) -> Any:
     """Return some rows of a tensor, or of each tensor in a mapping."""
     if isinstance(values, Mapping):
@@ -92,6 +111,13 @@ class ArrayMinibatches:
             return self.inputs, self.targets
         index = torch.from_numpy(self.find_rows(step))
         return _index_rows(self.inputs, index), _index_rows(self.targets, index)
+
+    def split_in_order(self) -> list[tuple[Any, Any]]:
+        """Return all inputs and targets in batches, in their own order, the last one smaller."""
+        import torch
+
+        parts = torch.arange(self.size).split(self.batch_size)
+        return [(_index_rows(self.inputs, rows), _index_rows(self.targets, rows)) for rows in parts]
 
     def find_rows(self, step: int) -> np.ndarray:
         """Return the numbers of the inputs in the batch of a step."""

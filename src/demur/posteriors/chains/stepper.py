@@ -99,17 +99,8 @@ class Stepper:
         self.model, self.minibatches, self.schedule, self.move = model, minibatches, schedule, move
         self.temperature, self.seed = float(temperature), seed
         self.place = networks.locate_model(model)
-        start = {
-            name: value.detach().clone(memory_format=torch.contiguous_format)
-            for name, value in model.named_parameters()
-            if value.requires_grad
-        }
-        if not start:
-            raise ValueError(
-                "Expected a model with parameters to sample. Got none that require gradients. "
-                "Set requires_grad on the parameters to sample."
-            )
-        self.prior_scale, self.prior_mean = prior_scale, _check_prior_mean(prior_mean, start)
+        start = copy_parameters(model)
+        self.prior_scale, self.prior_mean = prior_scale, check_prior_mean(prior_mean, start)
         zero = {name: torch.zeros_like(value) for name, value in start.items()} if momenta else {}
         self.start = ChainState(0, start, zero)
         self._centre = (
@@ -189,7 +180,24 @@ def draw_noise_starts(moving: Moving, deviation: float) -> Any:
     return torch.empty(len(moving), dtype=torch.int64, device="cpu").random_().numpy().view(np.uint64)
 
 
-def _check_prior_mean(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:
+def copy_parameters(model: Any) -> dict[str, Any]:
+    """Return copies of the parameters to sample, those that require gradients."""
+    import torch
+
+    found = {
+        name: value.detach().clone(memory_format=torch.contiguous_format)
+        for name, value in model.named_parameters()
+        if value.requires_grad
+    }
+    if not found:
+        raise ValueError(
+            "Expected a model with parameters to sample. Got none that require gradients. "
+            "Set requires_grad on the parameters to sample."
+        )
+    return found
+
+
+def check_prior_mean(given: Any, start: dict[str, Any]) -> dict[str, Any] | None:
     """Return the prior mean of each parameter after checking it; None: zero."""
     import torch
 
