@@ -89,7 +89,7 @@ _SPOKEN = {
     "K": "pairwise", "epkl": "pairwise", "I": "average", "mutual_information": "average", "mi": "average",
     "bald": "average", "M": "reverse",
 }  # fmt: skip
-_ALIASES = _CELLS | _SPOKEN
+_ALIASES = _SPOKEN | _CELLS
 GIVEN = ("A1", "A2", "A3", "B1", "C1")
 """Cells of the table that need a given model."""
 
@@ -181,18 +181,18 @@ class Decomposition:
     _reading: Reading | None = field(default=None, kw_only=True, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        return describe_parts(*self._parts())
+        errors = {} if self.stderr is None else self.stderr._parts()
+        return describe_parts(self._parts(), errors, self._reading)
 
     def _repr_html_(self) -> str:
-        return write_html_table(*self._parts())
+        return write_html_table(self._parts(), self._reading)
 
-    def _parts(self) -> tuple[dict[str, Array], dict[str, Array], Reading | None]:
-        own = {"total": self.total, "aleatoric": self.aleatoric, "epistemic": self.epistemic}
-        return own, {} if self.stderr is None else self.stderr.to_dict(), self._reading
+    def _parts(self) -> dict[str, Array]:
+        return {"total": self.total, "aleatoric": self.aleatoric, "epistemic": self.epistemic}
 
     def to_dict(self) -> dict[str, Array]:
         """Return the parts by name; standard errors, if any, as ``total_stderr`` and so on."""
-        parts, _, _ = self._parts()
+        parts = self._parts()
         if self.stderr is not None:
             parts |= {f"{name}_stderr": value for name, value in self.stderr.to_dict().items()}
         return parts

@@ -58,7 +58,7 @@ def _without_mask(array: np.ndarray) -> np.ndarray:
         if masked:
             raise ValueError(
                 f"Expected an array without a mask. Got one that masks {masked} of {array.size} numbers. "
-                "Fill it with array.filled(...), drop these inputs, or give these members weight 0 for them."
+                "Drop these inputs, or fill them with array.filled(...) and give them weight 0."
             )
         return np.asarray(array.data)
     return np.asarray(array) if isinstance(array, np.matrix) else array

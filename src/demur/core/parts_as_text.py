@@ -27,14 +27,14 @@ class Reading(NamedTuple):
     axis: int = 0
     class_axis: int = 0
 
-    def describe_doubt(self) -> str | None:
-        """Return which axis was taken for what, and what else it may be; None where there is no doubt."""
+    def describe_doubt(self) -> list[str]:
+        """Return which axis was taken for what, and what else it may be; nothing where there is no doubt."""
         sizes = (self.members, *self.batch, *([self.classes] if self.classes else []))
         inputs = math.prod(self.batch)
-        crowded = self.members > inputs + self.classes
+        crowded = self.members > inputs + (self.classes or 2)
         image = self._guess_classes_of_images()
-        if not self.members or not (not self.batch or 1 in sizes or crowded or image is not None):
-            return None
+        if not self.members or (self.batch and 1 not in sizes and not crowded and image is None):
+            return []
         counts = [_count(self.members, "member"), _count(inputs, "input")]
         axes = f"axis {self.axis} = members"
         if self.classes:
@@ -50,7 +50,7 @@ class Reading(NamedTuple):
             hints.append("For one probability of yes use demur.Bernoulli.")
         if image is not None:
             hints.append(f"If the last two axes are height and width, pass class_axis={image}.")
-        return " ".join([f"Read as {', '.join(counts)} ({axes}).", *hints])
+        return [f"Read as {', '.join(counts)} ({axes}).", *hints]
 
     def _guess_classes_of_images(self) -> int | None:
         """Return where the classes would be if the last two axes were those of an image and look like it."""
@@ -62,28 +62,38 @@ class Reading(NamedTuple):
 
 
 def describe_parts(parts: dict[str, Array], errors: dict[str, Array], reading: Reading | None) -> str:
-    """Return the parts as lines of text; ``errors`` are their standard errors, by the same names."""
-    rows = _tabulate(parts, errors)
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))] if rows else []
+    """Return the parts as lines of text; ``errors`` are their standard errors, by the same names.
+
+    Examples
+    --------
+    >>> part = np.array([0.5, 0.25])
+    >>> print(describe_parts({"total": part}, {"total": part / 10}, Reading("bits")))
+    Decomposition of 2 inputs, in bits
+      total  0.5 ± 0.05  0.25 ± 0.025
+    """
+    rows = []
+    if not arrays.is_traced(parts["total"]):
+        numbers, beside = _flatten(parts), _flatten(errors)
+        few = numbers["total"].size <= _FEW
+        rows = _list_numbers(numbers, beside) if few else _list_ranges(numbers)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
-        "  " + "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in _pairs(row, widths))]).rstrip()
+        "  ".join(["", row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
         for row in rows
     ]
-    doubt = None if reading is None else reading.describe_doubt()
-    return "\n".join([_head(parts, reading), *lines, *([] if doubt is None else [doubt])])
+    return "\n".join([_head(parts, reading), *lines, *(reading.describe_doubt() if reading else [])])
 
 
-def write_html_table(parts: dict[str, Array], errors: dict[str, Array], reading: Reading | None) -> str:
-    """Return the same as a table for notebooks."""
-    rows = _tabulate(parts, errors)
+def write_html_table(parts: dict[str, Array], reading: Reading | None) -> str:
+    """Return the range of the parts as a table for notebooks."""
+    rows = [] if arrays.is_traced(parts["total"]) else _list_ranges(_flatten(parts))
     lines = [f"<table><caption>{html.escape(_head(parts, reading))}</caption>"]
     for row in rows:
         tag = "td" if row[0] else "th"
         cells = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row[1:])
         lines.append(f"<tr><th>{html.escape(row[0])}</th>{cells}</tr>")
-    doubt = None if reading is None else reading.describe_doubt()
-    note = "" if doubt is None else f"<p>{html.escape(doubt)}</p>"
-    return "".join([*lines, "</table>", note])
+    doubt = " ".join(reading.describe_doubt()) if reading else ""
+    return "".join([*lines, "</table>", f"<p>{html.escape(doubt)}</p>" if doubt else ""])
 
 
 def _head(parts: dict[str, Array], reading: Reading | None) -> str:
@@ -96,33 +106,29 @@ def _head(parts: dict[str, Array], reading: Reading | None) -> str:
     return f"Decomposition of {_count(math.prod(shape), 'input')}{several}, in {reading.unit}{traced}"
 
 
-def _tabulate(parts: dict[str, Array], errors: dict[str, Array]) -> list[list[str]]:
-    """Return rows of cells: a name, and all numbers where they are few, else under a heading their range."""
-    if any(arrays.is_traced(part) for part in parts.values()):
-        return []
-    numbers = {name: _flatten(part) for name, part in parts.items()}
-    if numbers["total"].size <= _FEW:
-        beside = {name: _flatten(part) for name, part in errors.items()}
-        return [
-            [name, *(_write(value, beside[name][k] if beside else None) for k, value in enumerate(values))]
-            for name, values in numbers.items()
-        ]
-    rows = [["", "min", "median", "max"]]
-    with np.errstate(invalid="ignore"):
-        rows += [
-            [name, *(_write(find(values)) for find in (np.min, np.median, np.max))]
-            for name, values in numbers.items()
-        ]
-    infinite = [int(np.isinf(values).sum()) for values in numbers.values()]
-    if any(infinite):
-        for row, cell in zip(rows, ["infinite", *map(str, infinite)], strict=True):
-            row.append(cell)
+def _list_numbers(numbers: dict[str, np.ndarray], errors: dict[str, np.ndarray]) -> list[list[str]]:
+    """Return a row for each part, with all its numbers and their standard errors."""
+    rows = []
+    for name, values in numbers.items():
+        beside = errors.get(name, [None] * values.size)
+        rows.append([name, *map(_write, values, beside)])
     return rows
 
 
-def _flatten(part: Array) -> np.ndarray:
-    """Return the numbers in one row, in float64."""
-    return np.asarray(arrays.to_numpy(part), np.float64).reshape(-1)
+def _list_ranges(numbers: dict[str, np.ndarray]) -> list[list[str]]:
+    """Return a heading, and a row for each part: lowest, median and highest number, how many are infinite."""
+    rows = [["", "min", "median", "max"]]
+    for name, values in numbers.items():
+        rows.append([name, _write(values.min()), _write(np.median(values)), _write(values.max())])
+    infinite = [int(np.isinf(values).sum()) for values in numbers.values()]
+    if any(infinite):
+        return [[*row, cell] for row, cell in zip(rows, ["infinite", *map(str, infinite)], strict=True)]
+    return rows
+
+
+def _flatten(parts: dict[str, Array]) -> dict[str, np.ndarray]:
+    """Return the numbers of each part in one row, in float64."""
+    return {name: np.asarray(arrays.to_numpy(part), np.float64).ravel() for name, part in parts.items()}
 
 
 def _write(value: Any, error: Any = None) -> str:
@@ -133,8 +139,3 @@ def _write(value: Any, error: Any = None) -> str:
 def _count(number: int, one: str, more: str | None = None) -> str:
     """Return a number of things, as in ``1 input`` and ``2 inputs``."""
     return f"{number:,} {one if number == 1 else more or one + 's'}"
-
-
-def _pairs(row: list[str], widths: list[int]) -> list[tuple[str, int]]:
-    """Return the cells after the first, with their widths."""
-    return list(zip(row[1:], widths[1:], strict=True))

@@ -16,7 +16,7 @@ from demur.predictions.places import Places
 # this type can do, with room; normalised again in float64 afterwards.
 _SUM_TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 2e-2, "bfloat16": 2e-2}
 
-DROP_OR_IGNORE = "Drop that input, or give that member weight 0 for it: weights of shape (members, inputs)."
+DROP_OR_IGNORE = "Drop that input, or give that member weight 0 for it (weights: one per member and input)."
 _LOGITS_OR_NUMBERS = "For logits pass logits=. For numbers without a variance use demur.Points."
 
 
@@ -149,7 +149,7 @@ class Categorical:
             other = places.find_other_class_axis(self.tolerance)
             if other is not None:
                 where = f"They do along axis {other}: if the classes are there, "
-                return f"{where}move them last, or pass class_axis={other}."
+                return f"{where}move them last, or give decompose class_axis={other}."
         if bool(xp.any(values > 1 + self.tolerance)):
             return f"Normalise counts. {_LOGITS_OR_NUMBERS}"
         labels = "For labels that do not exclude each other use demur.MultiLabel."
