@@ -7,20 +7,21 @@ from typing import Any
 
 from demur import kernels
 from demur.core import arrays
+from demur.core.arrays import ArrayLike
 from demur.core.rules import Array, own_variance, vote
 from demur.core.state import Means
 from demur.decompose import check_arguments, finish_result, join_results, split_inputs
 from demur.measures import Decomposition
-from demur.predictions import Members, Parametric, as_prediction, choose_members_axis
+from demur.predictions import Members, Parametric, Prediction, as_prediction, choose_members_axis
 
 
 def max_probability(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
-    weights: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     axis: int = 0,
     class_axis: int = -1,
     member_axis: int | None = None,
@@ -42,12 +43,12 @@ def max_probability(
 
 
 def margin(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
-    weights: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     axis: int = 0,
     class_axis: int = -1,
     member_axis: int | None = None,
@@ -73,12 +74,12 @@ def margin(
 
 
 def variation_ratio(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
-    weights: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     axis: int = 0,
     class_axis: int = -1,
     member_axis: int | None = None,
@@ -101,12 +102,12 @@ def variation_ratio(
 
 
 def softmax_variance(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
-    weights: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     axis: int = 0,
     class_axis: int = -1,
     member_axis: int | None = None,
@@ -129,12 +130,12 @@ def softmax_variance(
 
 
 def label_variance(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
-    weights: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     axis: int = 0,
     class_axis: int = -1,
     member_axis: int | None = None,

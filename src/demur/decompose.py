@@ -10,6 +10,7 @@ import numpy as np
 
 from demur import kernels
 from demur.core import arrays
+from demur.core.arrays import ArrayLike
 from demur.core.given import Side, given_sides, part_of, refer_sides, with_gradients
 from demur.core.jackknife import Estimates, check_enough, unbiased_terms
 from demur.core.parts_as_text import Reading
@@ -39,6 +40,7 @@ from demur.measures import (
 from demur.predictions import (
     Categorical,
     Members,
+    Prediction,
     as_prediction,
     as_second_order,
     choose_members_axis,
@@ -51,14 +53,14 @@ LOGITS_AT_ONCE = 1 << 16  # logits worked on at a time by plain array functions,
 
 
 def decompose(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
     measure: MeasureName | str | Measure = "pairwise",
     rule: RuleName | str = "log",
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     unbiased: bool = False,
     stderr: bool = False,
     groups: int | None = None,
@@ -184,14 +186,14 @@ def _estimates_with_average(state: State, members: Members, sides: list[Side]) -
 
 
 def attribute(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
     measure: MeasureName | str | Measure = "pairwise",
     rule: RuleName | str = "log",
-    weights: Any = None,
+    weights: ArrayLike | None = None,
     unbiased: bool = False,
     groups: int | None = None,
     base: float | None = None,

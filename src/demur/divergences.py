@@ -8,17 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from demur.core import arrays
+from demur.core.arrays import ArrayLike
 from demur.decompose import decompose
 from demur.measures import Measure, MeasureName
-from demur.predictions import Bernoulli, Categorical, as_prediction, choose_members_axis, gather
+from demur.predictions import Bernoulli, Categorical, Prediction, as_prediction, choose_members_axis, gather
 
 
 def divergences(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
     base: float | None = None,
     axis: int = 0,
     class_axis: int = -1,
@@ -75,11 +76,11 @@ class Convergence(NamedTuple):
 
 
 def convergence(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
     members: Sequence[int] | None = None,
     measure: MeasureName | str = "pairwise",
     unbiased: bool = True,

@@ -13,6 +13,7 @@ import numpy as np
 
 from demur import atomic, kernels
 from demur.core import arrays
+from demur.core.arrays import ArrayLike
 from demur.core.given import (
     check_every_input,
     given_side,
@@ -28,7 +29,7 @@ from demur.core.rules import LOG, Array, Rule, RuleName, resolve_rule
 from demur.core.state import SUMS, State, arrays_of
 from demur.families import FAMILIES, find_rule
 from demur.measures import Decomposition, Measure, MeasureName, check_base, name_unit, resolve
-from demur.predictions import Members, as_prediction, as_real_array, gather, rule_for
+from demur.predictions import Members, Prediction, as_prediction, as_real_array, gather, rule_for
 
 FORMAT = "demur moments 2"
 _OUTWEIGHED = 1024  # a member this many times heavier than the reference's own becomes the reference
@@ -103,7 +104,12 @@ class Moments:
         return arrays.like(average, self._like, self._double)
 
     def update(
-        self, probs: Any = None, *, logits: Any = None, log_probs: Any = None, weights: Any = None
+        self,
+        probs: ArrayLike | Prediction | None = None,
+        *,
+        logits: ArrayLike | None = None,
+        log_probs: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
     ) -> Moments:
         """Add one member (inputs, classes) or several (members, inputs, classes).
 

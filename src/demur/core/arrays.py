@@ -6,11 +6,28 @@ No library is imported here that the caller has not imported already, but where 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+if TYPE_CHECKING:
+    import jax
+    import torch
+
 Array = Any
+
+
+class Table(Protocol):
+    """What tables and columns of pandas and polars have in common."""
+
+    def to_numpy(self) -> Any:
+        """Return the numbers as a NumPy array."""
+        ...
+
+
+ArrayLike: TypeAlias = "np.ndarray | torch.Tensor | jax.Array | Table | Sequence[Any] | float"
+"""What users may give as an array: see ``as_array``."""
 
 _NATIVE_FLOATS = np.dtype(np.float32), np.dtype(np.float64)  # as this processor reads them
 

@@ -7,18 +7,19 @@ import functools
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from demur import kernels
 from demur.core import arrays
+from demur.core.arrays import ArrayLike
 from demur.core.rules import Array, describe_unknown, resolve_rule, softmax
 from demur.credal.hull import highest_entropy_weights, mix
 from demur.credal.intervals import Search, highest_entropy_point, lowest_entropy_point, search_for
 from demur.decompose import to_batch_shape
 from demur.measures import check_base
-from demur.predictions import Categorical, Members, choose_members_axis, gather
+from demur.predictions import Categorical, Members, Prediction, choose_members_axis, gather
 from demur.progress import progress_bar
 
 PROBABILITIES_AT_ONCE = 1 << 18  # probabilities worked on at a time
@@ -69,11 +70,11 @@ class Ends(NamedTuple):
 
 
 def credal(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
     set: str = "hull",
     base: float | None = None,
     axis: int = 0,

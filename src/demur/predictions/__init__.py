@@ -1,7 +1,7 @@
 """Predictions of members, and distributions over predictions: checked once, on arrival."""
 
 from demur.core import arrays
-from demur.predictions.arguments import as_prediction, rule_for
+from demur.predictions.arguments import Prediction, as_prediction, rule_for
 from demur.predictions.categorical import Categorical
 from demur.predictions.dirichlet import Beta, Dirichlet
 from demur.predictions.gaussian import Gaussian, MultivariateGaussian
@@ -30,6 +30,7 @@ __all__ = [
     "Parametric",
     "Places",
     "Poisson",
+    "Prediction",
     "SecondOrder",
     "Uniform",
     "arrays",
