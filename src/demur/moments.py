@@ -118,12 +118,10 @@ class Moments:
         probs, logits, log_probs
             Exactly one of them. In place of ``probs`` any predictions that ``decompose`` takes, as a
             ``Gaussian``: one member (inputs,) or several (members, inputs). The first ones say what kind
-            comes.
+            comes. Lists of arrays, and tables of pandas or polars, are arrays.
         weights
             A number for one member; shape (members,) or (members, inputs) for several. 0, or from 1e-100 to
             1e100.
-
-        Lists of arrays, and tables of pandas or polars, are arrays here, too.
         """
         prediction = as_prediction(probs, logits, log_probs)
         rule = rule_for(prediction, self.rule)

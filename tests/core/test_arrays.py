@@ -67,6 +67,13 @@ def test_tables_of_pandas(tmp_path) -> None:
         demur.decompose([frame.assign(id="drug") for frame in frames])
 
 
+def test_a_column_of_names_is_left_as_it_is() -> None:
+    pandas = pytest.importorskip("pandas")
+    assert arrays.as_array(pandas.Series(["a", "b"])).tolist() == ["a", "b"]
+    with pytest.raises(TypeError, match="weights must hold real numbers"):
+        demur.decompose(PROBS, weights=pandas.Series(list("abcd")))
+
+
 def test_anything_with_to_numpy_is_a_table() -> None:
     found = demur.decompose([Frame(member) for member in PROBS], weights=Frame(np.array([1, 2, 3, 4])))
     expected = demur.decompose(PROBS, weights=[1, 2, 3, 4])

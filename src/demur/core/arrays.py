@@ -82,17 +82,19 @@ def _without_mask(array: np.ndarray) -> np.ndarray:
 
 
 def _read_table(table: Any) -> np.ndarray:
-    """Return the numbers of a table or column of pandas, polars or the like."""
+    """Return what a table or column of pandas, polars or the like holds; of tables, only numbers."""
     array = _without_mask(np.asarray(table.to_numpy()))
-    if array.dtype == object:  # columns of several types, or with missing numbers
-        try:
-            array = np.asarray(table.to_numpy(dtype=float, na_value=np.nan))
-        except (TypeError, ValueError):
-            raise TypeError(
-                f"Expected numbers. Got a {type(table).__name__} that also holds something else. "
-                "Leave out columns such as names and ids."
-            ) from None
-    return array
+    if array.dtype != object:
+        return array
+    try:  # columns of several types, or with missing numbers
+        return np.asarray(table.to_numpy(dtype=float, na_value=np.nan))
+    except (TypeError, ValueError):
+        if array.ndim < 2:
+            return array
+        raise TypeError(
+            f"Expected numbers. Got a {type(table).__name__} that also holds something else. "
+            "Leave out columns such as names and ids."
+        ) from None
 
 
 def _stack(items: list[Any] | tuple[Any, ...]) -> Array:

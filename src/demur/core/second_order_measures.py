@@ -30,7 +30,7 @@ def decompose_distribution(
     """Return the decomposition; see ``demur.decompose``."""
     chosen, means, given, scale = _prepare(distribution, measure, rule, base)
     parts = evaluate(chosen, means, given)
-    reading = Reading(name_unit(rule, base))
+    reading = Reading(name_unit(resolve_rule(rule).name, base))
     whole = Decomposition(parts.aleatoric + parts.epistemic, *parts, _reading=reading)
     return whole.map(lambda part: _shape_like_batch(part, distribution, scale))
 
