@@ -12,7 +12,7 @@ import demur
 SOURCE = Path(demur.__file__).parent
 ORDER = [
     "progress", "atomic", "core.arrays", "core.logarithms", "core.gamma_function", "core.class_terms",
-    "core.rules",
+    "core.rules", "core.parts_as_text",
     "families", "predictions", "core.state", "measures", "kernels",
     "core.jackknife",
     "core.second_order_state", "core.given", "moments", "core.gaussian_integral", "core.gaussian_estimates",

@@ -1,7 +1,9 @@
 """Moments: the laws of merging, zero weights, files, and what groups are needed for."""
 
+import copy
 import functools
 import pickle
+import sys
 import zipfile
 
 import hypothesis.extra.numpy as hnp
@@ -578,3 +580,84 @@ def test_flags_that_nobody_wrote_are_no_file_of_moments(tmp_path) -> None:
         path.write_bytes(whole[:at] + bytes([whole[at] | flag]) + whole[at + 1 :])
         with pytest.raises(ValueError, match=r"Expected a file written by Moments\.save"):
             demur.Moments.load(path)
+
+
+# --- copies -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("groups", [None, 4])
+@pytest.mark.parametrize("rule", loops.RULES)
+@pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies_are_the_same_and_go_their_own_way(xp, again, rule, groups) -> None:
+    logits = members.ordinary(6, 3, 4)
+    logits[1, 0, 2] = -np.inf
+    moments = fed(xp.array(logits[:4]), rule=rule, groups=groups)
+    before = xp.numpy(moments.decompose().epistemic).copy()
+    copied = again(moments)
+    found = copied.decompose().epistemic
+    np.testing.assert_array_equal(xp.numpy(found), before)
+    assert xp.dtype_name(found) == xp.dtype_name(moments.decompose().epistemic)
+    assert repr(copied) == repr(moments)
+    copied.update(logits=xp.array(logits[4:]))
+    np.testing.assert_array_equal(xp.numpy(moments.decompose().epistemic), before)
+    moments.update(logits=xp.array(logits[4:]))
+    np.testing.assert_array_equal(
+        xp.numpy(copied.decompose().epistemic), xp.numpy(moments.decompose().epistemic)
+    )
+
+
+def test_a_copy_shares_no_sums_that_loops_write_to() -> None:
+    logits = members.ordinary(24, 64, 100)
+    for again in (copy.copy, copy.deepcopy):
+        moments = fed(logits[:8])
+        before = moments.decompose().epistemic.copy()
+        again(moments).update(logits=logits[8:])
+        np.testing.assert_array_equal(moments.decompose().epistemic, before)
+
+
+def test_empty_moments_and_those_of_a_family_pickle() -> None:
+    assert pickle.loads(pickle.dumps(demur.Moments(groups=4))).groups == 4
+    gaussian = demur.Gaussian(np.arange(6.0).reshape(3, 2), 1.0)
+    moments = demur.Moments().update(gaussian)
+    again = pickle.loads(pickle.dumps(moments)).update(gaussian)
+    np.testing.assert_allclose(again.decompose().epistemic, moments.decompose().epistemic, rtol=1e-12)
+
+
+def test_sums_with_gradients_pickle_without_them() -> None:
+    torch = pytest.importorskip("torch")
+    moments = demur.Moments().update(logits=torch.tensor(members.ordinary(4, 3, 5), requires_grad=True))
+    assert moments.decompose().epistemic.requires_grad
+    again = pickle.loads(pickle.dumps(moments)).decompose().epistemic
+    assert not again.requires_grad
+    torch.testing.assert_close(again, moments.decompose().epistemic.detach())
+    assert copy.deepcopy(moments).decompose().epistemic.requires_grad
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_file_keeps_the_library_and_the_type(xp, dtype, tmp_path) -> None:
+    moments = demur.Moments().update(logits=xp.array(members.ordinary(4, 3, 5), dtype))
+    moments.save(tmp_path / "moments.npz")
+    found, expected = demur.Moments.load(tmp_path / "moments.npz").decompose(), moments.decompose()
+    for part in loops.PARTS:
+        np.testing.assert_array_equal(xp.numpy(getattr(found, part)), xp.numpy(getattr(expected, part)))
+        assert xp.dtype_name(getattr(found, part)) == xp.dtype_name(getattr(expected, part))
+
+
+def test_a_file_of_a_library_that_is_not_there_is_numpy(tmp_path, monkeypatch) -> None:
+    torch = pytest.importorskip("torch")
+    moments = demur.Moments().update(logits=torch.tensor(members.ordinary(4, 3, 5)))
+    moments.save(tmp_path / "moments.npz")
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "torch", None)  # importing it is then an ImportError
+        found = demur.Moments.load(tmp_path / "moments.npz").decompose().epistemic
+    assert type(found) is np.ndarray
+    np.testing.assert_array_equal(found, moments.decompose().epistemic.numpy())
+
+
+def test_a_file_from_before_libraries_were_kept_is_numpy(tmp_path) -> None:
+    moments = fed(members.ordinary(4, 3, 5))
+    moments.save(tmp_path / "new.npz")
+    with np.load(tmp_path / "new.npz") as file:
+        content = {name: file[name] for name in file.files if name != "library"}
+    np.savez(tmp_path / "old.npz", **content)
+    same(demur.Moments.load(tmp_path / "old.npz"), moments, rtol=0.0)

@@ -15,11 +15,12 @@ them. ``register_rule`` and the page "Extend demur" show how to add what is miss
 
 from typing import TYPE_CHECKING, Any
 
+from demur.core.rules import RuleName
 from demur.credal import Credal, credal
 from demur.decompose import attribute, decompose
 from demur.divergences import Convergence, convergence, divergences
 from demur.families import register_rule
-from demur.measures import Decomposition, Measure
+from demur.measures import Decomposition, Measure, MeasureName
 from demur.moments import Moments
 from demur.predictions import (
     Bernoulli,
@@ -61,12 +62,14 @@ __all__ = [
     "Gamma",
     "Gaussian",
     "Measure",
+    "MeasureName",
     "Mixture",
     "Moments",
     "MultiLabel",
     "MultivariateGaussian",
     "NoGuarantee",
     "Poisson",
+    "RuleName",
     "Scores",
     "Uniform",
     "attribute",

@@ -7,21 +7,24 @@ from typing import Any
 
 from demur import kernels
 from demur.core import arrays
+from demur.core.arrays import ArrayLike
 from demur.core.rules import Array, own_variance, vote
 from demur.core.state import Means
 from demur.decompose import check_arguments, finish_result, join_results, split_inputs
 from demur.measures import Decomposition
-from demur.predictions import Members, Parametric, as_prediction
+from demur.predictions import Members, Parametric, Prediction, as_prediction, choose_members_axis
 
 
 def max_probability(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
-    weights: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     axis: int = 0,
+    class_axis: int = -1,
+    member_axis: int | None = None,
 ) -> Array:
     """Return 1 minus the largest probability of the average prediction, in [0, 1 - 1/classes].
 
@@ -36,17 +39,19 @@ def max_probability(
     def score(means: Means) -> Array:
         return 1 - means.xp.max(means.probabilities(), axis=-1)
 
-    return _per_input("log", score, probs, logits, log_probs, weights, axis)
+    return _per_input("log", score, probs, logits, log_probs, weights, axis, class_axis, member_axis)
 
 
 def margin(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
-    weights: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     axis: int = 0,
+    class_axis: int = -1,
+    member_axis: int | None = None,
 ) -> Array:
     """Return 1 minus the lead of the most over the second most probable class of the average, in [0, 1].
 
@@ -65,17 +70,19 @@ def margin(
         ordered = xp.sort(p, axis=-1)
         return 1 - (ordered[..., -1] - ordered[..., -2])
 
-    return _per_input("log", score, probs, logits, log_probs, weights, axis)
+    return _per_input("log", score, probs, logits, log_probs, weights, axis, class_axis, member_axis)
 
 
 def variation_ratio(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
-    weights: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     axis: int = 0,
+    class_axis: int = -1,
+    member_axis: int | None = None,
 ) -> Array:
     """Return the share of members that do not vote for the class with most votes (Freeman, 1965).
 
@@ -91,17 +98,19 @@ def variation_ratio(
         votes = vote(means.xp, means.rule.probabilities(means.xp, means.reference)) + means.u
         return 1 - means.xp.max(votes, axis=-1)
 
-    return _per_input("zero_one", score, probs, logits, log_probs, weights, axis)
+    return _per_input("zero_one", score, probs, logits, log_probs, weights, axis, class_axis, member_axis)
 
 
 def softmax_variance(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
-    weights: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     axis: int = 0,
+    class_axis: int = -1,
+    member_axis: int | None = None,
 ) -> Array:
     """Return the variance of the probabilities over members, averaged over classes (Smith and Gal, 2018).
 
@@ -117,17 +126,19 @@ def softmax_variance(
     def score(means: Means) -> Array:
         return means.xp.mean(variance(means), axis=-1)
 
-    return _per_input("brier", score, probs, logits, log_probs, weights, axis)
+    return _per_input("brier", score, probs, logits, log_probs, weights, axis, class_axis, member_axis)
 
 
 def label_variance(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
-    weights: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
     axis: int = 0,
+    class_axis: int = -1,
+    member_axis: int | None = None,
 ) -> Decomposition:
     """Split the variance of each label's indicator by the law of total variance, label by label.
 
@@ -137,7 +148,7 @@ def label_variance(
     Returns
     -------
     Decomposition
-        Each part has shape (..., classes).
+        Each part has shape (..., classes), wherever the classes were.
 
     Examples
     --------
@@ -150,7 +161,7 @@ def label_variance(
         aleatoric, epistemic = _mean_own_variance(members), variance(means)
         return Decomposition(aleatoric + epistemic, aleatoric, epistemic)
 
-    return _over_pieces("brier", split, probs, logits, log_probs, weights, axis)
+    return _over_pieces("brier", split, probs, logits, log_probs, weights, axis, class_axis, member_axis)
 
 
 def _mean_own_variance(members: Members) -> Array:
@@ -170,7 +181,7 @@ def variance(means: Means) -> Array:
 
 def _per_input(
     rule: str, score: Callable[[Means], Array], probs: Any, logits: Any, log_probs: Any,
-    weights: Any, axis: int,
+    weights: Any, axis: int, class_axis: int, member_axis: int | None,
 ) -> Array:  # fmt: skip
     """Return a score of each input from averages over members."""
 
@@ -178,18 +189,21 @@ def _per_input(
         value = score(means)
         return Decomposition(value, value, value)
 
-    return _over_pieces(rule, split, probs, logits, log_probs, weights, axis).total
+    return _over_pieces(rule, split, probs, logits, log_probs, weights, axis, class_axis, member_axis).total
 
 
 def _over_pieces(
     rule: str, split: Callable[[Means, Members], Decomposition], probs: Any, logits: Any, log_probs: Any,
-    weights: Any, axis: int,
+    weights: Any, axis: int, class_axis: int, member_axis: int | None,
 ) -> Decomposition:  # fmt: skip
     """Apply a function of averages to parts of the inputs, and put the results together."""
     prediction = as_prediction(probs, logits, log_probs)
     if isinstance(prediction, Parametric):
         raise ValueError(f"This score needs predictions of classes. Got {prediction!r}.")
-    members, _, loss, _ = check_arguments(prediction, None, None, "pairwise", rule, weights, None, axis)
+    axis = choose_members_axis(axis, member_axis)
+    members, _, loss, _ = check_arguments(
+        prediction, None, None, "pairwise", rule, weights, None, axis, class_axis
+    )  # fmt: skip
     parts = [part for part, _ in split_inputs(members, loss, 1, [])]
     found = [split(kernels.state_of(part, loss, 1).means(), part) for part in parts]
     return finish_result(join_results(found), members, 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -9,12 +10,15 @@ import numpy as np
 
 from demur import kernels
 from demur.core import arrays
+from demur.core.arrays import ArrayLike
 from demur.core.given import Side, given_sides, part_of, refer_sides, with_gradients
 from demur.core.jackknife import Estimates, check_enough, unbiased_terms
-from demur.core.rules import Array, Rule, resolve_rule
+from demur.core.parts_as_text import Reading
+from demur.core.rules import Array, Rule, RuleName, resolve_rule
 from demur.core.second_order_measures import (
     attribute_distribution,
     decompose_distribution,
+    refuse_axes,
     refuse_member_arguments,
 )
 from demur.core.state import Means, State
@@ -22,35 +26,48 @@ from demur.measures import (
     Decomposition,
     Given,
     Measure,
+    MeasureName,
     check_base,
     check_separable,
     divergence_terms,
     from_summary,
     is_summary,
+    name_unit,
     needs_groups,
     resolve,
     sides_of,
 )  # fmt: skip
-from demur.predictions import Categorical, Members, as_prediction, as_second_order, gather, rule_for
+from demur.predictions import (
+    Categorical,
+    Members,
+    Prediction,
+    as_prediction,
+    as_second_order,
+    choose_members_axis,
+    gather,
+    rule_for,
+)
 
 SUMS_AT_ONCE = 1 << 22  # numbers of sums over members held at a time
 LOGITS_AT_ONCE = 1 << 16  # logits worked on at a time by plain array functions, which keep them in the cache
 
 
 def decompose(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
-    measure: str | Measure = "pairwise",
-    rule: str = "log",
-    weights: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
+    measure: MeasureName | str | Measure = "pairwise",
+    rule: RuleName | str = "log",
+    weights: ArrayLike | None = None,
     unbiased: bool = False,
     stderr: bool = False,
     groups: int | None = None,
     base: float | None = None,
     axis: int = 0,
+    class_axis: int = -1,
+    member_axis: int | None = None,
 ) -> Decomposition:
     r"""Split the uncertainty of each prediction into an aleatoric and an epistemic part.
 
@@ -65,15 +82,18 @@ def decompose(
     ----------
     probs, logits, log_probs
         Exactly one of them: predictions of members, shape (members, ..., classes). Arrays of NumPy, PyTorch
-        or JAX. In place of ``probs`` also a ``Categorical``, ``Bernoulli``, ``MultiLabel``, ``Gaussian``,
-        ``MultivariateGaussian``, ``Poisson``, ``Exponential`` or ``Gamma``, or such an object of
-        ``torch.distributions``. The average of numbers that are predicted is integrated for ``Gaussian``,
-        and an error for the other families. Or a distribution over predictions, which has no members to
-        list: ``Dirichlet``, ``Beta``, ``Uniform``, ``Deltas``, ``Mixture``, or the first three of
-        ``torch.distributions``; then only measure, rule and base apply.
+        or JAX, a list of arrays with one per member, or tables of pandas and polars. (members, classes) is
+        one input; for one model's (inputs, classes) give ``array[None]``. In place of ``probs`` also a
+        ``Categorical``, ``Bernoulli``, ``MultiLabel``, ``Gaussian``, ``MultivariateGaussian``, ``Poisson``,
+        ``Exponential`` or ``Gamma``, or such an object of ``torch.distributions``. The average of numbers
+        that are predicted is integrated for ``Gaussian``, and an error for the other families. Or a
+        distribution over predictions, which has no members to list: ``Dirichlet``, ``Beta``, ``Uniform``,
+        ``Deltas``, ``Mixture``, or the first three of ``torch.distributions``; then only measure, rule and
+        base apply.
     measure
         ``"pairwise"`` (epistemic part K), ``"average"`` (the usual one: entropy of the average, mutual
-        information I), ``"reverse"`` (M), or a ``Measure``.
+        information I), ``"reverse"`` (M), or a ``Measure``. Also by the letter: ``"K"``, ``"I"``, ``"M"``;
+        ``"epkl"`` is K, ``"mutual_information"``, ``"mi"`` and ``"bald"`` are I.
     rule
         ``"log"``, ``"brier"``, ``"spherical"``, ``"zero_one"``, or one that ``register_rule`` added.
     weights
@@ -86,15 +106,19 @@ def decompose(
         For ``stderr`` and ``unbiased``: leave out groups (member k in group k mod groups), not members.
     base
         None for nats, 2 for bits; only with ``rule="log"``.
-    axis
-        The members' axis; classes, labels or coordinates are last.
+    axis, member_axis
+        The members' axis, under either name.
+    class_axis
+        The axis of the classes: 2 for images as PyTorch has them, (members, inputs, classes, height, width).
+        Labels and coordinates of other predictions are always last.
 
     Returns
     -------
     Decomposition
-        Each part is shaped like the batch. Identical members have an epistemic part of exactly 0. A member
-        that excludes a class (probability 0) that another allows makes K and M infinite. Entropies of
-        predicted numbers are differential ones, which may be negative.
+        Each part is shaped like the batch: the predictions without members and classes. Where that leaves
+        a doubt, as for a single input, it prints how the axes were read. Identical members have an
+        epistemic part of exactly 0. A member that excludes a class (probability 0) that another allows makes
+        K and M infinite. Entropies of predicted numbers are differential ones, which may be negative.
 
     Examples
     --------
@@ -107,10 +131,12 @@ def decompose(
     distribution = None if probs is None or isinstance(probs, np.ndarray) else as_second_order(probs)
     if distribution is not None:
         refuse_member_arguments(distribution, logits, log_probs, weights, unbiased, stderr, groups, axis)
+        refuse_axes(distribution, class_axis, member_axis)
         return decompose_distribution(distribution, measure, rule, base)
     members, chosen, loss, sides = check_arguments(
-        probs, logits, log_probs, measure, rule, weights, groups, axis
-    )
+        probs, logits, log_probs, measure, rule, weights, groups,
+        choose_members_axis(axis, member_axis), class_axis,
+    )  # fmt: skip
     scale = check_base(base, loss)
     dealt = _group_count(members, chosen, groups, unbiased=unbiased, stderr=stderr)
     whole = loss.integrates and needs_groups(chosen)
@@ -124,7 +150,7 @@ def decompose(
     if unbiased or stderr or not is_summary(chosen) or not kernels.summarises(members, loss):
         parts_of_inputs = split_inputs(members, loss, dealt, sides)
         result = join_results(kernels.in_threads(one, *zip(*parts_of_inputs, strict=True)))
-        return finish_result(result, members, scale)
+        return replace(finish_result(result, members, scale), _reading=_read_axes(members, loss, base))
     summary, left = kernels.summarise(members, loss)
     aleatoric, epistemic = from_summary(chosen, *summary)
     parts = np.array((aleatoric + epistemic, aleatoric, epistemic))
@@ -135,7 +161,21 @@ def decompose(
         )
         parts[:, left] = found.total, found.aleatoric, found.epistemic
     parts = to_batch_shape(parts, members, scale, (3,))
-    return Decomposition(parts[0, ...], parts[1, ...], parts[2, ...])
+    return Decomposition(
+        parts[0, ...], parts[1, ...], parts[2, ...], _reading=_read_axes(members, loss, base)
+    )  # fmt: skip
+
+
+def _read_axes(members: Members, rule: Rule, base: float | None) -> Reading:
+    """Return how the predictions were read, for people who look at the result."""
+    unit, places = name_unit("log" if rule.nats else rule.name, base), members.places
+    if places is None or places.axis is None:
+        return Reading(unit)
+    if type(members.prediction) is Categorical:
+        return Reading(
+            unit, members.count, members.batch, members.classes, places.axis, places.class_axis
+        )  # fmt: skip
+    return Reading(unit, members.count, members.batch, axis=places.axis)
 
 
 def _estimates_with_average(state: State, members: Members, sides: list[Side]) -> Estimates:
@@ -146,18 +186,20 @@ def _estimates_with_average(state: State, members: Members, sides: list[Side]) -
 
 
 def attribute(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
-    measure: str | Measure = "pairwise",
-    rule: str = "log",
-    weights: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
+    measure: MeasureName | str | Measure = "pairwise",
+    rule: RuleName | str = "log",
+    weights: ArrayLike | None = None,
     unbiased: bool = False,
     groups: int | None = None,
     base: float | None = None,
     axis: int = 0,
+    class_axis: int = -1,
+    member_axis: int | None = None,
 ) -> Array:
     r"""Say which classes the members disagree about: the epistemic part, class by class.
 
@@ -168,7 +210,8 @@ def attribute(
     Returns
     -------
     array
-        Shape (..., classes), or (..., labels) for a ``MultiLabel``; sums over them to the epistemic part.
+        Shape (..., classes), wherever the classes were, or (..., labels) for a ``MultiLabel``; sums over them
+        to the epistemic part.
 
     Examples
     --------
@@ -179,10 +222,12 @@ def attribute(
     distribution = None if probs is None or isinstance(probs, np.ndarray) else as_second_order(probs)
     if distribution is not None:
         refuse_member_arguments(distribution, logits, log_probs, weights, unbiased, False, groups, axis)
+        refuse_axes(distribution, class_axis, member_axis)
         return attribute_distribution(distribution, measure, rule, base)
     members, chosen, loss, sides = check_arguments(
-        probs, logits, log_probs, measure, rule, weights, groups, axis
-    )
+        probs, logits, log_probs, measure, rule, weights, groups,
+        choose_members_axis(axis, member_axis), class_axis,
+    )  # fmt: skip
     check_separable(loss)
     scale = check_base(base, loss)
 
@@ -208,19 +253,20 @@ def attribute(
 
 
 def check_arguments(
-    probs: Any, logits: Any, log_probs: Any, measure: Any, rule: Any, weights: Any, groups: Any, axis: int
+    probs: Any, logits: Any, log_probs: Any, measure: Any, rule: Any, weights: Any, groups: Any, axis: int,
+    class_axis: int = -1,
 ) -> tuple[Members, Measure, Rule, list[Side]]:  # fmt: skip
     """Check the arguments that all functions here share."""
     prediction = as_prediction(probs, logits, log_probs)
     if type(prediction) is not Categorical:
         axis = prediction._members_axis(axis)  # pyright: ignore[reportAttributeAccessIssue]
-    members = gather(prediction, weights, axis)
+    members = gather(prediction, weights, axis, class_axis)
     chosen, loss = resolve(measure), rule_for(prediction, resolve_rule(rule))
     if groups is not None and (not isinstance(groups, Integral) or groups < 2):
         raise ValueError(f"groups must be None or an integer of at least 2. Got {groups!r}.")
     if is_summary(chosen):
         return members, chosen, loss, [None, None]
-    sides = given_sides(chosen, loss, members.batch, members.classes)
+    sides = given_sides(chosen, loss, members.batch, members.classes, members.places)
     target = with_gradients(sides)
     return members if target is None or members.stays else members.beside(target), chosen, loss, sides
 

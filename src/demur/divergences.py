@@ -8,19 +8,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from demur.core import arrays
+from demur.core.arrays import ArrayLike
 from demur.decompose import decompose
-from demur.measures import Measure
-from demur.predictions import Categorical, as_prediction
+from demur.measures import Measure, MeasureName
+from demur.predictions import Bernoulli, Categorical, Prediction, as_prediction, choose_members_axis, gather
 
 
 def divergences(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
     base: float | None = None,
     axis: int = 0,
+    class_axis: int = -1,
+    member_axis: int | None = None,
 ) -> np.ndarray:
     """Return the Kullback-Leibler divergence of each member from each other, input by input.
 
@@ -30,7 +33,7 @@ def divergences(
 
     Parameters
     ----------
-    probs, logits, log_probs, base, axis
+    probs, logits, log_probs, base, axis, member_axis, class_axis
         As for ``decompose``; predictions of classes only.
 
     Returns
@@ -47,7 +50,7 @@ def divergences(
            [0.511, 0.   , 0.511],
            [1.758, 0.368, 0.   ]])
     """
-    members = _classes_of(probs, logits, log_probs, axis)
+    members = _classes_of(probs, logits, log_probs, choose_members_axis(axis, member_axis), class_axis)
     rows = []
     for row in members.values:
         left = members.with_values(np.broadcast_to(row, members.values.shape))
@@ -73,22 +76,24 @@ class Convergence(NamedTuple):
 
 
 def convergence(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
     members: Sequence[int] | None = None,
-    measure: str = "pairwise",
+    measure: MeasureName | str = "pairwise",
     unbiased: bool = True,
     base: float | None = None,
     axis: int = 0,
+    class_axis: int = -1,
+    member_axis: int | None = None,
 ) -> Convergence:
     """Return the epistemic part as it would be with fewer members, each with its standard error.
 
     Parameters
     ----------
-    probs, logits, log_probs, measure, unbiased, base, axis
+    probs, logits, log_probs, measure, unbiased, base, axis, member_axis, class_axis
         As for ``decompose``; predictions of classes only.
     members : sequence of int, optional
         Numbers of members, from 3 to all; by default about ten, evenly spaced on a log scale.
@@ -100,7 +105,7 @@ def convergence(
     >>> found.value.shape, bool((found.stderr[1] < found.stderr[0]).all())
     ((2, 2), True)
     """
-    given = _classes_of(probs, logits, log_probs, axis)
+    given = _classes_of(probs, logits, log_probs, choose_members_axis(axis, member_axis), class_axis)
     number = len(given.values)
     if number < 3:
         raise ValueError(f"convergence needs at least 3 members for a standard error. Got {number}.")
@@ -120,12 +125,14 @@ def convergence(
     return Convergence(sizes, np.stack([part.epistemic for part in found]), np.stack(errors))
 
 
-def _classes_of(probs: Any, logits: Any, log_probs: Any, axis: int) -> Categorical:
-    """Return predictions of classes as NumPy arrays, members first."""
+def _classes_of(probs: Any, logits: Any, log_probs: Any, axis: int, class_axis: int) -> Categorical:
+    """Return checked predictions of classes as NumPy arrays, members first and classes last."""
     given = as_prediction(probs, logits, log_probs)
     if not isinstance(given, Categorical):
         raise ValueError(f"Expected predictions of classes, (members, ..., classes). Got {given!r}.")
-    values = arrays.to_numpy(given.values)
-    if values.ndim < 2:
-        raise ValueError(f"Expected members and classes, (members, ..., classes). Got shape {values.shape}.")
-    return given.with_values(np.moveaxis(values, axis, 0))
+    if isinstance(given, Bernoulli):
+        axis = given._members_axis(axis)
+    members = gather(given, None, axis, class_axis)
+    own = members.prediction.on_host()
+    own._check(np, arrays.widened(own.values), None, members.places)
+    return given.with_values(own.values.reshape((members.count, *members.batch, members.classes)))

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from demur.core.parts_as_text import Reading, describe_parts, write_html_table
 from demur.core.rules import Array, Rule, describe_unknown, epsilon
 from demur.core.state import Means
 
 if TYPE_CHECKING:
     import pandas
+
+MeasureName = Literal[
+    "pairwise", "average", "reverse", "bma", "K", "I", "M", "mutual_information", "mi", "bald", "epkl",
+    "C3", "C2", "B3", "B2",
+]  # fmt: skip
+"""Names of measures, for type checkers and editors."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +84,12 @@ MEASURES: dict[str, _Entry] = {
     "reverse": _Entry(Measure("bma", "each"), "B3", "reverse mutual information M", "Eq. 19", True),
     "bma": _Entry(Measure("bma", "bma"), "B2", "none: 0", "", False),
 }  # fmt: skip
-_ALIASES = {entry.alias: name for name, entry in MEASURES.items()}
+_CELLS = {entry.alias: name for name, entry in MEASURES.items()}
+_SPOKEN = {
+    "K": "pairwise", "epkl": "pairwise", "I": "average", "mutual_information": "average", "mi": "average",
+    "bald": "average", "M": "reverse",
+}  # fmt: skip
+_ALIASES = _SPOKEN | _CELLS
 GIVEN = ("A1", "A2", "A3", "B1", "C1")
 """Cells of the table that need a given model."""
 
@@ -92,6 +104,17 @@ def cell(name: str, given: Any) -> Measure:
     """
     sides = {"A": given, "B": "bma", "C": "each", "1": given, "2": "bma", "3": "each"}
     return Measure(sides[name[0]], sides[name[1]])
+
+
+def canonical_name(name: str) -> str:
+    """Return the name under which results of a measure are kept; cells of the table keep their own.
+
+    Examples
+    --------
+    >>> canonical_name("K"), canonical_name("bald"), canonical_name("A3")
+    ('pairwise', 'average', 'A3')
+    """
+    return _SPOKEN.get(name, name)
 
 
 def resolve(measure: str | Measure) -> Measure:
@@ -115,6 +138,19 @@ def check_base(base: float | None, rule: Rule) -> float:
     if isinstance(base, bool) or not isinstance(base, Real) or not 1 < base < math.inf:
         raise ValueError(f"base must be a number above 1, as 2 for bits. Got {base!r}.")
     return 1 / math.log(float(base))
+
+
+def name_unit(rule: str, base: float | None) -> str:
+    """Return the unit that scores are measured in.
+
+    Examples
+    --------
+    >>> name_unit("log", None), name_unit("log", 2), name_unit("brier", None)
+    ('nats', 'bits', 'brier loss')
+    """
+    if rule != "log":
+        return f"{rule} loss"
+    return {None: "nats", 2.0: "bits"}.get(base, f"units of log {base:g}" if base else "")
 
 
 def check_separable(rule: Rule) -> None:
@@ -142,10 +178,21 @@ class Decomposition:
     aleatoric: Array
     epistemic: Array
     stderr: Decomposition | None = None
+    _reading: Reading | None = field(default=None, kw_only=True, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        errors = {} if self.stderr is None else self.stderr._parts()
+        return describe_parts(self._parts(), errors, self._reading)
+
+    def _repr_html_(self) -> str:
+        return write_html_table(self._parts(), self._reading)
+
+    def _parts(self) -> dict[str, Array]:
+        return {"total": self.total, "aleatoric": self.aleatoric, "epistemic": self.epistemic}
 
     def to_dict(self) -> dict[str, Array]:
         """Return the parts by name; standard errors, if any, as ``total_stderr`` and so on."""
-        parts = {"total": self.total, "aleatoric": self.aleatoric, "epistemic": self.epistemic}
+        parts = self._parts()
         if self.stderr is not None:
             parts |= {f"{name}_stderr": value for name, value in self.stderr.to_dict().items()}
         return parts
@@ -166,7 +213,8 @@ class Decomposition:
     def map(self, change: Callable[[Array], Array]) -> Decomposition:
         """Return the decomposition with every array changed."""
         stderr = None if self.stderr is None else self.stderr.map(change)
-        return Decomposition(change(self.total), change(self.aleatoric), change(self.epistemic), stderr)
+        parts = change(self.total), change(self.aleatoric), change(self.epistemic)
+        return Decomposition(*parts, stderr, _reading=self._reading)
 
 
 class Parts(NamedTuple):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import os
 import zipfile
+from dataclasses import replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 
 from demur import atomic, kernels
 from demur.core import arrays
+from demur.core.arrays import ArrayLike
 from demur.core.given import (
     check_every_input,
     given_side,
@@ -23,11 +24,12 @@ from demur.core.given import (
     with_gradients,
 )  # fmt: skip
 from demur.core.jackknife import Estimates
-from demur.core.rules import LOG, Array, Rule, resolve_rule
+from demur.core.parts_as_text import Reading
+from demur.core.rules import LOG, Array, Rule, RuleName, resolve_rule
 from demur.core.state import SUMS, State, arrays_of
 from demur.families import FAMILIES, find_rule
-from demur.measures import Decomposition, Measure, check_base, resolve
-from demur.predictions import Members, as_prediction, gather, rule_for
+from demur.measures import Decomposition, Measure, MeasureName, check_base, name_unit, resolve
+from demur.predictions import Members, Prediction, as_prediction, as_real_array, gather, rule_for
 
 FORMAT = "demur moments 2"
 _OUTWEIGHED = 1024  # a member this many times heavier than the reference's own becomes the reference
@@ -56,7 +58,7 @@ class Moments:
     (2,)
     """
 
-    def __init__(self, *, rule: str = "log", groups: int | None = None) -> None:
+    def __init__(self, *, rule: RuleName | str = "log", groups: int | None = None) -> None:
         self.rule = resolve_rule(rule)
         if groups is not None and (not isinstance(groups, Integral) or groups < 2):
             raise ValueError(f"groups must be None or an integer of at least 2. Got {groups!r}.")
@@ -102,7 +104,12 @@ class Moments:
         return arrays.like(average, self._like, self._double)
 
     def update(
-        self, probs: Any = None, *, logits: Any = None, log_probs: Any = None, weights: Any = None
+        self,
+        probs: ArrayLike | Prediction | None = None,
+        *,
+        logits: ArrayLike | None = None,
+        log_probs: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
     ) -> Moments:
         """Add one member (inputs, classes) or several (members, inputs, classes).
 
@@ -111,7 +118,7 @@ class Moments:
         probs, logits, log_probs
             Exactly one of them. In place of ``probs`` any predictions that ``decompose`` takes, as a
             ``Gaussian``: one member (inputs,) or several (members, inputs). The first ones say what kind
-            comes.
+            comes. Lists of arrays, and tables of pandas or polars, are arrays.
         weights
             A number for one member; shape (members,) or (members, inputs) for several. 0, or from 1e-100 to
             1e100.
@@ -120,15 +127,15 @@ class Moments:
         rule = rule_for(prediction, self.rule)
         if self.state is not None and rule is not self.rule:
             raise ValueError(f"Expected predictions of classes, as before. Got {prediction!r}.")
-        if len(prediction.shape) == 2:
-            prediction = prediction.with_values(prediction.values[None])
+        single = len(prediction.shape) == 2
+        if single:
             weights = _one_weight(weights)
         elif len(prediction.shape) != 3:
             raise ValueError(
                 "Expected one member (inputs, classes) or several (members, inputs, classes), "
                 f"without classes where there are none. Got shape {rule.shape_as_given(prediction.shape)}."
             )
-        members = gather(prediction, weights, 0, may_be_zero=True)
+        members = gather(prediction, weights, 0, may_be_zero=True, single=single)
         came = (members.inputs, members.classes)
         if self.state is not None and came != self.shape:
             shapes = [rule.shape_as_given(shape) for shape in (self.shape, came)]
@@ -200,7 +207,7 @@ class Moments:
 
     def decompose(
         self,
-        measure: str | Measure = "pairwise",
+        measure: MeasureName | str | Measure = "pairwise",
         *,
         unbiased: bool = False,
         stderr: bool = False,
@@ -219,18 +226,48 @@ class Moments:
         if self._estimates is None or self._estimates.state is not state:
             self._estimates = Estimates(state, self._factors)
         result = self._estimates.decompose(chosen, given, unbiased=unbiased, stderr=stderr)
-        return result.map(lambda part: arrays.like(part * scale, like, self._double))
+        found = result.map(lambda part: arrays.like(part * scale, like, self._double))
+        unit = name_unit("log" if self.rule.nats else self.rule.name, base)
+        return replace(found, _reading=Reading(unit))
 
     def _filled(self) -> State:
         if self.state is None:
             raise ValueError("Expected Moments that have members. Got empty ones. Call update first.")
         return self.state
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickles: arrays, and the rule and the library by their names."""
+        kept = self.__dict__ | {"rule": self.rule.name, "_estimates": None}
+        if self.state is not None:
+            found = arrays_of(self.state).items()
+            kept["state"] = {name: a.detach() if hasattr(a, "detach") else a for name, a in found}
+        return kept
+
+    def __setstate__(self, kept: dict[str, Any]) -> None:
+        self.__dict__.update(kept)
+        self.rule = find_rule(kept["rule"])
+        if kept["state"] is not None:
+            xp = arrays.namespace(kept["state"]["reference"])
+            self.state = State(rule=self.rule, xp=xp, **kept["state"])
+
+    def __copy__(self) -> Moments:
+        """Return the same sums, which later members are not added to: updates may write in place."""
+        found = _share_sums(self)
+        found.state = None if self.state is None else self.state.copy()
+        return found
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Moments:
+        return self.__copy__()
+
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write to an ``.npz`` file, completely or not at all; ``load`` gives the same figures."""
+        """Write to an ``.npz`` file, completely or not at all; ``load`` gives the same figures.
+
+        In the same library, too, on the processor; in NumPy's where that library is not installed.
+        """
         header = {"format": FORMAT, "rule": self.rule.name, "groups": self.groups or 0}
         content: dict[str, Any] = {name: np.array(value) for name, value in header.items()}
         content["double"] = np.array(self._double)
+        content["library"] = np.array(arrays.library(self._like))
         if self.state is not None:
             found = arrays_of(self.state).items()
             content |= {name: arrays.to_numpy(a) for name, a in found if a is not None}
@@ -252,6 +289,7 @@ class Moments:
             moments = cls(groups=groups or None)
             moments.rule = find_rule(str(content.pop("rule")))
             moments._double = bool(content.pop("double"))
+            moments._like = arrays.empty_of(str(content.pop("library", "numpy")))
             if content:
                 content = dict.fromkeys(("excluded", "allowed", "p")) | content
                 moments.state = State(rule=moments.rule, xp=np, **content)
@@ -272,8 +310,15 @@ class Moments:
 
 def scale_divergences(moments: Moments, factors: tuple[Array, Array]) -> Moments:
     """Return the same sums, with K, I and M multiplied by factors; see ``jackknife.Estimates``."""
-    found = copy.copy(moments)
-    found._factors, found._estimates = factors, None
+    found = _share_sums(moments)
+    found._factors = factors
+    return found
+
+
+def _share_sums(moments: Moments) -> Moments:
+    """Return moments with the same arrays, which are not to be updated."""
+    found = Moments()
+    found.__dict__.update(moments.__dict__, _estimates=None)
     return found
 
 
@@ -327,11 +372,12 @@ def _nothing_weighs(members: Members) -> bool:
 
 def _one_weight(weight: Any) -> Any:
     """Return the weight of a single member as an array of one."""
-    if weight is None or np.ndim(weight) == 1:
-        return weight
-    if np.ndim(weight) != 0:
-        raise ValueError(f"weights must be a number for one member. Got shape {np.shape(weight)}.")
-    return np.asarray([float(weight)])
+    if weight is None:
+        return None
+    found = as_real_array("weights", weight)
+    if found.ndim > 1:
+        raise ValueError(f"weights must be a number for one member. Got shape {tuple(found.shape)}.")
+    return found if found.ndim == 1 else np.asarray([float(found)])
 
 
 def _collapse_equal(values: Array, kind: type) -> Any:

@@ -10,7 +10,7 @@ from demur.decompose import LOGITS_AT_ONCE, check_arguments, to_batch_shape
 from demur.families import Family
 from demur.families.family import variance_over
 from demur.measures import Decomposition, check_base
-from demur.predictions import Members
+from demur.predictions import Members, choose_members_axis
 
 
 class Information(NamedTuple):
@@ -28,7 +28,13 @@ class Bounds(NamedTuple):
 
 
 def information(
-    gaussian: Any, /, *, weights: Any = None, base: float | None = None, axis: int = 0
+    gaussian: Any,
+    /,
+    *,
+    weights: Any = None,
+    base: float | None = None,
+    axis: int = 0,
+    member_axis: int | None = None,
 ) -> Information:
     """Return the mutual information I of Gaussian members, with the error of the integral.
 
@@ -49,6 +55,7 @@ def information(
     >>> found.value.round(6), bool(found.error[0] < 1e-9)
     (array([0.336831]), True)
     """
+    axis = choose_members_axis(axis, member_axis)
     members, family, scale = _numbers_only("information", gaussian, weights, base, axis)
     if family.name != "Gaussian":
         raise ValueError(
@@ -62,7 +69,13 @@ def information(
 
 
 def information_bounds(
-    prediction: Any, /, *, weights: Any = None, base: float | None = None, axis: int = 0
+    prediction: Any,
+    /,
+    *,
+    weights: Any = None,
+    base: float | None = None,
+    axis: int = 0,
+    member_axis: int | None = None,
 ) -> Bounds:
     r"""Return bounds of the mutual information I, in closed form from all pairs of members.
 
@@ -87,6 +100,7 @@ def information_bounds(
     >>> lower.round(3), upper.round(3)
     (array([0.219]), array([0.566]))
     """
+    axis = choose_members_axis(axis, member_axis)
     members, family, scale = _numbers_only("information_bounds", prediction, weights, base, axis)
     from demur.core.bounds import bounds_of
 
@@ -96,7 +110,9 @@ def information_bounds(
     return Bounds(*(to_batch_shape(part, members, scale) for part in found))
 
 
-def variance(prediction: Any, /, *, weights: Any = None, axis: int = 0) -> Decomposition:
+def variance(
+    prediction: Any, /, *, weights: Any = None, axis: int = 0, member_axis: int | None = None
+) -> Decomposition:
     """Split the variance of what is predicted by the law of total variance.
 
     Total = variance of the outcome under the average prediction, aleatoric = mean of the members'
@@ -114,6 +130,7 @@ def variance(prediction: Any, /, *, weights: Any = None, axis: int = 0) -> Decom
     >>> u.total, u.aleatoric, u.epistemic
     (array([3.5]), array([2.5]), array([1.]))
     """
+    axis = choose_members_axis(axis, member_axis)
     members, family, _ = _numbers_only("variance", prediction, weights, None, axis)
     parameters = members.logits()
     xp = arrays.namespace(parameters)

@@ -196,6 +196,20 @@ def test_one_member_one_input_one_class():
     assert json.loads(result.stdout)["scores"]["pairwise_epistemic"] == [0.0]
 
 
+def test_aliases_of_measures_keep_the_names_of_columns(logits):
+    for given, name in (("K", "pairwise"), ("bald", "average"), ("M", "reverse")):
+        found = run_json("score", "z.npy", "--logits", "--measure", given)
+        assert [each for each in found["scores"] if each.endswith("_epistemic")] == [f"{name}_epistemic"]
+        np.testing.assert_allclose(
+            found["scores"][f"{name}_epistemic"], expected(name, "epistemic", logits=logits), rtol=1e-9
+        )
+
+
+def test_a_wrong_number_of_threads_is_one_line(logits, monkeypatch):
+    monkeypatch.setenv("DEMUR_THREADS", "x")
+    fails("score", "z.npy", "--logits", words=("DEMUR_THREADS", "'x'"))
+
+
 def test_one_member_is_noted():
     np.save("z.npy", np.zeros((4, 3)))
     result = CliRunner().invoke(app, ["score", "z.npy", "--logits", "--out", "s.csv"])

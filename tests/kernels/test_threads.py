@@ -5,8 +5,10 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
+import demur
 from demur.kernels import threads
 
 
@@ -54,3 +56,19 @@ def test_a_forked_child_has_threads_of_its_own() -> None:
     variables = os.environ | {"DEMUR_THREADS": "2"}
     printed = subprocess.check_output([sys.executable, "-c", code], env=variables, text=True)
     assert printed.strip() == "17"
+
+
+@pytest.mark.parametrize("value", ["x", "0", "-1", "1.5", "²"])
+def test_a_number_of_threads_that_is_none_is_an_error(value, monkeypatch) -> None:
+    monkeypatch.setenv("DEMUR_THREADS", value)
+    for logits in (np.zeros((2, 3, 4)), np.zeros((8, 200, 100))):
+        with pytest.raises(ValueError, match=rf"DEMUR_THREADS must be a whole number.*Got '{value}'"):
+            demur.decompose(logits=logits)
+        with pytest.raises(ValueError, match="DEMUR_THREADS"):
+            demur.Moments().update(logits=logits)
+
+
+@pytest.mark.parametrize("value", ["", " ", "3", " 3 "])
+def test_numbers_of_threads(value, monkeypatch) -> None:
+    monkeypatch.setenv("DEMUR_THREADS", value)
+    assert threads.count_threads() == (3 if value.strip() else threads.available_processors())

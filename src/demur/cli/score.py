@@ -218,7 +218,7 @@ def refuse_to_replace(read: list[Path], out: Path | None) -> None:
 
 def _describe(scores: ScoreTable, kind: Kind, files: list[str], options: dict[str, Any]) -> dict[str, Any]:
     """Return what the JSON object says about a run besides the scores."""
-    from demur.scoring.score_table import name_unit
+    from demur.measures import name_unit
 
     return {
         "inputs": scores.inputs,

@@ -1,16 +1,33 @@
 """Arrays of NumPy, PyTorch and JAX: where one comes from, and how it gets to the processor and back.
 
-No library is imported here that the caller has not imported already.
+No library is imported here that the caller has not imported already, but where a file asks for one.
 """
 
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+if TYPE_CHECKING:
+    import jax
+    import torch
+
 Array = Any
+
+
+class Table(Protocol):
+    """What tables and columns of pandas and polars have in common."""
+
+    def to_numpy(self) -> Any:
+        """Return the numbers as a NumPy array."""
+        ...
+
+
+ArrayLike: TypeAlias = "np.ndarray | torch.Tensor | jax.Array | Table | Sequence[Any] | float"
+"""What users may give as an array: see ``as_array``."""
 
 _NATIVE_FLOATS = np.dtype(np.float32), np.dtype(np.float64)  # as this processor reads them
 
@@ -32,18 +49,97 @@ def library(array: object) -> str:
 
 
 def as_array(argument: object) -> Array:
-    """Return an array as it is, and (nested) lists of numbers as a NumPy array."""
-    if isinstance(argument, np.ndarray):
+    """Return an array as it is; lists of numbers or arrays, and tables, as an array.
+
+    Lists of arrays are stacked in their own library. Tables are what has ``to_numpy``, as pandas and polars
+    have.
+    """
+    if argument.__class__ is np.ndarray:
         return argument
-    if isinstance(argument, (list, tuple, int, float)):
-        try:
-            argument = np.asarray(argument)
-        except ValueError as error:
-            raise ValueError(
-                f"Expected rows of equal length. Got a nested list: {error}. Give an array."
-            ) from None
+    if isinstance(argument, np.ndarray):
+        return _without_mask(argument)
+    if isinstance(argument, (int, float)):
+        return np.asarray(argument)
+    if isinstance(argument, (list, tuple)):
+        return _stack(argument)
+    if hasattr(argument, "to_numpy"):
+        return _read_table(argument)
     library(argument)
     return argument
+
+
+def _without_mask(array: np.ndarray) -> np.ndarray:
+    """Return the numbers of a subclass of NumPy's array; raise if some of them are masked."""
+    if isinstance(array, np.ma.MaskedArray):
+        masked = int(np.ma.count_masked(array))
+        if masked:
+            raise ValueError(
+                f"Expected an array without a mask. Got one that masks {masked} of {array.size} numbers. "
+                "Drop these inputs, or fill them with array.filled(...) and give them weight 0."
+            )
+        return np.asarray(array.data)
+    return np.asarray(array) if isinstance(array, np.matrix) else array
+
+
+def _read_table(table: Any) -> np.ndarray:
+    """Return what a table or column of pandas, polars or the like holds; of tables, only numbers."""
+    array = _without_mask(np.asarray(table.to_numpy()))
+    if array.dtype != object:
+        return array
+    try:  # columns of several types, or with missing numbers
+        return np.asarray(table.to_numpy(dtype=float, na_value=np.nan))
+    except (TypeError, ValueError):
+        if array.ndim < 2:
+            return array
+        raise TypeError(
+            f"Expected numbers. Got a {type(table).__name__} that also holds something else. "
+            "Leave out columns such as names and ids."
+        ) from None
+
+
+def _stack(items: list[Any] | tuple[Any, ...]) -> Array:
+    """Return (nested) lists of numbers as a NumPy array, and lists of arrays stacked in their library."""
+    first: Any = items
+    while isinstance(first, (list, tuple)) and first:
+        first = first[0]
+    if isinstance(first, (list, tuple, int, float, complex, str, bytes, np.generic)) or first is None:
+        try:
+            return np.asarray(items)
+        except ValueError:
+            raise ValueError(f"Expected rows of equal length. Got {_find_ragged(items)}.") from None
+    parts = [as_array(item) for item in items]
+    shapes = [tuple(part.shape) for part in parts]
+    odd = next((k for k, shape in enumerate(shapes) if shape != shapes[0]), None)
+    if odd is not None:
+        raise ValueError(
+            "Expected arrays of one shape, one per member. "
+            f"Got shape {shapes[0]} at 0 and {shapes[odd]} at {odd}. Give every member the same inputs."
+        )
+    leader = next((part for part in parts if library(part) != "numpy"), parts[0])
+    xp = namespace(leader)
+    parts = [matching(part, leader) for part in parts]
+    if len({part.dtype for part in parts}) > 1:
+        kind = xp.result_type(*parts)
+        parts = [xp.astype(part, kind) for part in parts]
+    return xp.stack(parts)
+
+
+def _find_ragged(items: Any) -> str:
+    """Return where nested lists, counted from the outermost, stop being of one length."""
+    rows: list[tuple[list[int], Any]] = [([], items)]
+    while True:
+        first = rows[0][1]
+        nested = isinstance(first, (list, tuple))
+        for at, row in rows:
+            if isinstance(row, (list, tuple)) != nested:
+                return f"lists and numbers side by side, at {at}"
+            if nested and len(row) != len(first):
+                return f"a list of {len(first)} and, at {at}, one of {len(row)}"
+        if not nested:
+            return f"a nested list of {type(first).__name__}"
+        rows = [([*at, k], each) for at, row in rows for k, each in enumerate(row)]
+        if not rows:
+            return "empty lists"
 
 
 def namespace(array: Array) -> Any:
@@ -149,6 +245,22 @@ def sample(array: Array) -> Array:
     if kind == "torch":
         return array.new_empty(0)
     return np.empty(0, array.dtype) if kind == "numpy" else array[:0]
+
+
+def empty_of(name: str) -> Array:
+    """Return an empty array of the library of that name, or of NumPy where that cannot be imported."""
+    try:
+        if name == "torch":
+            import torch
+
+            return torch.empty(0)
+        if name == "jax":
+            import jax
+
+            return jax.numpy.empty(0)
+    except ImportError:
+        pass
+    return np.empty(0)
 
 
 def matching(array: Array, target: Array) -> Array:

@@ -11,20 +11,40 @@ from demur.core.rules import Array, Rule
 from demur.core.second_order_state import state_of_distribution
 from demur.core.state import State, arrays_of
 from demur.measures import Given, Measure
-from demur.predictions import Members, as_prediction, as_second_order, gather, rule_for
+from demur.predictions import (
+    Categorical,
+    Members,
+    Places,
+    as_prediction,
+    as_second_order,
+    gather,
+    rule_for,
+)
 
 Side = Members | State | None
 
 
-def given_sides(measure: Measure, rule: Rule, batch: tuple[int, ...], classes: int) -> list[Side]:
-    """Return predictor and truth as checked members or sums; None where not given."""
+def given_sides(
+    measure: Measure, rule: Rule, batch: tuple[int, ...], classes: int, places: Places | None = None
+) -> list[Side]:
+    """Return predictor and truth as checked members or sums; None where not given.
+
+    ``places`` say where the classes of the members' array were, and so are those of given arrays.
+    """
     return [
-        None if isinstance(value, str) else given_side(name, value, rule, batch, classes)
+        None if isinstance(value, str) else given_side(name, value, rule, batch, classes, places)
         for name, value in (("predictor", measure.predictor), ("truth", measure.truth))
     ]
 
 
-def given_side(name: str, value: Any, rule: Rule, batch: tuple[int, ...], classes: int) -> Side:
+def given_side(
+    name: str,
+    value: Any,
+    rule: Rule,
+    batch: tuple[int, ...],
+    classes: int,
+    places: Places | None = None,
+) -> Side:
     """Return one given side."""
     distribution = as_second_order(value)
     if distribution is not None:
@@ -42,9 +62,13 @@ def given_side(name: str, value: Any, rule: Rule, batch: tuple[int, ...], classe
     prediction = as_prediction(value)
     rule_for(prediction, rule)
     one = len(prediction.shape) == len(batch) + 1
-    if prediction.shape[0 if one else 1 :] != (*batch, classes):
-        _check_shape(name, rule, prediction.shape, (*batch, classes))
-    return gather(prediction.with_values(prediction.values[None]) if one else prediction, None, 0)
+    at = len(batch)
+    if places is not None and type(prediction) is Categorical:
+        at = places.class_axis_of_one()
+    if prediction.shape[0 if one else 1 :] != (*batch[:at], classes, *batch[at:]):
+        _check_shape(name, rule, prediction.shape, (*batch[:at], classes, *batch[at:]))
+    class_axis = -1 if at == len(batch) else at if one else at + 1
+    return gather(prediction, None, 0, class_axis, single=one)
 
 
 def check_every_input(state: State) -> None:

@@ -15,12 +15,15 @@ from __future__ import annotations
 import difflib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from demur.core.arrays import Array
 from demur.core.logarithms import epsilon, generalised_kl_term
+
+RuleName = Literal["log", "brier", "spherical", "zero_one"]
+"""Names of the rules that demur has, for type checkers and editors; ``register_rule`` adds others."""
 
 
 class Terms(NamedTuple):
@@ -403,7 +406,8 @@ def resolve_rule(rule: str | Rule) -> Rule:
 
 
 def describe_unknown(what: str, name: object, names: list[str]) -> str:
-    """Say that a name is unknown, which one is nearest, and which there are."""
-    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.4)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
+    """Say that a name is unknown, which one is nearest if it is near, and which there are."""
+    lower = {each.lower(): each for each in reversed(names)}
+    near = difflib.get_close_matches(str(name).lower(), lower, n=1, cutoff=0.6)
+    hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
     return f"{what} must be one of {', '.join(map(repr, names))}. Got {name!r}.{hint}"

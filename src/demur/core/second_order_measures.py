@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from demur.core.given import given_sides, refer_sides
+from demur.core.parts_as_text import Reading
 from demur.core.rules import Array, resolve_rule
 from demur.core.second_order_state import state_of_distribution
 from demur.core.state import Means
@@ -16,6 +17,7 @@ from demur.measures import (
     check_separable,
     divergence_terms,
     evaluate,
+    name_unit,
     resolve,
     sides_of,
 )
@@ -28,7 +30,8 @@ def decompose_distribution(
     """Return the decomposition; see ``demur.decompose``."""
     chosen, means, given, scale = _prepare(distribution, measure, rule, base)
     parts = evaluate(chosen, means, given)
-    whole = Decomposition(parts.aleatoric + parts.epistemic, *parts)
+    reading = Reading(name_unit(resolve_rule(rule).name, base))
+    whole = Decomposition(parts.aleatoric + parts.epistemic, *parts, _reading=reading)
     return whole.map(lambda part: _shape_like_batch(part, distribution, scale))
 
 
@@ -68,3 +71,15 @@ def refuse_member_arguments(distribution: SecondOrder, *arguments: Any) -> None:
                 f"{name} goes with an array of members. Got a {type(distribution).__name__}, which describes "
                 f"all of them at once: leave {name} out."
             )
+
+
+def refuse_axes(distribution: SecondOrder, class_axis: int, member_axis: int | None) -> None:
+    """Raise if an axis is given: a distribution has no members, and its classes are last."""
+    name = type(distribution).__name__
+    if member_axis is not None:
+        raise ValueError(f"member_axis goes with an array of members. Got a {name}: leave member_axis out.")
+    if class_axis not in (-1, len(distribution.shape) - 1):
+        raise ValueError(
+            f"class_axis goes with an array of members. Got a {name}, whose classes are last: move them "
+            f"there before, as in numpy.moveaxis(array, {class_axis}, -1)."
+        )

@@ -197,10 +197,14 @@ class State:
 
     def copy(self) -> State:
         """Return a state that shares no memory with this one."""
-        xp = self.xp
+
+        def duplicate(array: Array) -> Array:
+            # PyTorch's asarray drops gradients, or warns that it keeps them.
+            return array.clone() if hasattr(array, "clone") else self.xp.asarray(array, copy=True)
+
         return replace(
-            self, **{n: None if a is None else xp.asarray(a, copy=True) for n, a in arrays_of(self).items()}
-        )
+            self, **{n: None if a is None else duplicate(a) for n, a in arrays_of(self).items()}
+        )  # fmt: skip
 
     def merge(self, other: State) -> State:
         """Return the state of both states' members, relative to one of their references."""

@@ -7,18 +7,19 @@ import functools
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from demur import kernels
 from demur.core import arrays
+from demur.core.arrays import ArrayLike
 from demur.core.rules import Array, describe_unknown, resolve_rule, softmax
 from demur.credal.hull import highest_entropy_weights, mix
 from demur.credal.intervals import Search, highest_entropy_point, lowest_entropy_point, search_for
 from demur.decompose import to_batch_shape
 from demur.measures import check_base
-from demur.predictions import Categorical, Members, gather
+from demur.predictions import Categorical, Members, Prediction, choose_members_axis, gather
 from demur.progress import progress_bar
 
 PROBABILITIES_AT_ONCE = 1 << 18  # probabilities worked on at a time
@@ -69,15 +70,17 @@ class Ends(NamedTuple):
 
 
 def credal(
-    probs: Any = None,
+    probs: ArrayLike | Prediction | None = None,
     /,
     *,
-    logits: Any = None,
-    log_probs: Any = None,
+    logits: ArrayLike | None = None,
+    log_probs: ArrayLike | None = None,
     set: str = "hull",
     base: float | None = None,
     axis: int = 0,
     progress: bool | _Progress = True,
+    class_axis: int = -1,
+    member_axis: int | None = None,
 ) -> Credal:
     r"""Return the highest and the lowest entropy in the credal set that the members span.
 
@@ -97,8 +100,8 @@ def credal(
         ``"intervals"``: upper entropy exact, lower entropy by branch and bound with a bound.
     base
         None for nats, 2 for bits.
-    axis
-        Where the members are; classes are last.
+    axis, member_axis, class_axis
+        Where the members and the classes are, as for ``decompose``.
     progress
         True: show a bar on a terminal if there is much to do, and nothing in a pipe. Or a function that is
         called with the number of inputs done.
@@ -116,7 +119,8 @@ def credal(
     >>> c.upper.round(4), c.lower.round(4), c.length
     (array([1.]), array([0.469]), array([0.7]))
     """
-    members = gather(Categorical(probs, logits=logits, log_probs=log_probs), None, axis)
+    given = Categorical(probs, logits=logits, log_probs=log_probs)
+    members = gather(given, None, choose_members_axis(axis, member_axis), class_axis)
     if arrays.is_traced(members.prediction.values):
         raise TypeError("credal computes with NumPy. Got an array that JAX traces. Call it outside of jit.")
     if set not in SETS:
@@ -130,7 +134,7 @@ def credal(
     ends = np.empty((3, members.inputs))
     length = np.empty(members.inputs) if members.classes == 2 else None
 
-    here = Members(members.prediction.on_host(), None, members.batch)
+    here = Members(members.prediction.on_host(), None, members.batch, members.places)
     with _counter(members, progress) as count:
 
         def share(bounds: tuple[int, int]) -> None:

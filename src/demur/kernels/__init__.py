@@ -65,6 +65,7 @@ def _choose_loops(members: Members, answer: str) -> tuple[str, ...]:
 
 def usable(members: Members, rule: Rule, answer: str = "sums") -> bool:
     """Tell whether a compiled loop takes these members now."""
+    count_threads()  # so that a wrong DEMUR_THREADS is an error whatever the size
     if members.size < SMALLEST or not rule.compiled or members.stays:
         return False
     seconds = members.size * (_PLAIN_SUMS if answer == "sums" else _PLAIN_FIGURES)

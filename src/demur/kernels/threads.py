@@ -65,8 +65,15 @@ def run_together(work: Callable[[], Any], most: int) -> list[Any]:
 
 def count_threads() -> int:
     """Return how many threads to use: ``DEMUR_THREADS``, or the processors this process may run on."""
-    wanted = os.environ.get("DEMUR_THREADS", "")
-    return int(wanted) if wanted.isdigit() and int(wanted) > 0 else available_processors()
+    wanted = os.environ.get("DEMUR_THREADS", "").strip()
+    if not wanted:
+        return available_processors()
+    if not (wanted.isascii() and wanted.isdigit() and int(wanted) > 0):
+        raise ValueError(
+            "The environment variable DEMUR_THREADS must be a whole number of at least 1. "
+            f"Got {wanted!r}. Unset it to use every processor."
+        )
+    return int(wanted)
 
 
 @functools.cache

@@ -1,14 +1,15 @@
 """Predictions of members, and distributions over predictions: checked once, on arrival."""
 
 from demur.core import arrays
-from demur.predictions.arguments import as_prediction, rule_for
+from demur.predictions.arguments import Prediction, as_prediction, rule_for
 from demur.predictions.categorical import Categorical
 from demur.predictions.dirichlet import Beta, Dirichlet
 from demur.predictions.gaussian import Gaussian, MultivariateGaussian
 from demur.predictions.labels import Bernoulli, MultiLabel
 from demur.predictions.members import Members, gather
 from demur.predictions.mixture import Mixture
-from demur.predictions.parametric import Parametric
+from demur.predictions.parametric import Parametric, as_real_array
+from demur.predictions.places import Places, choose_members_axis
 from demur.predictions.positive import Exponential, Gamma, Poisson
 from demur.predictions.second_order import SecondOrder, as_second_order
 from demur.predictions.uniform_deltas import Deltas, Uniform
@@ -27,12 +28,16 @@ __all__ = [
     "MultiLabel",
     "MultivariateGaussian",
     "Parametric",
+    "Places",
     "Poisson",
+    "Prediction",
     "SecondOrder",
     "Uniform",
     "arrays",
     "as_prediction",
+    "as_real_array",
     "as_second_order",
+    "choose_members_axis",
     "gather",
     "rule_for",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from demur.core.rules import LOG, Rule
 from demur.families import FAMILIES
@@ -11,6 +11,13 @@ from demur.predictions.gaussian import Gaussian, MultivariateGaussian
 from demur.predictions.labels import Bernoulli, MultiLabel
 from demur.predictions.parametric import Parametric
 from demur.predictions.positive import Exponential, Gamma, Poisson
+from demur.predictions.second_order import SecondOrder
+
+if TYPE_CHECKING:
+    import torch
+
+Prediction: TypeAlias = "Categorical | Parametric | SecondOrder | torch.distributions.Distribution"
+"""What may stand in place of an array of probabilities."""
 
 
 def as_prediction(probs: Any = None, logits: Any = None, log_probs: Any = None) -> Categorical | Parametric:

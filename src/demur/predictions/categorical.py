@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import numpy as np
 
 from demur.core import arrays
 from demur.core.arrays import Array
+from demur.predictions.places import Places
 
 # How far probabilities of one prediction may sum from 1: what rounding every one of a thousand classes to
 # this type can do, with room; normalised again in float64 afterwards.
 _SUM_TOLERANCE = {"float64": 1e-6, "float32": 1e-4, "float16": 2e-2, "bfloat16": 2e-2}
+
+DROP_OR_IGNORE = "Drop that input, or give that member weight 0 for it (weights: one per member and input)."
+_LOGITS_OR_NUMBERS = "For logits pass logits=. For numbers without a variance use demur.Points."
 
 
 class Categorical:
@@ -33,6 +38,7 @@ class Categorical:
     """
 
     __slots__ = ("kind", "precision", "values")
+    _outcome_axes: ClassVar[int] = 1  # of the user's array
 
     values: Array
     kind: str
@@ -72,7 +78,7 @@ class Categorical:
         values = arrays.to_numpy(self.values)
         return self if values is self.values else self.with_values(values)
 
-    def _to_logits(self, ignored: Array | None = None, places: np.ndarray | None = None) -> Array:
+    def _to_logits(self, ignored: Array | None = None, places: Places | None = None) -> Array:
         """Return checked logits in float64, or in the widest type that the library or device has.
 
         Parameters
@@ -80,7 +86,7 @@ class Categorical:
         ignored
             True for predictions (members, inputs) that have no weight and are not checked.
         places
-            The numbers under which errors name the inputs; None: their own.
+            Where the numbers stand in the user's array, for errors; None: where they are.
         """
         values = arrays.widened(self.values)
         xp = arrays.namespace(values)
@@ -101,32 +107,64 @@ class Categorical:
         return _SUM_TOLERANCE.get(self.precision, _SUM_TOLERANCE["float64"])
 
     def _check(
-        self, xp: Any, values: Array, ignored: Array | None = None, places: np.ndarray | None = None
+        self, xp: Any, values: Array, ignored: Array | None = None, places: Places | None = None
     ) -> None:
         """Raise the error that says what is wrong with the numbers, if anything is."""
         if xp is np and self.kind == "logits" and np.isfinite(values).all():
             return
 
-        def refuse(bad: Array, found: Array, expected: str, advice: str) -> None:
+        def refuse(bad: Array, found: Array, expected: str, advice: str | Callable[[], str]) -> None:
             raise_if_bad(xp, bad, found, expected, advice, places, ignored)
 
         name = self.kind
-        refuse(xp.isnan(values), values, f"{name} must be numbers", "Find out where it arose.")
+        refuse(xp.isnan(values), values, f"{name} must be numbers", DROP_OR_IGNORE)
         if name == "probs":
-            refuse(values < 0, values, "probs must not be negative", "For logits pass logits=.")
+            expected = "probs must not be negative"
+            refuse(values < 0, values, expected, lambda: _advise_on_negative(xp, values))
             sums = xp.sum(values, axis=-1, keepdims=True)
         else:
             infinite = "-inf is an excluded class; +inf has no probability."
             refuse(values == float("inf"), values, f"{name} must be below infinity", infinite)
             top = xp.max(values, axis=-1, keepdims=True)
-            nothing = "All of its classes are -inf."
+            nothing = f"All of its classes are -inf. {DROP_OR_IGNORE}"
             refuse(top == -float("inf"), top, f"{name} must allow at least one class", nothing)
             if name == "logits":
                 return
             refuse(top > self.tolerance, top, "log_probs must not be above 0", "For logits pass logits=.")
             sums = xp.sum(xp.exp(values), axis=-1, keepdims=True)
         expected = f"{name} must sum to 1 within {self.tolerance:g} ({self.precision})"
-        refuse(xp.abs(sums - 1) > self.tolerance, sums, expected, "Normalise them, or pass logits=.")
+        known = sums if ignored is None else xp.where(ignored[..., None], xp.ones_like(sums), sums)
+        refuse(
+            xp.abs(sums - 1) > self.tolerance, sums, expected,
+            lambda: self._advise_on_sums(xp, values, known, places),
+        )  # fmt: skip
+
+    def _advise_on_sums(self, xp: Any, values: Array, sums: Array, places: Places | None) -> str:
+        """Return what rows that do not sum to 1 may be, and what to do then."""
+        if values.shape[-1] == 1:
+            return "For one probability of yes per input use demur.Bernoulli, without the axis of classes."
+        if self.kind == "log_probs":
+            values = xp.exp(values)
+        elif places is not None and places.axis is not None:
+            other = places.find_other_class_axis(self.tolerance)
+            if other is not None:
+                where = f"They do along axis {other}: if the classes are there, "
+                return f"{where}move them last, or give decompose class_axis={other}."
+        if bool(xp.any(values > 1 + self.tolerance)):
+            return f"Normalise counts. {_LOGITS_OR_NUMBERS}"
+        labels = "For labels that do not exclude each other use demur.MultiLabel."
+        if bool(xp.any(sums > 1 + self.tolerance)):
+            return f"{labels} Else normalise them, or pass logits=."
+        return (
+            "Rows that sum to less than 1 may be a truncated list of the likeliest classes: add what is "
+            f"missing as one more class, or give all classes. {labels}"
+        )
+
+
+def _advise_on_negative(xp: Any, values: Array) -> str:
+    """Return what numbers that are no probabilities may be."""
+    logs = "" if bool(xp.any(values > 0)) else "For log-probabilities pass log_probs=. "
+    return logs + _LOGITS_OR_NUMBERS
 
 
 def _the_given_one(probs: Any, logits: Any, log_probs: Any) -> tuple[str, Any]:
@@ -149,22 +187,22 @@ def raise_if_bad(
     bad: Array,
     values: Array,
     expected: str,
-    advice: str,
-    places: np.ndarray | None = None,
+    advice: str | Callable[[], str],
+    places: Places | None = None,
     ignored: Array | None = None,
 ) -> None:
     """Raise ValueError, with the first place and value, if any number is bad that is not ignored."""
-    bad = bad if ignored is None else bad & ~ignored[..., None]
+    if ignored is not None:
+        bad = bad & ~ignored[(..., *(None,) * (bad.ndim - ignored.ndim))]
     if not bool(xp.any(bad)):
         return
     place = tuple(int(i) for i in np.argwhere(arrays.to_numpy(bad))[0])
     value = float(arrays.to_numpy(values)[place])
-    if places is not None:
-        place = (place[0], int(places[place[1]]), *place[2:])
     if values.shape[-1] == 1:
         place = place[:-1]
-    where = f" at {list(place)}" if place else ""
-    raise ValueError(f"{expected}. Got {value:g}{where}. {advice}")
+    index = list(place) if places is None else places.find(place)
+    where = f" at [{', '.join(map(str, index))}]" if index else ""
+    raise ValueError(f"{expected}. Got {value:g}{where}. {advice() if callable(advice) else advice}")
 
 
 def _is_torch_categorical(value: object) -> bool:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from demur.core.arrays import Array
 from demur.core.rules import epsilon
 from demur.families.full_gaussian import diagonal, identity, join, outer, split, transpose
 from demur.predictions.categorical import raise_if_bad
 from demur.predictions.parametric import Parametric, as_real_array, check_finite, to_one_kind
+from demur.predictions.places import Places
 
 
 class _Independent(Parametric):
@@ -26,7 +25,7 @@ class _Independent(Parametric):
         return xp.concat([values[..., :half], values[..., half:] ** 2], axis=-1)
 
     def _check(
-        self, xp: Any, values: Array, ignored: Array | None = None, places: np.ndarray | None = None
+        self, xp: Any, values: Array, ignored: Array | None = None, places: Places | None = None
     ) -> None:
         super()._check(xp, values, ignored, places)
         if self.names[-1] == "scale":
@@ -124,14 +123,14 @@ class MultivariateGaussian(_Independent):
         return join(xp, xp.zeros_like(mean), identity(xp, covariance))
 
     def _check(
-        self, xp: Any, values: Array, ignored: Array | None = None, places: np.ndarray | None = None
+        self, xp: Any, values: Array, ignored: Array | None = None, places: Places | None = None
     ) -> None:
         if self.names[-1] != "covariance":
             super()._check(xp, values, ignored, places)
             return
         mean, matrix = split(values)
         check_finite(xp, "mean", mean, ignored, places)
-        check_finite(xp, "covariance", values[..., mean.shape[-1] :], ignored, places)
+        check_finite(xp, "covariance", matrix, ignored, places)
         if ignored is not None:
             matrix = xp.where(ignored[..., None, None], identity(xp, matrix), matrix)
         size = xp.max(xp.abs(matrix), axis=(-2, -1))

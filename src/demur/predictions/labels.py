@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from demur.core import arrays
 from demur.core.arrays import Array
 from demur.predictions.categorical import Categorical, raise_if_bad
 from demur.predictions.parametric import Parametric, as_real_array, find_members_axis
+from demur.predictions.places import Places
 
 
 class Bernoulli(Categorical):
@@ -28,6 +27,7 @@ class Bernoulli(Categorical):
     """
 
     __slots__ = ()
+    _outcome_axes = 0
 
     def __init__(self, probs: Any = None, *, logits: Any = None) -> None:
         kind, pairs = _two_classes("Bernoulli", probs, logits)
@@ -63,6 +63,7 @@ class MultiLabel(Parametric):
     """
 
     __slots__ = ()
+    _outcome_axes = 1
 
     def __init__(self, probs: Any = None, *, logits: Any = None) -> None:
         way, pairs = _two_classes("MultiLabel", probs, logits)
@@ -70,7 +71,7 @@ class MultiLabel(Parametric):
             raise ValueError(f"{way} must have the labels last. Got one number. Use Bernoulli.")
         self._fill_with("multi-label", (way,), pairs.reshape((*pairs.shape[:-2], 2 * pairs.shape[-2])))
 
-    def _to_logits(self, ignored: Array | None = None, places: np.ndarray | None = None) -> Array:
+    def _to_logits(self, ignored: Array | None = None, places: Places | None = None) -> Array:
         values = self.values
         pairs = Categorical(**{self.names[0]: values.reshape((*values.shape[:-1], values.shape[-1] // 2, 2))})
         found = pairs._to_logits(None if ignored is None else ignored[..., None], places).reshape(

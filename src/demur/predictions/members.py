@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,8 @@ import numpy as np
 from demur.core import arrays
 from demur.core.arrays import Array
 from demur.predictions.categorical import Categorical
-from demur.predictions.parametric import Parametric
+from demur.predictions.parametric import Parametric, as_real_array
+from demur.predictions.places import Places, check_axis
 
 _LIGHT, _HEAVY = 1e-100, 1e100  # weights whose squares are no problem
 
@@ -26,7 +26,7 @@ class Members:
     prediction: Any  # Categorical or Parametric
     weights: Array | None
     batch: tuple[int, ...]
-    places: np.ndarray | None = None  # which of the caller's inputs these are; None: all of them
+    places: Places | None = None  # in the caller's array
     kept: bool = False  # in their library, since what they are set beside has gradients
 
     @property
@@ -70,9 +70,9 @@ class Members:
         """Return the members for some of the inputs."""
         values = self.prediction.values[:, inputs]
         weights = None if self.weights is None else self.weights[:, inputs]
-        places = np.arange(self.inputs) if self.places is None else self.places
+        places = None if self.places is None else self.places.only(inputs, self.inputs)
         own = self.prediction.with_values(values)
-        return Members(own, weights, (values.shape[1],), places[inputs], self.kept)
+        return Members(own, weights, (values.shape[1],), places, self.kept)
 
     def parts(self, size: int) -> Iterator[tuple[int, int]]:
         """Return ranges of inputs, all about as long, with at most ``size`` numbers each, or one input."""
@@ -114,32 +114,59 @@ class Members:
 
 
 def gather(
-    prediction: Categorical | Parametric, weights: Any, axis: int, *, may_be_zero: bool = False
+    prediction: Categorical | Parametric,
+    weights: Any,
+    axis: int,
+    class_axis: int = -1,
+    *,
+    may_be_zero: bool = False,
+    single: bool = False,
 ) -> Members:
-    """Move the members first, flatten the batch, and check ranks and weights.
+    """Move the members first and the classes last, flatten the batch, and check ranks and weights.
 
-    ``may_be_zero``: an input may have no member of positive weight here, as others may come.
+    ``may_be_zero``: an input may have no member of positive weight here, as others may come. ``single``: one
+    member, without an axis of members.
     """
     shape = prediction.shape
     name = prediction.kind
-    if len(shape) < 2:
+    if len(shape) < 2 and not single:
         raise ValueError(
             f"{name} must have members and classes, at least 2 axes. Got shape {shape}. "
             "For a single model add a members axis: array[None]."
         )
-    if not isinstance(axis, Integral) or not -len(shape) <= axis < len(shape):
-        raise ValueError(f"axis must be an axis of {name}, shape {shape}. Got {axis!r}.")
-    if axis % len(shape) == len(shape) - 1:
-        raise ValueError(f"axis must be the members' axis; the last one, {axis}, is the classes'.")
+    place = None if single else check_axis("axis", axis, name, shape)
+    classes_at = len(shape) - 1
+    if class_axis != -1:
+        classes_at = _check_class_axis(class_axis, prediction)
+    if place == classes_at:
+        if class_axis == -1:
+            raise ValueError(f"axis must be the members' axis; the last one, {axis}, is the classes'.")
+        raise ValueError(f"axis and class_axis must be two different axes. Got {axis} and {class_axis}.")
     values = prediction.values
-    if axis % len(shape):
-        values = arrays.namespace(values).moveaxis(values, axis, 0)
+    if classes_at != len(shape) - 1:
+        values = arrays.namespace(values).moveaxis(values, classes_at, -1)
+    if place is None:
+        values = values[None]
+    elif place:
+        values = arrays.namespace(values).moveaxis(values, place - (classes_at < place), 0)
     count, *batch, classes = values.shape
     _check_not_empty(name, tuple(values.shape))
     if len(batch) != 1:
         values = values.reshape((count, math.prod(batch), classes))
     moved = prediction if values is prediction.values else prediction.with_values(values)
-    return Members(moved, _check_weights(weights, values, tuple(batch), may_be_zero), tuple(batch))
+    places = Places(tuple(batch), place, classes_at, prediction._outcome_axes, prediction.values)
+    own_weights = _check_weights(weights, values, tuple(batch), may_be_zero)
+    return Members(moved, own_weights, tuple(batch), places)
+
+
+def _check_class_axis(class_axis: Any, prediction: Categorical | Parametric) -> int:
+    """Return where the classes are, counted from the front."""
+    if type(prediction) is not Categorical:
+        raise ValueError(
+            f"class_axis goes with arrays of classes. Got {prediction!r}. Move labels or coordinates last "
+            "before, as in numpy.moveaxis(array, 2, -1)."
+        )
+    return check_axis("class_axis", class_axis, prediction.kind, prediction.shape)
 
 
 def _check_not_empty(name: str, shape: tuple[int, ...]) -> None:
@@ -154,7 +181,7 @@ def _check_weights(weights: Any, values: Array, batch: tuple[int, ...], may_be_z
     """Return weights as (members, inputs), in the library that computes; None if all weigh the same."""
     if weights is None:
         return None
-    weights = arrays.as_array(weights)
+    weights = as_real_array("weights", weights)
     count, inputs = values.shape[:2]
     shape = tuple(weights.shape)
     if shape != (count,) and shape != (count, *batch):

@@ -10,6 +10,7 @@ import numpy as np
 from demur.core import arrays
 from demur.core.arrays import Array
 from demur.predictions.members import check_weight_values
+from demur.predictions.parametric import as_real_array
 from demur.predictions.second_order import SecondOrder, as_second_order
 
 
@@ -65,7 +66,7 @@ class Mixture(SecondOrder):
     def _check_weights(self, weights: Any) -> np.ndarray:
         """Return the components' shares."""
         count = len(self.components)
-        shares = np.ones(count) if weights is None else arrays.to_numpy(arrays.as_array(weights))
+        shares = np.ones(count) if weights is None else arrays.to_numpy(as_real_array("weights", weights))
         if shares.shape != (count,):
             raise ValueError(f"weights must have shape {(count,)}, one per component. Got {shares.shape}.")
         check_weight_values(shares.astype(np.float64), may_be_zero=False)

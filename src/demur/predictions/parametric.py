@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from numbers import Integral
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from demur.core import arrays
 from demur.core.arrays import Array
 from demur.core.rules import Rule, one_hot
 from demur.families import FAMILIES
-from demur.predictions.categorical import raise_if_bad
+from demur.predictions.categorical import DROP_OR_IGNORE, raise_if_bad
+from demur.predictions.places import Places
 
 
 class Parametric:
@@ -22,6 +23,7 @@ class Parametric:
     """
 
     __slots__ = ("names", "precision", "rule", "values")
+    _outcome_axes: ClassVar[int] = 2  # that an error may count: the rows and columns of a covariance
 
     values: Array
     names: tuple[str, ...]  # of the parameters; all but the mean are positive
@@ -74,7 +76,7 @@ class Parametric:
         """Return the members' axis, counted from the front, of what the user gave."""
         return find_members_axis(self.kind, axis, self.rule.shape_as_given(self.shape), len(self.shape) - 1)
 
-    def _to_logits(self, ignored: Array | None = None, places: np.ndarray | None = None) -> Array:
+    def _to_logits(self, ignored: Array | None = None, places: Places | None = None) -> Array:
         """Return checked parameters, the family's logits, in float64 or the widest type there is.
 
         Predictions without weight, (members, inputs), are not checked. They get the parameters of another
@@ -102,7 +104,7 @@ class Parametric:
         return xp.ones_like(like)
 
     def _check(
-        self, xp: Any, values: Array, ignored: Array | None = None, places: np.ndarray | None = None
+        self, xp: Any, values: Array, ignored: Array | None = None, places: Places | None = None
     ) -> None:
         """Raise the error that says what is wrong with the numbers, if anything is."""
         size = values.shape[-1] // len(self.names)
@@ -113,15 +115,13 @@ class Parametric:
                 _check_positive(xp, name, numbers, ignored, places)
 
 
-def check_finite(xp: Any, name: str, values: Array, ignored: Array | None, places: np.ndarray | None) -> None:
+def check_finite(xp: Any, name: str, values: Array, ignored: Array | None, places: Places | None) -> None:
     """Raise unless numbers are finite."""
-    advice = "Find out where it arose."
-    raise_if_bad(xp, ~xp.isfinite(values), values, f"{name} must be finite", advice, places, ignored)
+    expected = f"{name} must be finite"
+    raise_if_bad(xp, ~xp.isfinite(values), values, expected, DROP_OR_IGNORE, places, ignored)
 
 
-def _check_positive(
-    xp: Any, name: str, values: Array, ignored: Array | None, places: np.ndarray | None
-) -> None:
+def _check_positive(xp: Any, name: str, values: Array, ignored: Array | None, places: Places | None) -> None:
     """Raise unless numbers are above 0."""
     advice = "A distribution without spread has no density." if name in ("variance", "scale") else (
         "Leave such a member out, or give it weight 0."

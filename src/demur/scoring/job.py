@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from demur.core.rules import resolve_rule
-from demur.measures import GIVEN, Measure, cell, check_base, resolve
+from demur.measures import GIVEN, Measure, canonical_name, cell, check_base, resolve
 from demur.moments import Moments, sums_of_given
 from demur.posteriors.posterior import Posterior, parse_chunk
 from demur.predictions import arrays
@@ -38,7 +38,8 @@ class ScoringJob:
         """Raise, before any work, where the arguments do not go together."""
         if isinstance(self.measures, str) or not all(isinstance(name, str) for name in self.measures):
             raise TypeError(f"measures must be a list of names. Got {self.measures!r}.")
-        self.measures = tuple(dict.fromkeys(self.measures))
+        names = (name if name in self.own else canonical_name(name) for name in self.measures)
+        self.measures = tuple(dict.fromkeys(names))
         if not self.measures:
             raise ValueError("measures must have at least one name. Got none.")
         for measure in self.name_measures(()).values():

@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from demur.measures import canonical_name
 from demur.moments import Moments
 from demur.predictions import Categorical, arrays
 from demur.predictions.members import check_weight_values, scale_moderately
@@ -67,7 +68,7 @@ def score_predictions(
     ValueError
         The measures cannot be computed from these predictions, weights or options.
     """
-    measures = tuple(dict.fromkeys(measures))
+    measures = tuple(dict.fromkeys(map(canonical_name, measures)))
     if (stderr or unbiased) and predictions.members < 2:
         raise StoreError(
             f"{predictions.sources[0].label}: expected at least 2 members for a standard error or "

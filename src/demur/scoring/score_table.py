@@ -99,16 +99,3 @@ def count_groups(
     if stderr or (unbiased and any(needs_groups(resolve(measure)) for measure in measures)):
         return min(members, _MOST_GROUPS)
     return None
-
-
-def name_unit(rule: str, base: float | None) -> str:
-    """Return the unit that scores are measured in.
-
-    Examples
-    --------
-    >>> name_unit("log", None), name_unit("log", 2), name_unit("brier", None)
-    ('nats', 'bits', 'brier loss')
-    """
-    if rule != "log":
-        return f"{rule} loss"
-    return {None: "nats", 2.0: "bits"}.get(base, f"units of log {base:g}" if base else "")

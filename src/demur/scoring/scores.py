@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from demur.measures import Decomposition
+from demur.core.parts_as_text import Reading
+from demur.measures import Decomposition, canonical_name, name_unit
 from demur.scoring.batches import InputBatch
-from demur.scoring.score_table import PARTS, ScoreTable, name_unit
+from demur.scoring.score_table import PARTS, ScoreTable
 from demur.stores import write_columns
 
 _SIDE_COLUMNS = ("ids", "labels", "deployed")
@@ -51,6 +52,7 @@ class Scores:
         return self.table.inputs
 
     def __getitem__(self, measure: str) -> Decomposition:
+        measure = measure if measure in self.table.measures else canonical_name(measure)
         if measure not in self.table.measures:
             raise KeyError(f"Expected one of {', '.join(self.table.measures)}. Got {measure!r}.")
 
@@ -59,7 +61,8 @@ class Scores:
             return Decomposition(**{part: columns[f"{measure}_{part}{ending}"] for part in PARTS}, **more)
 
         measured = f"{measure}_total_stderr" in self.table.columns
-        return of("", stderr=of("_stderr") if measured else None)
+        unit = Reading(name_unit(self.rule, self.base))
+        return of("", stderr=of("_stderr") if measured else None, _reading=unit)
 
     @property
     def members(self) -> int:
