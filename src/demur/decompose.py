@@ -11,6 +11,7 @@ from demur import kernels
 from demur.core import arrays
 from demur.core.given import Side, given_sides, part_of, refer_sides, with_gradients
 from demur.core.jackknife import Estimates, check_enough, unbiased_terms
+from demur.core.kernel_score import decompose_numbers, refuse_class_arguments
 from demur.core.rules import Array, Rule, resolve_rule
 from demur.core.second_order_measures import (
     attribute_distribution,
@@ -31,7 +32,7 @@ from demur.measures import (
     resolve,
     sides_of,
 )  # fmt: skip
-from demur.predictions import Categorical, Members, as_prediction, as_second_order, gather, rule_for
+from demur.predictions import Categorical, Members, Numbers, as_prediction, as_second_order, gather, rule_for
 
 SUMS_AT_ONCE = 1 << 22  # numbers of sums over members held at a time
 LOGITS_AT_ONCE = 1 << 16  # logits worked on at a time by plain array functions, which keep them in the cache
@@ -70,7 +71,8 @@ def decompose(
         ``torch.distributions``. The average of numbers that are predicted is integrated for ``Gaussian``,
         and an error for the other families. Or a distribution over predictions, which has no members to
         list: ``Dirichlet``, ``Beta``, ``Uniform``, ``Deltas``, ``Mixture``, or the first three of
-        ``torch.distributions``; then only measure, rule and base apply.
+        ``torch.distributions``; then only measure, rule and base apply. Or numbers without a variance,
+        ``Points`` or ``Draws``, scored by their kernel: then rule and base do not apply.
     measure
         ``"pairwise"`` (epistemic part K), ``"average"`` (the usual one: entropy of the average, mutual
         information I), ``"reverse"`` (M), or a ``Measure``.
@@ -104,6 +106,9 @@ def decompose(
     >>> demur.decompose(p, measure="average").epistemic
     array([0.36806421])
     """
+    if isinstance(probs, Numbers):
+        refuse_class_arguments(probs, logits, log_probs, rule, base)
+        return decompose_numbers(probs, measure, weights, unbiased, stderr, groups, axis)
     distribution = None if probs is None or isinstance(probs, np.ndarray) else as_second_order(probs)
     if distribution is not None:
         refuse_member_arguments(distribution, logits, log_probs, weights, unbiased, stderr, groups, axis)

@@ -9,6 +9,7 @@ from demur.predictions.labels import Bernoulli, MultiLabel
 from demur.predictions.members import Members, gather
 from demur.predictions.mixture import Mixture
 from demur.predictions.parametric import Parametric
+from demur.predictions.points import Draws, Numbers, Points
 from demur.predictions.positive import Exponential, Gamma, Poisson
 from demur.predictions.second_order import SecondOrder, as_second_order
 from demur.predictions.uniform_deltas import Deltas, Uniform
@@ -19,6 +20,7 @@ __all__ = [
     "Categorical",
     "Deltas",
     "Dirichlet",
+    "Draws",
     "Exponential",
     "Gamma",
     "Gaussian",
@@ -26,7 +28,9 @@ __all__ = [
     "Mixture",
     "MultiLabel",
     "MultivariateGaussian",
+    "Numbers",
     "Parametric",
+    "Points",
     "Poisson",
     "SecondOrder",
     "Uniform",

@@ -10,11 +10,17 @@ from demur.predictions.categorical import Categorical
 from demur.predictions.gaussian import Gaussian, MultivariateGaussian
 from demur.predictions.labels import Bernoulli, MultiLabel
 from demur.predictions.parametric import Parametric
+from demur.predictions.points import Numbers
 from demur.predictions.positive import Exponential, Gamma, Poisson
 
 
 def as_prediction(probs: Any = None, logits: Any = None, log_probs: Any = None) -> Categorical | Parametric:
     """Return checked predictions: of classes, or of one of the families."""
+    if isinstance(probs, Numbers):
+        raise ValueError(
+            f"{type(probs).__name__} go into demur.decompose and demur.variance, all members at once: they "
+            "have no classes, and no sums of a fixed size. Stack the members and decompose them."
+        )
     if logits is None and log_probs is None:
         if isinstance(probs, (Parametric, Bernoulli)):
             return probs
