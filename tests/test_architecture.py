@@ -16,7 +16,8 @@ ORDER = [
     "families", "predictions", "core.state", "measures", "kernels",
     "core.jackknife", "core.kernel_distances", "core.kernel_score",
     "core.second_order_state", "core.given", "moments", "core.gaussian_integral", "core.gaussian_estimates",
-    "core.bounds", "core.second_order_measures", "decompose", "divergences", "regression", "credal", "adhoc",
+    "core.bounds", "core.predictive", "core.second_order_measures", "decompose", "divergences", "regression",
+    "credal", "adhoc",
     "tasks", "deferral", "stores", "scoring.batches", "scoring.checkpoint", "scoring.logit_spread",
     "posteriors", "scoring", "report", "reproduce", "cli",
 ]  # fmt: skip

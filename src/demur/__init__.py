@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from demur import posteriors, report, tasks
     from demur.adhoc import label_variance, margin, max_probability, softmax_variance, variation_ratio
     from demur.deferral import Deferral, NoGuarantee
-    from demur.regression import information, information_bounds, variance
+    from demur.regression import information, information_bounds, interval, mean, quantiles, variance
     from demur.scoring.score import score
     from demur.scoring.scores import Scores
 
@@ -80,10 +80,13 @@ __all__ = [
     "divergences",
     "information",
     "information_bounds",
+    "interval",
     "label_variance",
     "margin",
     "max_probability",
+    "mean",
     "posteriors",
+    "quantiles",
     "register_rule",
     "report",
     "score",
@@ -99,10 +102,13 @@ _LATER = {
     "Scores": "scoring.scores",
     "information": "regression",
     "information_bounds": "regression",
+    "interval": "regression",
     "label_variance": "adhoc",
     "margin": "adhoc",
     "max_probability": "adhoc",
+    "mean": "regression",
     "posteriors": "",
+    "quantiles": "regression",
     "report": "",
     "score": "scoring.score",
     "softmax_variance": "adhoc",
