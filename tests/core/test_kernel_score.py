@@ -302,6 +302,17 @@ def test_unbiased_means_unbiased(sides) -> None:
         assert abs(found.mean() - value) <= 4.5 * found.std() / math.sqrt(many), part
 
 
+def test_unbiased_draws_of_few_members() -> None:
+    """Three members with means of N(0, 1), three draws of N(mean, 1) each."""
+    rng = np.random.default_rng(12)
+    draws = rng.normal(size=(3, 1, 20_000)) + rng.normal(size=(3, 3, 20_000))
+    u = decompose(Draws(draws), unbiased=True)
+    wanted = {"aleatoric": mean_distance(0, 2) / 2, "epistemic": mean_distance(0, 4) - mean_distance(0, 2)}
+    for part, value in wanted.items():
+        found = getattr(u, part)
+        assert abs(found.mean() - value) < 4.5 * found.std() / math.sqrt(20_000) < 0.1 * value
+
+
 @pytest.mark.parametrize("groups", [None, 3])
 @pytest.mark.parametrize("measure", ["pairwise", "average"])
 @pytest.mark.parametrize("values", [POINTS, DRAWS], ids=["points", "draws"])
@@ -445,6 +456,13 @@ BAD = {
     "attribute": (lambda: demur.attribute(Points(POINTS)), "no classes"),
     "Moments": (lambda: demur.Moments().update(Points(POINTS)), "no sums of a fixed size. Stack"),
     "information": (lambda: demur.information(Points(POINTS)), "all members at once"),
+    "divergences": (lambda: demur.divergences(Points(POINTS)), "all members at once"),
+    "margin": (lambda: demur.margin(Points(POINTS)), "all members at once"),
+    "given to classes": (
+        lambda: decompose(np.full((3, 4, 2), 0.5), measure=Measure(Points(POINTS), "each")),
+        "all members at once",
+    ),
+    "one weight": (lambda: decompose(Points(POINTS), weights=2.0), r"weights must have shape \(6,\)"),
     "complex": (lambda: Points(1j * POINTS), "must hold real numbers"),
 }
 

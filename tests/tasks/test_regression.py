@@ -35,11 +35,20 @@ def test_gaussian_figures_against_scipy(weights) -> None:
     assert float(found.width) == pytest.approx(np.mean(found.inputs.high - found.inputs.low))
     np.testing.assert_array_equal(found.histogram, np.histogram(cdf, 10, (0, 1))[0])
     assert found.histogram.sum() == 30 and found.level == 0.8
-    half = stats.norm.ppf(0.975) * found.inputs.crps.std(ddof=1) / math.sqrt(30)
+    half = stats.t.ppf(0.975, 29) * found.inputs.crps.std(ddof=1) / math.sqrt(30)
     assert (found.crps.low, found.crps.high) == pytest.approx(
         (float(found.crps) - half, float(found.crps) + half)
     )
+    relative = stats.t.ppf(0.975, 29) * np.std(error**2, ddof=1) / math.sqrt(30) / np.mean(error**2)
+    assert found.rmse.high / found.rmse.low == pytest.approx(math.exp(relative))
     assert set(found.to_dict()) == {"crps", "nll", "rmse", "coverage", "width", "calibration_error"}
+
+
+def test_a_single_input_has_no_interval_and_exact_predictions_no_error() -> None:
+    one = regression(demur.Gaussian(np.zeros((2, 1)), scale=1.0), [0.3])
+    assert one.crps.high == math.inf and one.rmse.low == 0 and one.rmse.high == math.inf
+    exact = regression(demur.Points(np.ones((2, 5))), np.ones(5))
+    assert float(exact.rmse) == exact.rmse.high == 0 and float(exact.coverage) == 1
 
 
 def test_crps_of_numbers_by_pairs() -> None:

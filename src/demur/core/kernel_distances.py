@@ -179,8 +179,8 @@ def members_under(kernel: Kernel, values: np.ndarray) -> KernelMembers:
     return EnergyMembers(values) if kernel == "energy" else PairedMembers(values, kernel)
 
 
-def values_at_once(kernel: Kernel, members: int, draws: int) -> int:
-    """Return how many arrays of so many draws fill the memory that a block of inputs may take."""
+def inputs_at_once(kernel: Kernel, members: int, draws: int) -> int:
+    """Return how many inputs with so many members and draws make a block."""
     # The energy kernel keeps about ten arrays of the draws; another, all pairs of members and of one row.
     each = 8 * members * draws if kernel == "energy" else members * (draws * draws + 2 * members)
     return max(1, NUMBERS_AT_ONCE // each)

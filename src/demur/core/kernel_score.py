@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from demur.core.jackknife import standard_error
-from demur.core.kernel_distances import KernelMembers, members_under, values_at_once
+from demur.core.kernel_distances import KernelMembers, inputs_at_once, members_under
 from demur.families.family import variance_over
 from demur.measures import Decomposition, Measure, Parts, resolve
 from demur.predictions.points import ArrangedNumbers, Draws, Kernel, Numbers, Points, arrange_numbers
@@ -42,7 +42,7 @@ def decompose_numbers(
     if unbiased or stderr:
         _check_enough(members.weights, stderr=stderr)
     sets = [members, *(side for side in given if side is not None)]
-    size = min(values_at_once(prediction.kernel, len(s.values), s.values[0, 0].size) for s in sets)
+    size = min(inputs_at_once(prediction.kernel, len(s.values), s.values[0, 0].size) for s in sets)
     inputs = members.values.shape[1]
     edges = [*range(0, inputs, size), inputs]
     found = [

@@ -18,8 +18,8 @@ def as_prediction(probs: Any = None, logits: Any = None, log_probs: Any = None) 
     """Return checked predictions: of classes, or of one of the families."""
     if isinstance(probs, Numbers):
         raise ValueError(
-            f"{type(probs).__name__} go into demur.decompose and demur.variance, all members at once: they "
-            "have no classes, and no sums of a fixed size. Stack the members and decompose them."
+            f"{type(probs).__name__} go into demur.decompose, variance, mean and quantiles, all members at "
+            "once: they have no classes, and no sums of a fixed size. Stack the members first."
         )
     if logits is None and log_probs is None:
         if isinstance(probs, (Parametric, Bernoulli)):

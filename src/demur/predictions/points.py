@@ -71,7 +71,8 @@ class Points(Numbers):
         Shape (members, ...); an array of NumPy, PyTorch or JAX. One result per number predicted.
     kernel
         ``"energy"``, or a function ``k(x, y)`` of two NumPy arrays that broadcast: symmetric and positive
-        definite (or conditionally so), for another kernel score. It is called for all pairs of members.
+        definite (or conditionally so), for another kernel score. It is called for all pairs of members:
+        time and memory grow with their square.
     scale
         For several outputs per input, shape (members, ..., outputs): the unit of each, one number or
         (outputs,), as the standard deviation of the training targets. Outputs are divided by it, and
@@ -209,8 +210,9 @@ def _check_finite(kind: str, values: np.ndarray, used: np.ndarray, axis: int) ->
 
 def _refuse_gradients(array: Any) -> None:
     """Raise where a gradient would be lost: the numbers are sorted by NumPy."""
-    if array is None or isinstance(array, (list, tuple)):
+    if array is None:
         return
+    array = arrays.as_array(array)
     if arrays.is_traced(array) or getattr(array, "requires_grad", False):
         raise ValueError(
             "Points and Draws are scored on the processor, and no gradient passes. Detach them first."

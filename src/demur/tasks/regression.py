@@ -111,8 +111,8 @@ def regression(
     bins : int
         Of the histogram of PIT values.
     confidence : float
-        Confidence level of the intervals: exact for the coverage, normal for the others. They take the
-        inputs for independent.
+        Confidence level of the intervals: exact for the coverage, Student's for means. They take the inputs
+        for independent.
     weights, axis
         Of the members, as for ``decompose``.
     seed : int
@@ -128,7 +128,7 @@ def regression(
     >>> members = demur.Gaussian(truth + 0.2 * rng.normal(size=(5, 1000)), scale=0.5)
     >>> found = demur.tasks.regression(members, truth + rng.normal(size=1000))
     >>> print("coverage", found.coverage, " CRPS", found.crps)
-    coverage 0.6040 [0.5729, 0.6345]  CRPS 0.6173 [0.5850, 0.6497]
+    coverage 0.6040 [0.5729, 0.6345]  CRPS 0.6173 [0.5849, 0.6498]
     >>> found.histogram
     array([244,  76,  66,  65,  53,  39,  58,  62,  78, 259])
     """
@@ -158,14 +158,12 @@ def regression(
         pit = _draw_pit(average, y, seed)
     error = average.mean() - y
     within_interval = int(np.sum((low <= y) & (y <= high)))
-    squares = _estimate_mean(error**2, confidence, least=0.0)
-    roots = [math.sqrt(each) for each in (squares.value, squares.low, squares.high)]
     return Regression(
         crps=_estimate_mean(crps, confidence),
         nll=None if nll is None else _estimate_mean(nll, confidence),
-        rmse=Estimate(roots[0], roots[1], roots[2], confidence, "asymptotic"),
+        rmse=_estimate_root(error**2, confidence),
         coverage=proportion(within_interval, len(y), confidence),
-        width=_estimate_mean(high - low, confidence, least=0.0),
+        width=_estimate_mean(high - low, confidence),
         calibration_error=_estimate_calibration_error(pit, options),
         level=level,
         pit=pit,
@@ -254,13 +252,38 @@ def _draw_pit(average: Mixture, y: np.ndarray, seed: int) -> np.ndarray:
     return np.minimum((below + step * generator(seed).uniform(size=len(y))) / whole, 1.0)
 
 
-def _estimate_mean(values: np.ndarray, confidence: float, least: float = -math.inf) -> Estimate:
-    """Return a mean with its normal interval."""
+def _estimate_mean(values: np.ndarray, confidence: float) -> Estimate:
+    """Return a mean with Student's interval."""
     found = float(values.mean())
     if len(values) == 1:
-        return Estimate(found, least, math.inf, confidence, "asymptotic")
-    half = normal_quantile(confidence) * float(values.std(ddof=1)) / math.sqrt(len(values))
-    return Estimate(found, max(found - half, least), found + half, confidence, "asymptotic")
+        return Estimate(found, -math.inf, math.inf, confidence, "asymptotic")
+    half = _student_quantile(values, confidence) * _standard_error(values)
+    return Estimate(found, found - half, found + half, confidence, "asymptotic")
+
+
+def _estimate_root(squares: np.ndarray, confidence: float) -> Estimate:
+    """Return the root of a mean square with an interval that is symmetric on the logarithmic scale.
+
+    Squares are skewed, and their logarithm's interval holds the truth more often when inputs are few.
+    """
+    mean_square = float(squares.mean())
+    root = math.sqrt(mean_square)
+    if len(squares) == 1:
+        return Estimate(root, 0.0, math.inf, confidence, "asymptotic")
+    if root == 0:
+        return Estimate(0.0, 0.0, 0.0, confidence, "asymptotic")
+    half = _student_quantile(squares, confidence) * _standard_error(squares) / mean_square / 2
+    return Estimate(root, root * math.exp(-half), root * math.exp(half), confidence, "asymptotic")
+
+
+def _student_quantile(values: np.ndarray, confidence: float) -> float:
+    from scipy.special import stdtrit
+
+    return float(stdtrit(len(values) - 1, (1 + confidence) / 2))
+
+
+def _standard_error(values: np.ndarray) -> float:
+    return float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
 def _estimate_calibration_error(pit: np.ndarray, options: IntervalOptions) -> Estimate:
