@@ -78,11 +78,16 @@ class Regression:
     histogram: np.ndarray = field(repr=False, compare=False)
     inputs: PerInput = field(repr=False, compare=False)
 
+    def __str__(self) -> str:
+        return "\n".join(f"{name:17} {each}" for name, each in self._figures().items())
+
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Return the figures that there are by name."""
+        return {name: each.to_dict() for name, each in self._figures().items()}
+
+    def _figures(self) -> dict[str, Estimate]:
         names = ("crps", "nll", "rmse", "coverage", "width", "calibration_error")
-        found = {name: getattr(self, name) for name in names}
-        return {name: each.to_dict() for name, each in found.items() if each is not None}
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
 
 
 def regression(
@@ -127,8 +132,13 @@ def regression(
     >>> truth = rng.normal(size=1000)
     >>> members = demur.Gaussian(truth + 0.2 * rng.normal(size=(5, 1000)), scale=0.5)
     >>> found = demur.tasks.regression(members, truth + rng.normal(size=1000))
-    >>> print("coverage", found.coverage, " CRPS", found.crps)
-    coverage 0.6040 [0.5729, 0.6345]  CRPS 0.6173 [0.5849, 0.6498]
+    >>> print(found)
+    crps              0.6173 [0.5849, 0.6498]
+    nll               2.1384 [1.9772, 2.2997]
+    rmse              1.0169 [0.9740, 1.0618]
+    coverage          0.6040 [0.5729, 0.6345]
+    width             1.7457 [1.7416, 1.7499]
+    calibration_error 0.0979 [0.0707, 0.1214]
     >>> found.histogram
     array([244,  76,  66,  65,  53,  39,  58,  62,  78, 259])
     """
