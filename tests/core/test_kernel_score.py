@@ -248,6 +248,9 @@ def test_a_large_offset_costs_no_digits() -> None:
                 np.testing.assert_array_equal(getattr(here, part), getattr(far, part))
         here, far = (demur.variance(kind(x)) for x in (near, near + 1e8))
         np.testing.assert_allclose(far.epistemic, here.epistemic, rtol=1e-12)
+        ninths = near / 9  # whose means are rounded
+        here, far = (demur.variance(kind(x)) for x in (ninths + 1e8 - 1e8, ninths + 1e8))
+        np.testing.assert_allclose(far.epistemic, here.epistemic, rtol=1e-12)
         np.testing.assert_allclose(far.aleatoric, here.aleatoric, rtol=1e-12)
 
 
@@ -421,8 +424,9 @@ BAD = {
             Draws(np.where(np.arange(60).reshape(5, 3, 4) == 33, np.nan, np.moveaxis(DRAWS, 0, 2))),
             axis=2,
         ),
-        r"Draws must be finite\. Got nan at \[2, 2, 1\]",
+        r"Draws must be numbers of at most 1e\+150 in size\. Got nan at \[2, 2, 1\]",
     ),
+    "infinity": (lambda: demur.variance(Points([1.0, -np.inf])), r"Got -inf at \[1\]"),
     "kernel": (lambda: Points(POINTS, kernel="gauss"), "kernel must be 'energy' or a function"),
     "kernel's shape": (
         lambda: decompose(Points(POINTS, kernel=lambda x, y: 1.0)),

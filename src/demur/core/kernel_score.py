@@ -69,21 +69,17 @@ def variance_of_numbers(prediction: Numbers, weights: Any, axis: int) -> Decompo
     Means over draws are over different ones, as under a kernel: this is that of ``k(x, y) = x y``.
     """
     members = arrange_numbers(prediction, weights, axis)
-    values, draws = members.values, members.values.shape[-1]
+    values = members.values - members.values[:1, :, :, :1]  # far from 0, digits are lost in means and squares
+    draws = values.shape[-1]
     shares = (members.weights / members.weights.sum(axis=0))[..., None]
-    epistemic = variance_over(np, _mean_from(values, values[..., :1]), shares)
+    epistemic = variance_over(np, values.mean(axis=-1), shares)
     aleatoric = np.zeros_like(epistemic)
     if draws > 1:
         at_same_place = variance_over(np, values, shares[..., None]).mean(axis=-1)
         epistemic = (draws * epistemic - at_same_place) / (draws - 1)
-        aleatoric = np.sum(shares * (values - values[..., :1]).var(axis=-1, ddof=1), axis=0)
+        aleatoric = np.sum(shares * values.var(axis=-1, ddof=1), axis=0)
     parts = [part.sum(axis=-1).reshape(members.batch) for part in (aleatoric, epistemic)]
     return Decomposition(*map(prediction._to_result, (parts[0] + parts[1], *parts)))
-
-
-def _mean_from(values: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """Return means over the last axis, added up about a reference: equal numbers have exactly theirs."""
-    return reference[..., 0] + np.mean(values - reference, axis=-1)
 
 
 class _Block:
@@ -119,20 +115,19 @@ class _Block:
         own = np.repeat(weights.T, self.outputs, axis=0)
         k = self._add_outputs(self.members.pairwise(own))
         corrected = k / _share_of_pairs(weights) if unbiased else k
-        entropies = [self._mean_entropy(self.members, own)]
-        for side in self.given:
-            entropies.append(np.empty(0) if side is None else self._mean_entropy(side, _equal(side)))
-        predictor = self.sides[0]
-        aleatoric = entropies[1] if predictor == "given" else entropies[0]
-        if predictor == "bma":
+        first, second = (
+            (self.members, own) if side is None else (side, np.ones(side.values.shape[:2]))
+            for side in self.given
+        )
+        aleatoric = self._add_outputs(np.sum(first[1] * first[0].entropies, axis=1) / first[1].sum(axis=1))
+        if self.sides[0] == "bma":
             aleatoric = aleatoric + corrected / 2
         if "given" not in self.sides:
             return Parts(aleatoric, self.sides.count("each") * corrected / 2)
-        left, right = ((self.members, own) if side is None else (side, _equal(side)) for side in self.given)
-        epistemic = self._add_outputs(left[0].distance(left[1], right[0], right[1]))  # pyright: ignore[reportArgumentType]
-        for name, side in zip(self.sides, self.given, strict=True):
-            if side is not None:
-                epistemic = epistemic + self._add_outputs(side.pairwise(_equal(side))) / 2
+        epistemic = self._add_outputs(first[0].distance(first[1], *second))  # pyright: ignore[reportArgumentType]
+        for name, (side, weights_there) in zip(self.sides, (first, second), strict=True):
+            if name == "given":
+                epistemic = epistemic + self._add_outputs(side.pairwise(weights_there)) / 2
             elif name == "each":
                 epistemic = epistemic + k / 2
             else:  # pairs of a member with itself, of which the average of few has too many
@@ -156,16 +151,8 @@ class _Block:
         )
         return Decomposition(*(standard_error(np, dealt, rest, value, others) for value, others in figures))
 
-    def _mean_entropy(self, side: KernelMembers, weights: np.ndarray) -> np.ndarray:
-        return self._add_outputs(np.sum(weights * side.entropies, axis=1) / weights.sum(axis=1))
-
     def _add_outputs(self, values: np.ndarray) -> np.ndarray:
         return values.reshape(-1, self.outputs).sum(axis=1)
-
-
-def _equal(side: KernelMembers) -> np.ndarray:
-    """Return equal weights for the members of a given side."""
-    return np.ones(side.values.shape[:2])
 
 
 def _share_of_pairs(weights: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from demur.predictions.categorical import Categorical
 from demur.predictions.members import gather
 from demur.predictions.parametric import as_real_array, find_members_axis
 
+_LARGEST = 1e150  # whose squares are no problem
 Kernel = str | Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
@@ -197,14 +198,14 @@ def _check_scale(scale: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _check_finite(kind: str, values: np.ndarray, used: np.ndarray, axis: int) -> None:
-    """Raise if a number with weight is not finite, with its index in the caller's array."""
-    bad = ~np.isfinite(values) & used
+    """Raise if a number with weight is NaN, infinite or nearly so, with its index in the caller's array."""
+    bad = ~(np.abs(values) <= _LARGEST) & used
     if bad.any():
         place = np.argwhere(np.moveaxis(bad, 0, axis))[0]
         value = np.moveaxis(values, 0, axis)[tuple(place)]
         raise ValueError(
-            f"{kind} must be finite. Got {value:g} at {place.tolist()}. Leave this input out, or give this "
-            "member weight 0 there."
+            f"{kind} must be numbers of at most {_LARGEST:g} in size. Got {value:g} at {place.tolist()}. "
+            "Leave this input out, or give this member weight 0 there."
         )
 
 
