@@ -17,7 +17,7 @@ ORDER = [
     "core.jackknife", "core.kernel_distances", "core.kernel_score",
     "core.second_order_state", "core.given", "moments", "core.gaussian_integral", "core.gaussian_estimates",
     "core.bounds", "core.predictive", "core.second_order_measures", "decompose", "divergences", "regression",
-    "credal", "adhoc",
+    "averages", "credal", "adhoc",
     "tasks", "deferral", "stores", "scoring.batches", "scoring.checkpoint", "scoring.logit_spread",
     "posteriors", "scoring", "report", "reproduce", "cli",
 ]  # fmt: skip

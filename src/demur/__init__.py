@@ -42,8 +42,9 @@ from demur.predictions import (
 if TYPE_CHECKING:
     from demur import posteriors, report, tasks
     from demur.adhoc import label_variance, margin, max_probability, softmax_variance, variation_ratio
+    from demur.averages import interval, mean, quantiles
     from demur.deferral import Deferral, NoGuarantee
-    from demur.regression import information, information_bounds, interval, mean, quantiles, variance
+    from demur.regression import information, information_bounds, variance
     from demur.scoring.score import score
     from demur.scoring.scores import Scores
 
@@ -102,13 +103,13 @@ _LATER = {
     "Scores": "scoring.scores",
     "information": "regression",
     "information_bounds": "regression",
-    "interval": "regression",
+    "interval": "averages",
     "label_variance": "adhoc",
     "margin": "adhoc",
     "max_probability": "adhoc",
-    "mean": "regression",
+    "mean": "averages",
     "posteriors": "",
-    "quantiles": "regression",
+    "quantiles": "averages",
     "report": "",
     "score": "scoring.score",
     "softmax_variance": "adhoc",

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from demur.averages import average_of, mean
 from demur.core.arrays import as_array, to_numpy
 from demur.core.predictive import GaussianMixture, Mixture, in_blocks
 from demur.decompose import decompose
-from demur.regression import average_of, mean
 from demur.tasks.estimate import (
     Estimate,
     IntervalOptions,
