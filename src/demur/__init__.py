@@ -28,12 +28,14 @@ from demur.predictions import (
     Categorical,
     Deltas,
     Dirichlet,
+    Draws,
     Exponential,
     Gamma,
     Gaussian,
     Mixture,
     MultiLabel,
     MultivariateGaussian,
+    Points,
     Poisson,
     Uniform,
 )
@@ -41,6 +43,7 @@ from demur.predictions import (
 if TYPE_CHECKING:
     from demur import posteriors, report, tasks
     from demur.adhoc import label_variance, margin, max_probability, softmax_variance, variation_ratio
+    from demur.averages import interval, mean, quantiles
     from demur.deferral import Deferral, NoGuarantee
     from demur.regression import information, information_bounds, variance
     from demur.scoring.score import score
@@ -58,6 +61,7 @@ __all__ = [
     "Deferral",
     "Deltas",
     "Dirichlet",
+    "Draws",
     "Exponential",
     "Gamma",
     "Gaussian",
@@ -68,6 +72,7 @@ __all__ = [
     "MultiLabel",
     "MultivariateGaussian",
     "NoGuarantee",
+    "Points",
     "Poisson",
     "RuleName",
     "Scores",
@@ -79,10 +84,13 @@ __all__ = [
     "divergences",
     "information",
     "information_bounds",
+    "interval",
     "label_variance",
     "margin",
     "max_probability",
+    "mean",
     "posteriors",
+    "quantiles",
     "register_rule",
     "report",
     "score",
@@ -98,10 +106,13 @@ _LATER = {
     "Scores": "scoring.scores",
     "information": "regression",
     "information_bounds": "regression",
+    "interval": "averages",
     "label_variance": "adhoc",
     "margin": "adhoc",
     "max_probability": "adhoc",
+    "mean": "averages",
     "posteriors": "",
+    "quantiles": "averages",
     "report": "",
     "score": "scoring.score",
     "softmax_variance": "adhoc",

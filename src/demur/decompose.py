@@ -13,6 +13,7 @@ from demur.core import arrays
 from demur.core.arrays import ArrayLike
 from demur.core.given import Side, given_sides, part_of, refer_sides, with_gradients
 from demur.core.jackknife import Estimates, check_enough, unbiased_terms
+from demur.core.kernel_score import decompose_numbers, refuse_class_arguments
 from demur.core.parts_as_text import Reading
 from demur.core.rules import Array, Rule, RuleName, resolve_rule
 from demur.core.second_order_measures import (
@@ -40,6 +41,7 @@ from demur.measures import (
 from demur.predictions import (
     Categorical,
     Members,
+    Numbers,
     Prediction,
     as_prediction,
     as_second_order,
@@ -89,7 +91,8 @@ def decompose(
         that are predicted is integrated for ``Gaussian``, and an error for the other families. Or a
         distribution over predictions, which has no members to list: ``Dirichlet``, ``Beta``, ``Uniform``,
         ``Deltas``, ``Mixture``, or the first three of ``torch.distributions``; then only measure, rule and
-        base apply.
+        base apply. Or numbers without a variance, ``Points`` or ``Draws``, scored by their kernel: then rule
+        and base do not apply.
     measure
         ``"pairwise"`` (epistemic part K), ``"average"`` (the usual one: entropy of the average, mutual
         information I), ``"reverse"`` (M), or a ``Measure``. Also by the letter: ``"K"``, ``"I"``, ``"M"``;
@@ -128,6 +131,10 @@ def decompose(
     >>> demur.decompose(p, measure="average").epistemic
     array([0.36806421])
     """
+    if isinstance(probs, Numbers):
+        refuse_class_arguments(probs, logits, log_probs, rule, base, class_axis)
+        axis = choose_members_axis(axis, member_axis)
+        return decompose_numbers(probs, measure, weights, unbiased, stderr, groups, axis)
     distribution = None if probs is None or isinstance(probs, np.ndarray) else as_second_order(probs)
     if distribution is not None:
         refuse_member_arguments(distribution, logits, log_probs, weights, unbiased, stderr, groups, axis)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from demur.core import arrays
+from demur.core.kernel_score import variance_of_numbers
 from demur.core.rules import Array
 from demur.decompose import LOGITS_AT_ONCE, check_arguments, to_batch_shape
 from demur.families import Family
 from demur.families.family import variance_over
 from demur.measures import Decomposition, check_base
-from demur.predictions import Members, choose_members_axis
+from demur.predictions import Members, Numbers, choose_members_axis
 
 
 class Information(NamedTuple):
@@ -117,7 +118,8 @@ def variance(
 
     Total = variance of the outcome under the average prediction, aleatoric = mean of the members'
     variances, epistemic = variance of their means (Depeweg et al., 2018). Arguments as for ``decompose``;
-    any family. In the outcome's unit squared, and blind to members that disagree about the spread alone.
+    any family, ``Points`` (aleatoric 0) and ``Draws`` (unbiased, by pairs of different draws). In the
+    outcome's unit squared, and blind to members that disagree about the spread alone.
 
     Returns
     -------
@@ -131,6 +133,8 @@ def variance(
     (array([3.5]), array([2.5]), array([1.]))
     """
     axis = choose_members_axis(axis, member_axis)
+    if isinstance(prediction, Numbers):
+        return variance_of_numbers(prediction, weights, axis)
     members, family, _ = _numbers_only("variance", prediction, weights, None, axis)
     parameters = members.logits()
     xp = arrays.namespace(parameters)

@@ -80,8 +80,8 @@ def test_temperature_and_prior_mean_change_the_law_as_they_should() -> None:
     precision = x.T @ x / NOISE**2 + np.eye(3) / SCALE**2
     mean = np.linalg.solve(precision, x.T @ y / NOISE**2 + centre / SCALE**2)
     posterior = HMC(
-        model, data, samples=400, chains=4, trajectory=0.4, log_likelihood=likelihood, prior_scale=SCALE, temperature=0.5,
-        prior_mean={"weight": centre[None]},
+        model, data, samples=400, chains=4, trajectory=0.4, log_likelihood=likelihood, prior_scale=SCALE,
+        temperature=0.5, prior_mean={"weight": centre[None]},
     )  # fmt: skip
     samples = posterior.parameters()["weight"][:, 0].numpy()
     assert agrees(samples, 4, mean, 0.5 * np.linalg.inv(precision))

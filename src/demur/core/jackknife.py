@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from demur import kernels
 from demur.core.arrays import Array, is_traced
@@ -182,16 +183,22 @@ def _correct_bias(state: State, value: Array, replicates: Array) -> Array:
 
 
 def _standard_error(state: State, value: Array, replicates: Array) -> Array:
+    """Return the standard error of a figure of a state's members."""
+    return standard_error(state.xp, state.weight, state.weight_of_others(), value, replicates)
+
+
+def standard_error(xp: Any, weight: Array, others: Array, value: Array, replicates: Array) -> Array:
     """Return the root of the mean of ``(pseudo_g - centre)**2 / (h_g - 1)``, with ``h_g = sum w / w_g``.
 
     ``pseudo_g`` is the value and ``h_g - 1`` times what it changes without the group; the centre is their
     mean by the weights of the groups: the estimate of the jackknife. NaN where the value is not finite.
+    ``weight`` and ``others`` are the weights of each group and of all but it, (groups, inputs).
     """
-    xp, total, weight = state.xp, state.total("weight"), state.weight
+    total = xp.sum(weight, axis=0)
     finite = xp.isfinite(value)
     value = xp.where(finite, value, xp.zeros_like(value))
     used = weight > 0
-    less_one = xp.where(used, state.weight_of_others() / xp.where(used, weight, total), 1.0)
+    less_one = xp.where(used, others / xp.where(used, weight, total), 1.0)
     change = less_one * (value - xp.where(finite & xp.isfinite(replicates), replicates, value))
     centre = xp.sum(weight / total * change, axis=0)
     groups = xp.sum(xp.astype(used, total.dtype), axis=0)

@@ -10,6 +10,7 @@ from demur.predictions.members import Members, gather
 from demur.predictions.mixture import Mixture
 from demur.predictions.parametric import Parametric, as_real_array
 from demur.predictions.places import Places, choose_members_axis
+from demur.predictions.points import Draws, Numbers, Points
 from demur.predictions.positive import Exponential, Gamma, Poisson
 from demur.predictions.second_order import SecondOrder, as_second_order
 from demur.predictions.uniform_deltas import Deltas, Uniform
@@ -20,6 +21,7 @@ __all__ = [
     "Categorical",
     "Deltas",
     "Dirichlet",
+    "Draws",
     "Exponential",
     "Gamma",
     "Gaussian",
@@ -27,8 +29,10 @@ __all__ = [
     "Mixture",
     "MultiLabel",
     "MultivariateGaussian",
+    "Numbers",
     "Parametric",
     "Places",
+    "Points",
     "Poisson",
     "Prediction",
     "SecondOrder",

@@ -10,18 +10,24 @@ from demur.predictions.categorical import Categorical
 from demur.predictions.gaussian import Gaussian, MultivariateGaussian
 from demur.predictions.labels import Bernoulli, MultiLabel
 from demur.predictions.parametric import Parametric
+from demur.predictions.points import Numbers
 from demur.predictions.positive import Exponential, Gamma, Poisson
 from demur.predictions.second_order import SecondOrder
 
 if TYPE_CHECKING:
     import torch
 
-Prediction: TypeAlias = "Categorical | Parametric | SecondOrder | torch.distributions.Distribution"
+Prediction: TypeAlias = "Categorical | Parametric | Numbers | SecondOrder | torch.distributions.Distribution"
 """What may stand in place of an array of probabilities."""
 
 
 def as_prediction(probs: Any = None, logits: Any = None, log_probs: Any = None) -> Categorical | Parametric:
     """Return checked predictions: of classes, or of one of the families."""
+    if isinstance(probs, Numbers):
+        raise ValueError(
+            f"{type(probs).__name__} go into demur.decompose, variance, mean and quantiles, all members at "
+            "once: they have no classes, and no sums of a fixed size. Stack the members first."
+        )
     if logits is None and log_probs is None:
         if isinstance(probs, (Parametric, Bernoulli)):
             return probs

@@ -10,6 +10,7 @@ from demur.tasks.correlation import rank_correlation
 from demur.tasks.detection import Detection, detection, misclassification
 from demur.tasks.estimate import Estimate
 from demur.tasks.own_figure import estimate_figure
+from demur.tasks.regression import Regression, regression, within
 from demur.tasks.selective import Selective, selective
 from demur.tasks.sparsification import Sparsification, sparsification
 
@@ -21,6 +22,7 @@ __all__ = [
     "Contest",
     "Detection",
     "Estimate",
+    "Regression",
     "Selective",
     "Sparsification",
     "Standing",
@@ -37,7 +39,9 @@ __all__ = [
     "holm",
     "misclassification",
     "rank_correlation",
+    "regression",
     "roc_band",
     "selective",
     "sparsification",
+    "within",
 ]
