@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from demur.report.percent import join_names
 from demur.tasks.contest import Contest, Standing
 from demur.tasks.detection import Detection
 from demur.tasks.estimate import Estimate
@@ -117,14 +118,15 @@ class Table:
         ]
         notes = [f"{', '.join(said)}.".replace("current", "Current", 1)] if said else []
         cells = [cell for row in self.rows for cell in row.cells]
-        if any(cell.best or cell.tied for cell in cells):
+        if any(cell.wins for cell in cells):
             equal = "; several where they are equal" if any(map(self._has_equals, self.rows)) else ""
             notes.append(f"{best}: {self._say_contested()}{equal}.")
-        if any(cell.tied for cell in cells):
+        if any(cell.wins and cell.tied for cell in cells):
             notes.append(
                 "=: no difference from it is shown by a paired test on the same inputs, at "
                 f"{self.level:g} for all comparisons together (Holm's correction)."
             )
+        notes += self._say_what_is_missed()
         if any(row.section.lower().endswith("auc") for row in self.rows):
             notes.append("AUC: mean accuracy over all shares kept, the most certain first.")
         bounded = [row for row in self.rows if self._has_bound(row)]
@@ -138,9 +140,29 @@ class Table:
             )
         return notes
 
+    def _say_what_is_missed(self) -> list[str]:
+        """Return which rows have no score above chance, and that nothing is won there."""
+        notes = []
+        chances = {row.name: {cell.chance for cell in row.cells} for row in self.rows}
+        below = [name for name, each in chances.items() if each == {"below"}]
+        if below:
+            notes.append(
+                f"{join_names(below)}: none of these scores finds what is sought. AUROC is at or below .5: "
+                "the model is more certain there."
+            )
+        toss = [name for name, each in chances.items() if each in ({"toss"}, {"toss", "below"})]
+        if toss:
+            notes.append(f"{join_names(toss)}: no score is shown to be better than a coin toss, AUROC .5.")
+        some = [row for row in self.rows if "above" in chances[row.name]]
+        if any((cell.best or cell.tied) and not cell.wins for row in some for cell in row.cells):
+            notes.append(
+                "No mark where the AUROC may be that of a coin toss, .5: ties at chance are no wins."
+            )
+        return notes
+
     def _has_equals(self, row: Row) -> bool:
         """Return whether several figures under one heading are best, being equal."""
-        best = [c.group for c, cell in zip(self.columns, row.cells, strict=True) if cell.best]
+        best = [c.group for c, cell in zip(self.columns, row.cells, strict=True) if cell.best and cell.wins]
         return len(best) > len(set(best))
 
     def _has_bound(self, row: Row) -> bool:
@@ -173,9 +195,8 @@ class Table:
         for names, row in zip(self.name_rows(), self.rows, strict=True):
             found = []
             for cell in row.cells:
-                value = (
-                    f"**{write_number(cell.value)}**" if cell.best else write_number(cell.value) + _mark(cell)
-                )
+                value = write_number(cell.value)
+                value = f"**{value}**" if cell.best and cell.wins else value + _mark(cell)
                 found.append(f"{value} {_around(cell.estimate)}")
             lines.append([name.replace("|", r"\|") for name in names] + found)
         text = ["| " + " | ".join(line) + " |" for line in lines]
@@ -219,7 +240,7 @@ class Table:
             for column, cell in zip(self.columns, row.cells, strict=True):
                 e = cell.estimate
                 figures = [e.value, e.low, e.high, "" if e.spread is None else e.spread]
-                marks = [int(cell.best), int(cell.tied)]
+                marks = [int(cell.wins and cell.best), int(cell.wins and cell.tied)]
                 what = [row.section, column.name][:: 1 if self.across == "score" else -1]
                 writer.writerow([what[0], row.name, what[1], *figures, *marks])
         return text.getvalue().rstrip("\n")
@@ -253,7 +274,11 @@ def table_of_figures(results: Mapping[str, Any], figures: Sequence[str], score: 
     """Return a row for each method, a column for each figure of its `Detection`, `Selective` or other."""
     columns = [Column(figure, "", FIGURE_NAMES[figure]) for figure in figures]
     rows = [
-        Row(score, method, tuple(Standing(getattr(result, figure)) for figure in figures))
+        Row(
+            score,
+            method,
+            tuple(Standing(getattr(result, f), chance=getattr(result, "chance", "")) for f in figures),
+        )
         for method, result in results.items()
     ]
     return Table(columns, rows, across="figure")
@@ -317,14 +342,18 @@ def _around(estimate: Estimate) -> str:
 
 def _mark(cell: Standing, best: str = "") -> str:
     """Return the mark of a figure."""
-    return best if cell.best else "=" * cell.tied
+    if not cell.wins:
+        return ""
+    return best if cell.best else "="
 
 
 def _latex_cell(cell: Standing) -> str:
     """Return a figure in LaTeX: the spread below the line as in the paper, or the interval behind it."""
     estimate = cell.estimate
-    value = rf"\boldsymbol{{{write_number(cell.value)}}}" if cell.best else write_number(cell.value)
-    value += "^{=}" * cell.tied
+    value = (
+        rf"\boldsymbol{{{write_number(cell.value)}}}" if _mark(cell, "*") == "*" else write_number(cell.value)
+    )
+    value += "^{=}" * (_mark(cell) == "=")
     if estimate.spread is not None:
         return rf"${value}_{{\pm {write_number(estimate.spread)}}}$"
     return rf"${value}$ {{\scriptsize [{write_number(estimate.low)}, {write_number(estimate.high)}]}}"

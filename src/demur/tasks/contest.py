@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import Any
 
 from demur.tasks.compare import Comparison, adjust_by_holm, check_figure, compare_pairs
-from demur.tasks.detection import detection, misclassification
+from demur.tasks.detection import Detection, detection, misclassification
 from demur.tasks.estimate import Estimate, IntervalOptions
 from demur.tasks.own_figure import OwnFigure, estimate_figure
 from demur.tasks.selective import selective
@@ -31,11 +31,20 @@ class Standing:
         No other score of the group has a better value.
     tied : bool
         It is not the best, but the paired test does not tell it from the best.
+    chance : str
+        "above", "toss" or "below": how the AUROC compares with that of a coin toss (see ``Detection``);
+        empty for figures of other tasks.
     """
 
     estimate: Estimate
     best: bool = False
     tied: bool = False
+    chance: str = ""
+
+    @property
+    def wins(self) -> bool:
+        """Whether it is the best or tied, and not at chance or below: there nothing is won."""
+        return (self.best or self.tied) and self.chance in ("", "above")
 
     @property
     def value(self) -> float:
@@ -205,5 +214,6 @@ def _rank(
         best, tied = bool(others) and furthest <= 0, furthest > 0 and not told
         found = results[name]
         estimate = found if isinstance(found, Estimate) else getattr(found, figure)
-        standings[name] = Standing(estimate, best, tied)
+        chance = found.chance if isinstance(found, Detection) else ""
+        standings[name] = Standing(estimate, best, tied, chance)
     return standings

@@ -64,6 +64,18 @@ class Detection:
     levels: Levels = field(repr=False, compare=False)
 
     @property
+    def chance(self) -> str:
+        """Whether the AUROC is shown to be "above" that of a coin toss, 1/2; else "toss" or "below".
+
+        Decided by the interval: "below" where all of it is at or below 1/2, since there the positives are
+        those that the model is more certain of. Over splits it is decided by all inputs together.
+        """
+        area = self.auroc
+        if area.spread is not None:
+            area = _estimate_auroc(self.levels, area.confidence)
+        return "below" if area.high <= 0.5 else "toss" if area.low <= 0.5 else "above"
+
+    @property
     def curve(self) -> Roc:
         """The whole ROC curve: a point for each distinct score, none left out; the first threshold is NaN.
 
