@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from demur.deferral import Deferral, write_threshold
+from demur.deferral import Deferral, NoGuarantee, write_threshold
 from demur.report.contents import ReportContents
 from demur.report.percent import (
     digits_for,
@@ -100,7 +100,10 @@ def _deferral_cards(found: ReportContents, key: Key) -> list[dict[str, Any]]:
         return []
     names = [method.name for method in found.run.methods]
     known = found.run.methods[names.index(key[0])].sets["id"]
-    policy = Deferral.fit(known.scores[key[1]], known.correct, coverage=0.9, confidence=found.confidence)
+    try:
+        policy = Deferral.fit(known.scores[key[1]], known.correct, coverage=0.9, confidence=found.confidence)
+    except NoGuarantee:  # all that it would keep is wrong
+        return []
     t = policy.thresholds[""]
     if t.kept == t.number:
         return []

@@ -19,8 +19,9 @@ PAPER = ("average_total", "pairwise_total", "pairwise_aleatoric", "average_epist
 """The columns of the paper's tables. Its current measure is "average", its new one "pairwise"."""
 
 _PARTS = ("total", "aleatoric", "epistemic")
-_MEASURE_NAMES = {"average": "current", "pairwise": "new"}
-_LETTERS = {"average": "I", "pairwise": "K"}
+_PAPER_NAMES = {"average": "current", "pairwise": "new"}
+_EPISTEMIC_NAMES = {"average": "mutual information", "pairwise": "pairwise KL", "reverse": "reverse KL"}
+_LETTERS = {"average": "I", "pairwise": "K", "reverse": "M"}
 _GROUP_NAMES = {
     "Total": "totals",
     "Aleatoric": "aleatoric parts",
@@ -69,19 +70,21 @@ class Table:
         Significance level of the tests behind the marks of best and tied figures.
     rare : str
         What the rarer kind of inputs is called.
+    remarks : list of str
+        What else is to be said below it.
 
     Examples
     --------
     >>> from demur.tasks import Estimate, Standing
     >>> best = Standing(Estimate(0.9, 0.85, 0.94), best=True)
     >>> tied = Standing(Estimate(0.88, 0.83, 0.92), tied=True)
-    >>> columns = [Column("I", "Epistemic", "current"), Column("K", "Epistemic", "new")]
+    >>> columns = [column_of(name, PAPER) for name in ("average_epistemic", "pairwise_epistemic")]
     >>> print(Table(columns, [Row("auroc", "MCD", (best, tied))]).markdown())
-    | Method | Epistemic, current | Epistemic, new |
+    | Method | Epistemic, mutual information | Epistemic, pairwise KL |
     |---|---|---|
     | MCD | **.900** [.850, .940] | .880= [.830, .920] |
     <BLANKLINE>
-    Current: average (I), new: pairwise (K). Bold: the better of the two epistemic parts. =: ...
+    Bold: the better of the two epistemic parts. =: ...
     """
 
     columns: Sequence[Column]
@@ -89,6 +92,7 @@ class Table:
     across: str = "score"
     level: float = 0.05
     rare: str = "inputs of one kind"
+    remarks: Sequence[str] = ()
 
     @property
     def corner(self) -> list[str]:
@@ -111,12 +115,15 @@ class Table:
 
     def notes(self, best: str) -> list[str]:
         """Return what headings and marks mean, a line each, with `best` for the mark of the best."""
-        said = [
-            f"{_MEASURE_NAMES[m]}: {m} ({_LETTERS[m]})"
-            for m in _MEASURE_NAMES
-            if any(c.heading == _MEASURE_NAMES[m] for c in self.columns)
-        ]
+        headings = {column.heading for column in self.columns}
+        said = [f"{name}: {m} ({_LETTERS[m]})" for m, name in _PAPER_NAMES.items() if name in headings]
         notes = [f"{', '.join(said)}.".replace("current", "Current", 1)] if said else []
+        totals = [
+            c.name.rpartition("_")[0] for c in self.columns if c.group == "Total" and c.heading in _LETTERS
+        ]
+        if totals:
+            each = ", or ".join(f"{_LETTERS[m]} ({m})" for m in totals)
+            notes.append(f"Total: aleatoric + {each}.")
         cells = [cell for row in self.rows for cell in row.cells]
         if any(cell.wins for cell in cells):
             equal = "; several where they are equal" if any(map(self._has_equals, self.rows)) else ""
@@ -138,7 +145,7 @@ class Table:
                 f"{self.rare}: with so few, even a perfect ranking does not rule out that the true value is "
                 "that low."
             )
-        return notes
+        return [*notes, *self.remarks]
 
     def _say_what_is_missed(self) -> list[str]:
         """Return which rows have no score above chance, and that nothing is won there."""
@@ -181,7 +188,7 @@ class Table:
 
     def cells(self) -> list[list[str]]:
         """Return the table for a terminal, headings first; line feeds part values from intervals."""
-        head = [*self.corner, *(f"{c.group}\n{_both_names(c)}".strip("\n") for c in self.columns)]
+        head = [*self.corner, *(f"{c.group}\n{_break_heading(c)}".strip("\n") for c in self.columns)]
         body = [
             [f"{write_number(e.value)}{_mark(e, '*')}\n{_around(e.estimate)}" for e in r.cells]
             for r in self.rows
@@ -246,10 +253,11 @@ class Table:
         return text.getvalue().rstrip("\n")
 
 
-def table_of_scores(found: Contest, scores: Sequence[str] | None = None) -> Table:
+def table_of_scores(found: Contest, scores: Sequence[str] | None = None, *, paper: bool = False) -> Table:
     """Return the paper's table: a row for each method, a column for each score, a section for each figure.
 
-    `scores` are the columns; all of them by default.
+    `scores` are the columns; all of them by default. With `paper` they have the paper's names, current for
+    average and new for pairwise.
     """
     names = list(scores or dict.fromkeys(name for named in found.results.values() for name in named))
     rows = [
@@ -262,7 +270,28 @@ def table_of_scores(found: Contest, scores: Sequence[str] | None = None) -> Tabl
         for figure, methods in found.standings.items()
         for method, named in methods.items()
     ]
-    return Table([column_of(name, names) for name in names], rows, level=found.level)
+    columns = [column_of(name, names, paper=paper) for name in names]
+    remarks = [
+        remark
+        for method, results in found.results.items()
+        for remark in _say_what_is_pooled({name: results[name] for name in names}, method)
+    ]
+    return Table(columns, rows, level=found.level, remarks=remarks)
+
+
+def _say_what_is_pooled(results: Mapping[str, Any], method: str) -> list[str]:
+    """Return that figures pool unlike clusters, and what they are within one, where that is so."""
+    told = [
+        f"{write_number(each.within.value)} {_around(each.within)}{f' by {name}' if name else ''}"
+        for name, each in results.items()
+        if isinstance(each, Detection) and each.within is not None and each.pooled
+    ]
+    if not told:
+        return []
+    return [
+        f"{method}: these figures pool unlike clusters. Between inputs of one cluster, AUROC is "
+        f"{join_names(told)}."
+    ]
 
 
 def _count_fewest(result: Any) -> int | None:
@@ -281,29 +310,43 @@ def table_of_figures(results: Mapping[str, Any], figures: Sequence[str], score: 
         )
         for method, result in results.items()
     ]
-    return Table(columns, rows, across="figure")
+    remarks = [
+        each for method, result in results.items() for each in _say_what_is_pooled({"": result}, method)
+    ]
+    return Table(columns, rows, across="figure", remarks=remarks)
 
 
-def column_of(name: str, all_names: Sequence[str]) -> Column:
-    """Return the column of a score: {measure}_{part} under its part, other names by themselves."""
+def column_of(name: str, all_names: Sequence[str], *, paper: bool = False) -> Column:
+    """Return the column of a score: {measure}_{part} under its part, other names by themselves.
+
+    Examples
+    --------
+    >>> column_of("average_epistemic", PAPER).heading, column_of("average_total", PAPER).heading
+    ('mutual information', 'average')
+    """
     measure, _, part = name.rpartition("_")
     if part not in _PARTS or not measure:
         return Column(name, "", name)
     alone = sum(other.rpartition("_")[2] == part for other in all_names) == 1
-    return Column(name, part.capitalize(), "" if alone else _MEASURE_NAMES.get(measure, measure))
+    names = _PAPER_NAMES if paper else _EPISTEMIC_NAMES if part == "epistemic" else {}
+    return Column(name, part.capitalize(), "" if alone else names.get(measure, measure))
 
 
-def _both_names(column: Column) -> str:
-    """Return the heading of a column with the letter of its measure, as pages have it.
+def _break_heading(column: Column) -> str:
+    """Return the heading of a column for a terminal: narrow, with the letter of its measure as pages have it.
 
     Examples
     --------
-    >>> _both_names(Column("average_epistemic", "Epistemic", "current"))
-    'I (current)'
+    >>> _break_heading(column_of("average_epistemic", PAPER)).splitlines()
+    ['mutual', 'information I']
     """
     measure, _, part = column.name.rpartition("_")
     letter = _LETTERS.get(measure) if part == "epistemic" else None
-    return f"{letter} ({column.heading})" if letter and column.heading else column.heading
+    if not letter or not column.heading:
+        return column.heading
+    if column.heading in _PAPER_NAMES.values():
+        return f"{letter} ({column.heading})"
+    return f"{column.heading} {letter}".replace(" ", "\n", 1)
 
 
 def kinds_of(names: Sequence[str]) -> list[list[str]]:

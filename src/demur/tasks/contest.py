@@ -116,6 +116,7 @@ def contest(
     level: float = 0.05,
     interval: str = "auto",
     splits: int | None = None,
+    clusters: Any = None,
     **options: Any,
 ) -> Contest:
     """Return the figures of several scores of several methods, with those marked that are best.
@@ -139,6 +140,8 @@ def contest(
         only those with the best, since the best is picked by the same inputs.
     interval, splits, options
         As for ``detection``; the tests are always on all inputs, without splits.
+    clusters : as for ``compare``, or a dict of such by method, optional
+        Labels of inputs that belong together: intervals and tests are then over draws of whole clusters.
 
     Examples
     --------
@@ -155,9 +158,21 @@ def contest(
     if not scores or not all(scores.values()):
         raise ValueError("scores must have at least one method, and each at least one score. Got none.")
     right = correct or {}
+
+    def together(method: str) -> Any:
+        return clusters.get(method) if isinstance(clusters, Mapping) else clusters
+
     results = {
         method: {
-            name: evaluate_score(values, task, right.get(method), interval=interval, splits=splits, **options)
+            name: evaluate_score(
+                values,
+                task,
+                right.get(method),
+                interval=interval,
+                splits=splits,
+                clusters=together(method),
+                **options,
+            )
             for name, values in named.items()
         }
         for method, named in scores.items()
@@ -173,7 +188,8 @@ def contest(
                 for pair in combinations([name for name in group if name in named], 2)
             ]
             keys += [(figure, method, *pair) for pair in pairs]
-            found += compare_pairs(named, pairs, task, figure, how, correct=right.get(method))
+            given = {"correct": right.get(method), "clusters": together(method)}
+            found += compare_pairs(named, pairs, task, figure, how, **given)
     comparisons = dict(zip(keys, adjust_by_holm(found), strict=True))
     standings = {
         figure: {method: _rank(figure, method, results[method], comparisons, level) for method in scores}
@@ -185,7 +201,8 @@ def contest(
 def evaluate_score(values: Any, task: str | OwnFigure, correct: Any, **options: Any) -> Any:
     """Return the figures of one score."""
     if callable(task):
-        own = {name: options[name] for name in ("confidence", "resamples", "seed") if name in options}
+        taken = ("confidence", "resamples", "seed", "clusters")
+        own = {name: options[name] for name in taken if name in options}
         return estimate_figure(task, values, correct, **own)
     if task == "detection":
         return detection(*values, **options)

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from demur.tasks.clustered_detection import detect_in_clusters
+from demur.tasks.clusters import Clusters, check_clusters, check_pair_of_clusters
 from demur.tasks.estimate import (
     Estimate,
     IntervalOptions,
@@ -54,6 +56,11 @@ class Detection:
         False positive rate at the first threshold with a true positive rate of at least 0.95.
     positives, negatives : int
         How many inputs of each kind.
+    clusters : int or None
+        How many clusters the inputs are of, where clusters are given.
+    within : Estimate or None
+        The AUROC over pairs of one cluster only, where clusters are given and some have both kinds. Where it
+        is lower than `auroc`, the score tells clusters apart more than what is in them.
     """
 
     auroc: Estimate
@@ -62,6 +69,13 @@ class Detection:
     positives: int
     negatives: int
     levels: Levels = field(repr=False, compare=False)
+    clusters: int | None = None
+    within: Estimate | None = None
+
+    @property
+    def pooled(self) -> bool:
+        """Whether `auroc` pools unlike clusters: its value is outside the interval of `within`."""
+        return self.within is not None and not self.within.low <= self.auroc.value <= self.within.high
 
     @property
     def chance(self) -> str:
@@ -86,8 +100,9 @@ class Detection:
         return Roc(alarms / alarms[-1], hits / hits[-1], np.append(np.nan, self.levels.scores))
 
     def to_dict(self) -> dict[str, dict[str, float]]:
-        """Return the three figures under their names."""
-        return {name: getattr(self, name).to_dict() for name in ("auroc", "aupr", "fpr95")}
+        """Return the three figures under their names, and `within` where there is one."""
+        found = {name: getattr(self, name).to_dict() for name in ("auroc", "aupr", "fpr95")}
+        return found if self.within is None else found | {"within": self.within.to_dict()}
 
 
 def detection(
@@ -99,6 +114,7 @@ def detection(
     resamples: int = 2000,
     splits: int | None = None,
     seed: int = 0,
+    clusters: Any = None,
 ) -> Detection:
     """Return how well scores tell out-of-distribution (or attacked) inputs from in-distribution ones.
 
@@ -121,6 +137,11 @@ def detection(
         Give mean and spread over this many random, disjoint splits of both kinds of inputs instead.
     seed : int
         Seed of resamples and splits.
+    clusters : pair of (inputs,) arrays, optional
+        ``(id_clusters, ood_clusters)``: a label for each input, as the image that a pixel is of. Inputs of
+        one cluster are not independent, so intervals are over draws of whole clusters: DeLong's in the form
+        of Obuchowski (1997), and influence functions summed over clusters, with Student's distribution for
+        the number of clusters; "bootstrap" resamples clusters. The same label in both is the same cluster.
 
     Examples
     --------
@@ -133,7 +154,8 @@ def detection(
     scores = np.concatenate([known, unknown])
     positive = np.arange(len(scores)) >= len(known)
     options = IntervalOptions(confidence, interval, resamples, splits, seed)
-    return _detect(scores, positive, options, stratified=True)
+    together = check_pair_of_clusters(clusters, len(known), len(unknown), splits)
+    return _detect(scores, positive, options, together, stratified=True)
 
 
 def misclassification(
@@ -145,6 +167,7 @@ def misclassification(
     resamples: int = 2000,
     splits: int | None = None,
     seed: int = 0,
+    clusters: Any = None,
 ) -> Detection:
     """Return how well scores find wrong predictions: as ``detection``, with errors as the positives.
 
@@ -158,6 +181,8 @@ def misclassification(
         Whether the prediction is right.
     confidence, interval, resamples, splits, seed
         As for ``detection``.
+    clusters : (inputs,) array, optional
+        A label for each input, as the image that a pixel is of; see ``detection``.
 
     Examples
     --------
@@ -173,14 +198,24 @@ def misclassification(
             f"Got {len(right)} that are all {'right' if right.all() else 'wrong'}. Use more inputs."
         )
     options = IntervalOptions(confidence, interval, resamples, splits, seed)
-    return _detect(values, ~right, options, stratified=False)
+    return _detect(values, ~right, options, check_clusters(clusters, len(values), splits), stratified=False)
 
 
 def _detect(
-    scores: np.ndarray, positive: np.ndarray, options: IntervalOptions, *, stratified: bool
+    scores: np.ndarray,
+    positive: np.ndarray,
+    options: IntervalOptions,
+    clusters: Clusters | None,
+    *,
+    stratified: bool,
 ) -> Detection:
     """Return the figures of scores with positives marked."""
     levels = count_levels(scores, positive)
+    if clusters is not None:
+        figures = detect_in_clusters(scores, positive, levels, clusters, options, stratified=stratified)
+        auroc, aupr, fpr95, within = figures
+        kinds = int(positive.sum()), int((~positive).sum())
+        return Detection(auroc, aupr, fpr95, *kinds, levels, clusters.number, within)
     if options.splits is None:
         auroc = _estimate_auroc(levels, options.confidence)
         aupr = _estimate_aupr(levels, options, stratified)
