@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
+from html import escape
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from demur import atomic
 from demur.tasks.clusters import Clusters, check_clusters
+from demur.tasks.display import Displayed, Rows
 from demur.tasks.estimate import Estimate, check_correct, check_scores, check_share, proportion
 from demur.tasks.kept_accuracy import share_in_clusters
 from demur.tasks.thresholds import find_ends, find_threshold
@@ -59,12 +61,15 @@ class Report:
     accuracy: Estimate | None
     text: str
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text
 
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.text)}</pre>"
 
-@dataclass(frozen=True)
-class Deferral:
+
+@dataclass(frozen=True, repr=False)
+class Deferral(Displayed):
     """A rule that says which inputs to defer, made by ``Deferral.fit``.
 
     Parameters
@@ -91,6 +96,15 @@ class Deferral:
     score: str | None = None
     method: str | None = None
     clusters: int | None = None
+
+    def _display(self) -> tuple[str, Rows, list[str]]:
+        of = "".join(f", {each}" for each in (self.method, self.score) if each)
+        rows = [["group"] * (set(self.thresholds) != {""}) + ["threshold", "kept", "right of the kept"]]
+        for name, t in self.thresholds.items():
+            above = "defers all" if t.value is None else f"{t.value:.6g}"
+            share = f"{t.right:,} of {t.kept:,}" if t.kept else "none"
+            rows.append([name] * bool(name) + [above, f"{t.kept:,} of {t.number:,}", share])
+        return f"Deferral: {self.goal} {self.target:g}{of}", rows, self.promise().splitlines()
 
     @classmethod
     def fit(

@@ -10,6 +10,7 @@ import numpy as np
 
 from demur.core.arrays import as_array, to_numpy
 from demur.tasks.clusters import Clusters, check_clusters, spread_of_clusters
+from demur.tasks.display import Displayed, Rows
 from demur.tasks.estimate import Estimate, IntervalOptions, generator, normal_quantile, student_quantile
 
 
@@ -21,8 +22,8 @@ class Reliability(NamedTuple):
     number: np.ndarray
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, repr=False)
+class Calibration(Displayed):
     """How far probabilities can be taken at their word.
 
     Parameters
@@ -43,6 +44,11 @@ class Calibration:
     brier: Estimate
     ece: Estimate
     curve: Reliability = field(repr=False, compare=False)
+
+    def _display(self) -> tuple[str, Rows, list[str]]:
+        number, confidence = int(self.curve.number.sum()), self.nll.confidence
+        title = f"Calibration: {number:,} inputs; {100 * confidence:g} % intervals"
+        return title, [[name, str(getattr(self, name))] for name in ("nll", "brier", "ece")], []
 
 
 def calibration(

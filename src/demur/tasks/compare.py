@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from demur.tasks.clusters import check_clusters, check_pair_of_clusters
+from demur.tasks.display import Displayed, Rows, write_p_value
 from demur.tasks.estimate import Estimate, Figures, IntervalOptions, check_correct, check_scores
 from demur.tasks.levels import (
     Levels,
@@ -75,8 +76,8 @@ FIGURES: dict[str, dict[str, _Figure]] = {
 """The figures that can be compared, by task; the first of each is the default."""
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Displayed):
     """A figure of one score minus that of another on the same inputs.
 
     Parameters
@@ -92,6 +93,13 @@ class Comparison:
     difference: Estimate
     p_value: float
     adjusted: float
+
+    def _display(self) -> tuple[str, Rows, list[str]]:
+        title = f"Comparison, first minus second; {100 * self.difference.confidence:g} % interval"
+        rows = [["difference", str(self.difference)], ["no difference", write_p_value(self.p_value)]]
+        if self.adjusted != self.p_value:
+            rows.append(["corrected (Holm)", write_p_value(self.adjusted)])
+        return title, rows, []
 
 
 def compare(

@@ -12,6 +12,7 @@ from typing import Any
 
 from demur.tasks.compare import Comparison, adjust_by_holm, check_figure, compare_pairs
 from demur.tasks.detection import Detection, detection, misclassification
+from demur.tasks.display import Displayed, Rows
 from demur.tasks.estimate import Estimate, IntervalOptions
 from demur.tasks.own_figure import OwnFigure, estimate_figure
 from demur.tasks.selective import selective
@@ -52,8 +53,8 @@ class Standing:
         return self.estimate.value
 
 
-@dataclass(frozen=True)
-class Contest:
+@dataclass(frozen=True, repr=False)
+class Contest(Displayed):
     """What ``contest`` found.
 
     Parameters
@@ -72,6 +73,25 @@ class Contest:
     comparisons: dict[tuple[str, str, Any, Any], Comparison]
     standings: dict[str, dict[str, dict[Any, Standing]]]
     level: float = 0.05
+
+    def _display(self) -> tuple[str, Rows, list[str]]:
+        methods = list(dict.fromkeys(m for by_method in self.standings.values() for m in by_method))
+        rows = [["method", "score", *self.standings]]
+        for method in methods:
+            for name in self.results[method]:
+                found = [self.standings[figure][method][name] for figure in self.standings]
+                marks = ["" if not each.wins else " *" if each.best else " =" for each in found]
+                cells = [f"{each.estimate}{mark}" for each, mark in zip(found, marks, strict=True)]
+                rows.append([str(method), str(name), *cells])
+        notes = [f"*: the best; =: not told from it by a paired test at {self.level:g}, all together (Holm)."]
+        if any(each.chance in ("toss", "below") for each in self._all_standings()):
+            notes.append("No mark where the AUROC is not shown to be above 0.5, a coin toss.")
+        return "Contest", rows, notes
+
+    def _all_standings(self) -> list[Standing]:
+        """Return the standings of all figures, methods and scores."""
+        by_figure = self.standings.values()
+        return [each for methods in by_figure for named in methods.values() for each in named.values()]
 
     def best(self, figure: str, method: str) -> Any:
         """Return the score with the best figure of a method; the first of equal ones."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from demur.tasks.clustered_detection import detect_in_clusters
 from demur.tasks.clusters import Clusters, check_clusters, check_pair_of_clusters
+from demur.tasks.display import Displayed, Rows
 from demur.tasks.estimate import (
     Estimate,
     IntervalOptions,
@@ -42,8 +43,8 @@ class Roc(NamedTuple):
     thresholds: np.ndarray
 
 
-@dataclass(frozen=True)
-class Detection:
+@dataclass(frozen=True, repr=False)
+class Detection(Displayed):
     """How well a score finds the positives.
 
     Parameters
@@ -71,6 +72,22 @@ class Detection:
     levels: Levels = field(repr=False, compare=False)
     clusters: int | None = None
     within: Estimate | None = None
+
+    def _display(self) -> tuple[str, Rows, list[str]]:
+        title = (
+            f"Detection: {self.positives:,} positives, {self.negatives:,} negatives"
+            f"{f', {self.clusters:,} clusters' if self.clusters else ''}; "
+            f"{100 * self.auroc.confidence:g} % intervals"
+        )
+        rows = [[name, str(getattr(self, name))] for name in ("auroc", "aupr", "fpr95")]
+        notes = []
+        if self.pooled:
+            notes.append(f"Pools unlike clusters: between inputs of one cluster, auroc is {self.within}.")
+        if self.chance == "toss":
+            notes.append("Not shown to be better than a coin toss, an auroc of 0.5.")
+        if self.chance == "below":
+            notes.append("Below a coin toss: the positives are those that the model is more certain of.")
+        return title, rows, notes
 
     @property
     def pooled(self) -> bool:

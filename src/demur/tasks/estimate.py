@@ -41,6 +41,8 @@ class Estimate:
     Examples
     --------
     >>> auroc = demur.tasks.detection([0.1, 0.2, 0.3, 0.4], [0.35, 0.5, 0.6]).auroc
+    >>> auroc
+    0.9167 [0.2920, 0.9960]
     >>> f"{float(auroc):.3f} in [{auroc.low:.3f}, {auroc.high:.3f}] by {auroc.method}"
     '0.917 in [0.292, 0.996] by delong'
     """
@@ -59,6 +61,13 @@ class Estimate:
         if self.spread is not None:
             return f"{self.value:.4f} ± {self.spread:.4f}"
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        value, around = str(self).split(" ", 1)
+        return f"{value} <small>{around}, {100 * self.confidence:g} %</small>"
 
     def to_dict(self) -> dict[str, float]:
         """Return value, low and high under their names, and the spread where there is one."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from demur.tasks.clusters import check_clusters
 from demur.tasks.detection import split_inputs
+from demur.tasks.display import Displayed, Rows
 from demur.tasks.estimate import (
     Estimate,
     Figures,
@@ -37,8 +38,8 @@ class Kept(NamedTuple):
     accuracy: np.ndarray
 
 
-@dataclass(frozen=True)
-class Selective:
+@dataclass(frozen=True, repr=False)
+class Selective(Displayed):
     """Accuracy over the fraction kept.
 
     Inputs with the same score are equally likely to be kept first: the accuracy is that expected over random
@@ -61,6 +62,15 @@ class Selective:
     wrong: np.ndarray = field(repr=False, compare=False)
     options: IntervalOptions = field(repr=False)
     together: ClusteredInputs | None = field(default=None, repr=False, compare=False)
+
+    def _display(self) -> tuple[str, Rows, list[str]]:
+        number, right = int(np.sum(self.right + self.wrong)), int(np.sum(self.right))
+        together = f", {self.together.clusters.number:,} clusters" if self.together else ""
+        title = (
+            f"Selective: {number:,} inputs, {right:,} right{together}; "
+            f"{100 * self.options.confidence:g} % intervals"
+        )
+        return title, [[name, str(getattr(self, name))] for name in ("auc", "aurc", "excess")], []
 
     @property
     def curve(self) -> Kept:

@@ -10,6 +10,7 @@ import numpy as np
 
 from demur.core.arrays import as_array, to_numpy
 from demur.tasks.clusters import Clusters, check_clusters, spread_of_clusters
+from demur.tasks.display import Displayed, Rows
 from demur.tasks.estimate import (
     Estimate,
     IntervalOptions,
@@ -45,8 +46,8 @@ class Remaining(NamedTuple):
     error: np.ndarray
 
 
-@dataclass(frozen=True)
-class Sparsification:
+@dataclass(frozen=True, repr=False)
+class Sparsification(Displayed):
     """Error over the fraction kept, the most certain first.
 
     Inputs with the same score are equally likely to be kept first: squared (or absolute) errors are those
@@ -66,6 +67,10 @@ class Sparsification:
     ause: Estimate
     curve: Remaining = field(repr=False, compare=False)
     oracle: Remaining = field(repr=False, compare=False)
+
+    def _display(self) -> tuple[str, Rows, list[str]]:
+        title = f"Sparsification: {len(self.curve.kept):,} inputs; {100 * self.ause.confidence:g} % interval"
+        return title, [["ause", str(self.ause)]], []
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Return the area under its name."""
