@@ -148,12 +148,16 @@ def ood(
             method: {name: (first.score(name), second.score(name)) for name in names}
             for method, (first, second) in pairs.items()
         }
-        together = clusters and {
-            method: tuple(_pick_clusters(clusters, each.columns, each.path) for each in pair)
-            for method, pair in pairs.items()
-        }
+        together = (
+            None
+            if clusters is None
+            else {
+                method: tuple(_pick_clusters(clusters, each.columns, each.path) for each in pair)
+                for method, pair in pairs.items()
+            }
+        )
         answer = _evaluate(
-            "detection", scores, None, figure, form, reader.head, clusters=together or None,
+            "detection", scores, None, figure, form, reader.head, clusters=together,
             confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
         )  # fmt: skip
     answer()
@@ -201,11 +205,13 @@ def _add_command(task: str, text: str) -> None:
             correct = {s.name: mark_correct(s.columns, truth, s.path, prediction=prediction) for s in sources}
             names = reader.scores(sources)
             scores = {source.name: {name: source.score(name) for name in names} for source in sources}
-            together = clusters and {
-                s.name: _pick_clusters(clusters, s.columns, s.path, labels) for s in sources
-            }
+            together = (
+                None
+                if clusters is None
+                else {s.name: _pick_clusters(clusters, s.columns, s.path, labels) for s in sources}
+            )
             answer = _evaluate(
-                task, scores, correct, figure, form, reader.head, clusters=together or None,
+                task, scores, correct, figure, form, reader.head, clusters=together,
                 confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
             )  # fmt: skip
         answer()
@@ -258,7 +264,7 @@ def calibration(
         form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
         kind = choose_kind(logits=logits, probs=probs, log_probs=log_probs)
         truth = read_labels(labels)["label"]
-        together = clusters and _pick_clusters(clusters, {}, labels, labels)
+        together = None if clusters is None else _pick_clusters(clusters, {}, labels, labels)
         results = {}
         for written in files:
             name, path = split_method_name(written)
@@ -271,8 +277,7 @@ def calibration(
             ):
                 average = average_predictions(predictions, kind, progress=progress)
             options = {"confidence": confidence, "resamples": resamples, "seed": seed}
-            options["clusters"] = together or None
-            results[name] = calibration(average, truth, bins=bins, **options)
+            results[name] = calibration(average, truth, bins=bins, clusters=together, **options)
     figures = ("nll", "brier", "ece")
     if form == "json":
         found = {name: _json_figures(result, figures) for name, result in results.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ PAPER = ("average_total", "pairwise_total", "pairwise_aleatoric", "average_epist
 
 _PARTS = ("total", "aleatoric", "epistemic")
 _PAPER_NAMES = {"average": "current", "pairwise": "new"}
-_EPISTEMIC_NAMES = {"average": "mutual information", "pairwise": "pairwise KL", "reverse": "reverse KL"}
+_EPISTEMIC_NAMES = {
+    "average": "mutual information", "pairwise": "pairwise KL", "reverse": "reverse mutual information",
+}  # fmt: skip
 _LETTERS = {"average": "I", "pairwise": "K", "reverse": "M"}
 _GROUP_NAMES = {
     "Total": "totals",
@@ -346,7 +349,7 @@ def _break_heading(column: Column) -> str:
         return column.heading
     if column.heading in _PAPER_NAMES.values():
         return f"{letter} ({column.heading})"
-    return f"{column.heading} {letter}".replace(" ", "\n", 1)
+    return textwrap.fill(f"{column.heading} {letter}", 14)  # as wide as an interval
 
 
 def kinds_of(names: Sequence[str]) -> list[list[str]]:

@@ -68,7 +68,7 @@ class Clusters:
         kinds = [np.arange(self.number)]
         if positive is not None:
             own = [np.unique(self.codes[kind]) for kind in (~positive, positive)]
-            kinds = own if not np.isin(*own).any() else kinds
+            kinds = own if not np.isin(own[0], own[1]).any() else kinds
         taken = np.zeros((rows, self.number), np.int64)
         for kind in kinds:
             drawn = kind[rng.integers(0, len(kind), (rows, len(kind)))]
