@@ -563,5 +563,9 @@ def test_pooled_figures_of_unlike_images_say_so(tmp_path):
     write_columns(tmp_path / "id.csv", columns | {"prediction": np.zeros(2000, int)})
     for more in ((), ("--score", "K")):
         text = " ".join(run("misclassification", "id.csv", "--clusters", "image", *more).split())
-        assert "these figures pool unlike clusters. Between inputs of one cluster, AUROC is .504" in text
-    assert "pool unlike" not in run("misclassification", "id.csv")
+        assert "pools unlike clusters: between inputs of one cluster, AUROC is .504" in text
+    columns["part"] = np.where(bad, "object", "background")
+    write_columns(tmp_path / "parts.csv", columns | {"prediction": np.zeros(2000, int)})
+    text = " ".join(run("misclassification", "parts.csv", "--strata", "part", "--score", "K").split())
+    assert "parts: pools unlike strata: between inputs of one stratum, AUROC is .50" in text
+    assert "pools unlike" not in run("misclassification", "id.csv")

@@ -281,6 +281,29 @@ def test_pooled_figures_of_unlike_clusters_say_so():
     assert "within" in found.to_dict() and "within" not in misclassification(scores, correct).to_dict()
 
 
+def test_strata_show_what_a_score_tells_within_them():
+    """Background is easy and certain, objects are neither: pooled, the score seems to find mistakes."""
+    hits = told = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        kind = np.where(rng.uniform(size=600) < 0.7, "background", "object")
+        correct = rng.uniform(size=600) > np.where(kind == "object", 0.4, 0.02)
+        scores = rng.normal(2.0 * (kind == "object") + 0.5 * ~correct)
+        found = misclassification(scores, correct, strata=kind)
+        hits += found.within.low <= norm.cdf(0.5 / np.sqrt(2)) <= found.within.high
+        told += found.pooled
+    assert found.clusters is None and found.parts == "stratum"
+    assert "Pools unlike strata: between inputs of one stratum" in repr(found)
+    assert found.auroc == misclassification(scores, correct).auroc  # inputs are independent still
+    assert hits / 200 >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / 200) and told > 190
+    both = detection(scores[correct], scores[~correct], strata=(kind[correct], kind[~correct]))
+    assert both.within.value == pytest.approx(found.within.value)
+    with pytest.raises(ValueError, match="strata must be a pair for detection"):
+        detection(scores, scores, strata=kind)
+    with pytest.raises(ValueError, match="strata must be None for selective"):
+        contest({"m": {"a": scores}}, "selective", correct={"m": correct}, strata=kind)
+
+
 def test_influence_of_the_false_positive_rate_is_its_derivative():
     """Of a smooth score: more positives above the threshold, and more negatives."""
     rng = np.random.default_rng(6)

@@ -92,6 +92,17 @@ _Clusters = Annotated[
     ),
 ]
 
+_Strata = Annotated[
+    str | None,
+    typer.Option(
+        "--strata",
+        metavar="COLUMN",
+        show_default=False,
+        help="Column of kinds of inputs, such as background and object: says so where the AUROC of all "
+        "inputs together is not that between inputs of one kind.",
+    ),
+]
+
 
 @app.command()
 def ood(
@@ -128,6 +139,7 @@ def ood(
     splits: _Splits = None,
     seed: Seed = 0,
     clusters: _Clusters = None,
+    strata: _Strata = None,
     json: Json = False,
     latex: Latex = False,
     csv: Csv = False,
@@ -148,16 +160,18 @@ def ood(
             method: {name: (first.score(name), second.score(name)) for name in names}
             for method, (first, second) in pairs.items()
         }
-        together = (
-            None
-            if clusters is None
-            else {
-                method: tuple(_pick_clusters(clusters, each.columns, each.path) for each in pair)
+
+        def pick(column: str | None) -> dict[str, Any] | None:
+            if column is None:
+                return None
+            return {
+                method: tuple(_pick_clusters(column, each.columns, each.path) for each in pair)
                 for method, pair in pairs.items()
             }
-        )
+
         answer = _evaluate(
-            "detection", scores, None, figure, form, reader.head, clusters=together,
+            "detection", scores, None, figure, form, reader.head,
+            clusters=pick(clusters), strata=pick(strata),
             confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
         )  # fmt: skip
     answer()
@@ -190,6 +204,7 @@ def _add_command(task: str, text: str) -> None:
         splits: _Splits = None,
         seed: Seed = 0,
         clusters: _Clusters = None,
+        strata: _Strata = None,
         json: Json = False,
         latex: Latex = False,
         csv: Csv = False,
@@ -205,13 +220,15 @@ def _add_command(task: str, text: str) -> None:
             correct = {s.name: mark_correct(s.columns, truth, s.path, prediction=prediction) for s in sources}
             names = reader.scores(sources)
             scores = {source.name: {name: source.score(name) for name in names} for source in sources}
-            together = (
-                None
-                if clusters is None
-                else {s.name: _pick_clusters(clusters, s.columns, s.path, labels) for s in sources}
-            )
+
+            def pick(column: str | None) -> dict[str, Any] | None:
+                if column is None:
+                    return None
+                return {s.name: _pick_clusters(column, s.columns, s.path, labels) for s in sources}
+
             answer = _evaluate(
-                task, scores, correct, figure, form, reader.head, clusters=together,
+                task, scores, correct, figure, form, reader.head,
+                clusters=pick(clusters), strata=pick(strata),
                 confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
             )  # fmt: skip
         answer()

@@ -283,18 +283,17 @@ def table_of_scores(found: Contest, scores: Sequence[str] | None = None, *, pape
 
 
 def _say_what_is_pooled(results: Mapping[str, Any], method: str) -> list[str]:
-    """Return that figures pool unlike clusters, and what they are within one, where that is so."""
+    """Return that figures pool unlike parts, and what they are within one, where that is so."""
+    pooled = {name: each for name, each in results.items() if isinstance(each, Detection) and each.pooled}
     told = [
         f"{write_number(each.within.value)} {_around(each.within)}{f' by {name}' if name else ''}"
-        for name, each in results.items()
-        if isinstance(each, Detection) and each.within is not None and each.pooled
+        for name, each in pooled.items()
+        if each.within is not None
     ]
     if not told:
         return []
-    return [
-        f"{method}: these figures pool unlike clusters. Between inputs of one cluster, AUROC is "
-        f"{join_names(told)}."
-    ]
+    said = next(iter(pooled.values())).describe_pooling(join_names(told))
+    return [f"{method}: {said[0].lower()}{said[1:]}".replace(", auroc is", ", AUROC is")]
 
 
 def _count_fewest(result: Any) -> int | None:

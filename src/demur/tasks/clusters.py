@@ -83,41 +83,43 @@ def spread_of_clusters(influence: np.ndarray, clusters: Clusters | None) -> Spre
     return Spread(spread_of([(influence, np.ones(len(influence)))])[0])
 
 
-def check_clusters(clusters: Any, number: int, splits: int | None = None) -> Clusters | None:
+def check_clusters(
+    clusters: Any, number: int, splits: int | None = None, name: str = "clusters"
+) -> Clusters | None:
     """Return the clusters of so many inputs from their labels; None where none are given."""
     if clusters is None:
         return None
-    _refuse_splits(splits)
-    return _encode(_check_labels("clusters", clusters, number))
+    _refuse_splits(splits, name)
+    return _encode(_check_labels(name, clusters, number), name)
 
 
 def check_pair_of_clusters(
-    clusters: Any, known: int, unknown: int, splits: int | None = None
+    clusters: Any, known: int, unknown: int, splits: int | None = None, name: str = "clusters"
 ) -> Clusters | None:
     """Return the clusters of in- and out-of-distribution inputs, in this order."""
     if clusters is None:
         return None
-    _refuse_splits(splits)
+    _refuse_splits(splits, name)
     if not isinstance(clusters, (tuple, list)) or len(clusters) != 2:
         raise ValueError(
-            "clusters must be a pair for detection: (id_clusters, ood_clusters), one label per input. "
+            f"{name} must be a pair for detection: (id_{name}, ood_{name}), one label per input. "
             f"Got {type(clusters).__name__}."
         )
     parts = [
-        _check_labels(f"clusters[{index}]", part, number)
+        _check_labels(f"{name}[{index}]", part, number)
         for index, (part, number) in enumerate(zip(clusters, (known, unknown), strict=True))
     ]
     if parts[0].dtype.kind != parts[1].dtype.kind:
         parts = [part.astype(str) for part in parts]
-    return _encode(np.concatenate(parts))
+    return _encode(np.concatenate(parts), name)
 
 
-def _refuse_splits(splits: int | None) -> None:
+def _refuse_splits(splits: int | None, name: str) -> None:
     """Raise a `ValueError` where splits are asked for, too."""
     if splits is not None:
         raise ValueError(
-            "splits and clusters cannot be given together: random splits would tear clusters apart. "
-            "Give clusters alone, for intervals over draws of whole clusters."
+            f"splits and {name} cannot be given together: random splits would tear them apart. "
+            f"Give {name} alone, or splits alone."
         )
 
 
@@ -148,12 +150,12 @@ def _is_text(labels: Any) -> bool:
     return np.asarray(labels).dtype.kind in "OUS" if isinstance(labels, (list, tuple, np.ndarray)) else False
 
 
-def _encode(labels: np.ndarray) -> Clusters:
+def _encode(labels: np.ndarray, name: str) -> Clusters:
     """Return the clusters of labels."""
     names, codes = np.unique(labels, return_inverse=True)
     if len(names) < 2:
         raise ValueError(
-            f"clusters must have at least 2 different labels: from one cluster nothing is known about "
-            f"others. Got {names[0]!s} for all {len(labels)} inputs."
+            f"{name} must have at least 2 different labels: from one nothing is known about others. "
+            f"Got {names[0]!s} for all {len(labels)} inputs."
         )
     return Clusters(codes.ravel(), len(names))

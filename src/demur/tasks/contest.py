@@ -137,6 +137,7 @@ def contest(
     interval: str = "auto",
     splits: int | None = None,
     clusters: Any = None,
+    strata: Any = None,
     **options: Any,
 ) -> Contest:
     """Return the figures of several scores of several methods, with those marked that are best.
@@ -162,6 +163,8 @@ def contest(
         As for ``detection``; the tests are always on all inputs, without splits.
     clusters : as for ``compare``, or a dict of such by method, optional
         Labels of inputs that belong together: intervals and tests are then over draws of whole clusters.
+    strata : as for ``detection``, or a dict of such by method, optional
+        Labels of kinds of inputs: the results of "detection" and "misclassification" then have `within`.
 
     Examples
     --------
@@ -179,9 +182,11 @@ def contest(
         raise ValueError("scores must have at least one method, and each at least one score. Got none.")
     right = correct or {}
 
-    def together(method: str) -> Any:
-        return clusters.get(method) if isinstance(clusters, Mapping) else clusters
+    def labels(given: Any, method: str) -> Any:
+        return given.get(method) if isinstance(given, Mapping) else given
 
+    if strata is not None and task not in ("detection", "misclassification"):
+        raise ValueError(f"strata must be None for {task}: they are for detection and misclassification.")
     results = {
         method: {
             name: evaluate_score(
@@ -190,7 +195,8 @@ def contest(
                 right.get(method),
                 interval=interval,
                 splits=splits,
-                clusters=together(method),
+                clusters=labels(clusters, method),
+                **({} if strata is None else {"strata": labels(strata, method)}),
                 **options,
             )
             for name, values in named.items()
@@ -208,7 +214,7 @@ def contest(
                 for pair in combinations([name for name in group if name in named], 2)
             ]
             keys += [(figure, method, *pair) for pair in pairs]
-            given = {"correct": right.get(method), "clusters": together(method)}
+            given = {"correct": right.get(method), "clusters": labels(clusters, method)}
             found += compare_pairs(named, pairs, task, figure, how, **given)
     comparisons = dict(zip(keys, adjust_by_holm(found), strict=True))
     standings = {

@@ -33,6 +33,7 @@ from demur.tasks.levels import (
     false_positive_rate,
     placements,
 )
+from demur.tasks.within_parts import auroc_within
 
 
 class Roc(NamedTuple):
@@ -60,8 +61,11 @@ class Detection(Displayed):
     clusters : int or None
         How many clusters the inputs are of, where clusters are given.
     within : Estimate or None
-        The AUROC over pairs of one cluster only, where clusters are given and some have both kinds. Where it
-        is lower than `auroc`, the score tells clusters apart more than what is in them.
+        The AUROC over pairs of one stratum only, or of one cluster where no strata are given; None without
+        either, or where none of them has both kinds of inputs. Where it is lower than `auroc`, the score
+        tells strata or clusters apart more than what is in them.
+    parts : str
+        What `within` is about: "stratum", "cluster" or nothing.
     """
 
     auroc: Estimate
@@ -72,6 +76,7 @@ class Detection(Displayed):
     levels: Levels = field(repr=False, compare=False)
     clusters: int | None = None
     within: Estimate | None = None
+    parts: str = ""
 
     def _display(self) -> tuple[str, Rows, list[str]]:
         title = (
@@ -82,7 +87,7 @@ class Detection(Displayed):
         rows = [[name, str(getattr(self, name))] for name in ("auroc", "aupr", "fpr95")]
         notes = []
         if self.pooled:
-            notes.append(f"Pools unlike clusters: between inputs of one cluster, auroc is {self.within}.")
+            notes.append(self.describe_pooling(str(self.within)))
         if self.chance == "toss":
             notes.append("Not shown to be better than a coin toss, an auroc of 0.5.")
         if self.chance == "below":
@@ -91,8 +96,13 @@ class Detection(Displayed):
 
     @property
     def pooled(self) -> bool:
-        """Whether `auroc` pools unlike clusters: its value is outside the interval of `within`."""
+        """Whether `auroc` pools unlike strata or clusters: its value is outside the interval of `within`."""
         return self.within is not None and not self.within.low <= self.auroc.value <= self.within.high
+
+    def describe_pooling(self, within: str) -> str:
+        """Return that unlike parts are pooled, with `within` as it is written."""
+        parts = {"stratum": "strata"}.get(self.parts, f"{self.parts}s")
+        return f"Pools unlike {parts}: between inputs of one {self.parts}, auroc is {within}."
 
     @property
     def chance(self) -> str:
@@ -132,6 +142,7 @@ def detection(
     splits: int | None = None,
     seed: int = 0,
     clusters: Any = None,
+    strata: Any = None,
 ) -> Detection:
     """Return how well scores tell out-of-distribution (or attacked) inputs from in-distribution ones.
 
@@ -159,6 +170,9 @@ def detection(
         one cluster are not independent, so intervals are over draws of whole clusters: DeLong's in the form
         of Obuchowski (1997), and influence functions summed over clusters, with Student's distribution for
         the number of clusters; "bootstrap" resamples clusters. The same label in both is the same cluster.
+    strata : pair of (inputs,) arrays, optional
+        ``(id_strata, ood_strata)``: a label for each input, as background or object. `within` is then the
+        AUROC between inputs of one stratum, and the result says so where the pooled one differs from it.
 
     Examples
     --------
@@ -171,8 +185,10 @@ def detection(
     scores = np.concatenate([known, unknown])
     positive = np.arange(len(scores)) >= len(known)
     options = IntervalOptions(confidence, interval, resamples, splits, seed)
-    together = check_pair_of_clusters(clusters, len(known), len(unknown), splits)
-    return _detect(scores, positive, options, together, stratified=True)
+    numbers = len(known), len(unknown), splits
+    together = check_pair_of_clusters(clusters, *numbers)
+    apart = check_pair_of_clusters(strata, *numbers, "strata")
+    return _detect(scores, positive, options, together, apart, stratified=True)
 
 
 def misclassification(
@@ -185,6 +201,7 @@ def misclassification(
     splits: int | None = None,
     seed: int = 0,
     clusters: Any = None,
+    strata: Any = None,
 ) -> Detection:
     """Return how well scores find wrong predictions: as ``detection``, with errors as the positives.
 
@@ -200,6 +217,8 @@ def misclassification(
         As for ``detection``.
     clusters : (inputs,) array, optional
         A label for each input, as the image that a pixel is of; see ``detection``.
+    strata : (inputs,) array, optional
+        A label for each input, as background or object; see ``detection``.
 
     Examples
     --------
@@ -215,7 +234,9 @@ def misclassification(
             f"Got {len(right)} that are all {'right' if right.all() else 'wrong'}. Use more inputs."
         )
     options = IntervalOptions(confidence, interval, resamples, splits, seed)
-    return _detect(values, ~right, options, check_clusters(clusters, len(values), splits), stratified=False)
+    together = check_clusters(clusters, len(values), splits)
+    apart = check_clusters(strata, len(values), splits, "strata")
+    return _detect(values, ~right, options, together, apart, stratified=False)
 
 
 def _detect(
@@ -223,6 +244,7 @@ def _detect(
     positive: np.ndarray,
     options: IntervalOptions,
     clusters: Clusters | None,
+    strata: Clusters | None,
     *,
     stratified: bool,
 ) -> Detection:
@@ -230,10 +252,8 @@ def _detect(
     levels = count_levels(scores, positive)
     if clusters is not None:
         figures = detect_in_clusters(scores, positive, levels, clusters, options, stratified=stratified)
-        auroc, aupr, fpr95, within = figures
-        kinds = int(positive.sum()), int((~positive).sum())
-        return Detection(auroc, aupr, fpr95, *kinds, levels, clusters.number, within)
-    if options.splits is None:
+        auroc, aupr, fpr95 = figures
+    elif options.splits is None:
         auroc = _estimate_auroc(levels, options.confidence)
         aupr = _estimate_aupr(levels, options, stratified)
         fpr95 = _estimate_fpr95(levels, options.confidence)
@@ -245,7 +265,20 @@ def _detect(
             average_splits([float(figure(p.positive, p.negative)) for p in parts], options.confidence)
             for figure in (area, average_precision, false_positive_rate)
         )
-    return Detection(auroc, aupr, fpr95, int(positive.sum()), int((~positive).sum()), levels)
+    parts, within = strata or clusters, None
+    if parts is not None:
+        within = auroc_within(scores, positive, parts, options.confidence, clusters)
+    return Detection(
+        auroc,
+        aupr,
+        fpr95,
+        int(positive.sum()),
+        int((~positive).sum()),
+        levels,
+        None if clusters is None else clusters.number,
+        within,
+        "" if within is None else "stratum" if strata else "cluster",
+    )
 
 
 def split_inputs(positive: np.ndarray, splits: int, seed: int) -> list[np.ndarray]:

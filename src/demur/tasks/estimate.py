@@ -156,6 +156,15 @@ def logit_interval(
     return Estimate(value, low, high, confidence, method)
 
 
+def share_interval(value: float, spread: Spread, confidence: float, method: str) -> Estimate:
+    """Return the interval on the logit scale; of 0 and 1 the value alone, and all where nothing is known."""
+    if not math.isfinite(spread.error):
+        return Estimate(value, 0.0, 1.0, confidence, method)
+    if value in (0, 1):
+        return Estimate(value, value, value, confidence, method)
+    return logit_interval(value, spread.error, confidence, method, spread.freedom)
+
+
 def perfect_bound(number: int, confidence: float) -> float:
     """Return the smallest probability under which `number` draws in a row all succeed often enough.
 
