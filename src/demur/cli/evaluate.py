@@ -1,4 +1,4 @@
-"""`demur evaluate`: how well scores detect unknown inputs and errors, with intervals."""
+"""`demur evaluate`: how well scores detect out-of-distribution inputs and errors, with intervals."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from demur.tasks import Contest
 
 app = typer.Typer(
-    help="Evaluate scores: detect unknown inputs and wrong predictions, and decide what to defer."
+    help="Evaluate scores: detect out-of-distribution inputs and wrong predictions, and decide what to defer."
 )
 app.add_typer(defer.app, name="defer")
 
@@ -81,6 +81,29 @@ _Splits = Annotated[
 ]
 
 
+_Clusters = Annotated[
+    str | None,
+    typer.Option(
+        "--clusters",
+        metavar="COLUMN",
+        show_default=False,
+        help="Column that says which inputs belong together, such as the image of a pixel or the patient of "
+        "a visit: intervals and tests are then over draws of whole clusters.",
+    ),
+]
+
+_Strata = Annotated[
+    str | None,
+    typer.Option(
+        "--strata",
+        metavar="COLUMN",
+        show_default=False,
+        help="Column of kinds of inputs, such as background and object: says so where the AUROC of all "
+        "inputs together is not that between inputs of one kind.",
+    ),
+]
+
+
 @app.command()
 def ood(
     known: Annotated[
@@ -115,6 +138,8 @@ def ood(
     resamples: Resamples = 2000,
     splits: _Splits = None,
     seed: Seed = 0,
+    clusters: _Clusters = None,
+    strata: _Strata = None,
     json: Json = False,
     latex: Latex = False,
     csv: Csv = False,
@@ -135,8 +160,18 @@ def ood(
             method: {name: (first.score(name), second.score(name)) for name in names}
             for method, (first, second) in pairs.items()
         }
+
+        def pick(column: str | None) -> dict[str, Any] | None:
+            if column is None:
+                return None
+            return {
+                method: tuple(_pick_clusters(column, each.columns, each.path) for each in pair)
+                for method, pair in pairs.items()
+            }
+
         answer = _evaluate(
             "detection", scores, None, figure, form, reader.head,
+            clusters=pick(clusters), strata=pick(strata),
             confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
         )  # fmt: skip
     answer()
@@ -168,6 +203,8 @@ def _add_command(task: str, text: str) -> None:
         resamples: Resamples = 2000,
         splits: _Splits = None,
         seed: Seed = 0,
+        clusters: _Clusters = None,
+        strata: _Strata = None,
         json: Json = False,
         latex: Latex = False,
         csv: Csv = False,
@@ -183,8 +220,15 @@ def _add_command(task: str, text: str) -> None:
             correct = {s.name: mark_correct(s.columns, truth, s.path, prediction=prediction) for s in sources}
             names = reader.scores(sources)
             scores = {source.name: {name: source.score(name) for name in names} for source in sources}
+
+            def pick(column: str | None) -> dict[str, Any] | None:
+                if column is None:
+                    return None
+                return {s.name: _pick_clusters(column, s.columns, s.path, labels) for s in sources}
+
             answer = _evaluate(
                 task, scores, correct, figure, form, reader.head,
+                clusters=pick(clusters), strata=pick(strata),
                 confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
             )  # fmt: skip
         answer()
@@ -218,6 +262,7 @@ def calibration(
     confidence: Confidence = 0.95,
     resamples: Resamples = 2000,
     seed: Seed = 0,
+    clusters: _Clusters = None,
     json: Json = False,
     latex: Latex = False,
     csv: Csv = False,
@@ -236,6 +281,7 @@ def calibration(
         form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
         kind = choose_kind(logits=logits, probs=probs, log_probs=log_probs)
         truth = read_labels(labels)["label"]
+        together = None if clusters is None else _pick_clusters(clusters, {}, labels, labels)
         results = {}
         for written in files:
             name, path = split_method_name(written)
@@ -248,13 +294,13 @@ def calibration(
             ):
                 average = average_predictions(predictions, kind, progress=progress)
             options = {"confidence": confidence, "resamples": resamples, "seed": seed}
-            results[name] = calibration(average, truth, bins=bins, **options)
+            results[name] = calibration(average, truth, bins=bins, clusters=together, **options)
     figures = ("nll", "brier", "ece")
     if form == "json":
         found = {name: _json_figures(result, figures) for name, result in results.items()}
         print_object(next(iter(found.values())) | ({"methods": found} if len(found) > 1 else {}))
     else:
-        title = f"Calibration of {len(truth)} predictions, with {100 * confidence:g} % intervals"
+        title = f"Calibration of {len(truth)} predictions, {_say_intervals(confidence, clusters)}"
         print_figures(table_of_figures(results, figures), form, title)
 
 
@@ -264,6 +310,21 @@ def _choose_form(**forms: bool) -> str:
     if len(asked) > 1:
         raise ValueError(f"expected at most one form, got --{' and --'.join(asked)}: choose one")
     return asked[0] if asked else "text"
+
+
+def _pick_clusters(name: str, columns: Mapping[str, Any], path: str, labels: str | None = None) -> Any:
+    """Return the column of clusters: of the scores, or of the file of labels."""
+    from demur.stores import pick_column, read_columns, split_name
+
+    if name not in columns and labels is not None:
+        path = split_name(labels)[0]
+        columns = {} if path.lower().endswith(".npy") else read_columns(Path(path), nameless="label")
+    return pick_column(columns, name, path)
+
+
+def _say_intervals(confidence: float, clusters: Any) -> str:
+    """Return what the intervals of a table are."""
+    return f"with {100 * confidence:g} % intervals{' over draws of whole clusters' if clusters else ''}"
 
 
 def _evaluate(
@@ -303,7 +364,7 @@ def _write_title(task: str, table: Table, options: Mapping[str, Any]) -> str:
     (section,) = what if len(what) == 1 else ("",)
     by = FIGURE_NAMES.get(section, section)
     spread = f"mean ± spread over {options['splits']} splits" if options["splits"] else None
-    interval = f"with {100 * options['confidence']:g} % intervals"
+    interval = _say_intervals(options["confidence"], options["clusters"])
     return f"{_TITLES[task]}{f': {by}' if by else ''}, {spread or interval}"
 
 
@@ -311,10 +372,14 @@ def _json_figures(result: Any, figures: tuple[str, ...]) -> dict[str, Any]:
     """Return figures as JSON can hold them."""
     from demur.stores import json_number
 
-    return {
+    if getattr(result, "within", None) is not None:
+        figures = (*figures, "within")
+    found: dict[str, Any] = {
         figure: {key: json_number(value) for key, value in getattr(result, figure).to_dict().items()}
         for figure in figures
     }
+    chance = getattr(result, "chance", None)
+    return found if chance is None else found | {"chance": chance}
 
 
 def _make_json(found: Contest, figures: tuple[str, ...], head: str) -> dict[str, Any]:
