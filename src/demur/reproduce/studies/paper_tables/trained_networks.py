@@ -73,10 +73,15 @@ def train_network(
     checkpoint = folder / "epoch.pt"
     first = 0
     if checkpoint.exists():
-        state = torch.load(checkpoint, weights_only=True)
-        first = state["epochs"]
-        for each, part in ((model, "model"), (optimizer, "optimizer"), (schedule, "schedule")):
-            each.load_state_dict(state[part])
+        try:
+            state = torch.load(checkpoint, weights_only=True)
+            first = int(state["epochs"])
+            for each, part in ((model, "model"), (optimizer, "optimizer"), (schedule, "schedule")):
+                each.load_state_dict(state[part])
+        except Exception as error:  # a damaged file fails in PyTorch in many ways
+            raise ValueError(
+                f"{checkpoint}: expected an epoch, got a damaged file: remove it"
+            ) from error
     model.train()
     for epoch in range(first, epochs):
         number = int(np.random.SeedSequence([*seed, epoch]).generate_state(1)[0])
