@@ -22,7 +22,7 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Any], facts: 
 
     # Tensors that share memory are refused: each gets its own.
     own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    facts = {**facts, _CHECKSUM: f"{_sum_tensors(own):08x}"}
+    facts = {**facts, _CHECKSUM: _sum_content(own, facts)}
     with atomic.write_file(path) as temporary:
         # One entry: several are written in an order that changes from run to run.
         save_file(own, temporary, {_FORMAT: json.dumps(facts, sort_keys=True)})
@@ -46,19 +46,19 @@ def read_tensors(path: str | os.PathLike[str], method: str) -> tuple[dict[str, A
         facts = {}
     if facts.get("method") != method:
         raise ValueError(f"{expected}, of {facts.get('method', 'something else')}.")
-    if facts.pop(_CHECKSUM, None) not in (None, f"{_sum_tensors(tensors):08x}"):  # older files have none
+    if facts.pop(_CHECKSUM, None) not in (None, _sum_content(tensors, facts)):  # older files have none
         raise ValueError(f"{expected}, which was changed since it was written. Write it again.")
     return tensors, facts
 
 
-def _sum_tensors(tensors: dict[str, Any]) -> int:
-    """Return the checksum of tensors of any dtype, with their names, dtypes and shapes."""
+def _sum_content(tensors: dict[str, Any], facts: dict[str, str]) -> str:
+    """Return the checksum of tensors of any dtype, with their names, dtypes and shapes, and of the facts."""
     import torch
 
-    found = {}
+    found: dict[str, Any] = {f"fact {name}": value for name, value in facts.items()}
     for name, tensor in tensors.items():
         found[f"{name} {tensor.dtype} {tuple(tensor.shape)}"] = tensor.reshape(-1).view(torch.uint8).numpy()
-    return sum_arrays(found)
+    return f"{sum_arrays(found):08x}"
 
 
 def load_state(name: str, model: Any, state: dict[str, Any]) -> None:
