@@ -180,7 +180,7 @@ def test_predictions(tmp_path, logits, name, number):
         path,
         number,
         runs("score", path, "--logits", "--top", 3),
-        runs("evaluate", "ood", "--logits", "--id", good, "--ood", path, "--resamples", 10),
+        runs("evaluate", "ood", "--logits", "--id", good, "--ood", path, "--resamples", 100),
     )
 
 
@@ -227,9 +227,9 @@ def test_scores_and_reports(tmp_path, scores, suffix, number):
     check_damages(
         known,
         number,
-        runs("evaluate", "ood", "--id", known, "--ood", unknown, "--resamples", 10),
-        runs("evaluate", "misclassification", known, "--resamples", 10),
-        runs("evaluate", "selective", unknown, "--labels", f"{known}:label", "--resamples", 10),
+        runs("evaluate", "ood", "--id", known, "--ood", unknown, "--resamples", 100),
+        runs("evaluate", "misclassification", known, "--resamples", 100),
+        runs("evaluate", "selective", unknown, "--labels", f"{known}:label", "--resamples", 100),
         runs("evaluate", "defer", "apply", tmp_path / "policy.json", known),
         runs("report", folder),
     )
@@ -240,7 +240,7 @@ def test_labels(tmp_path, scores, number):
     write_columns(tmp_path / "scores.csv", scores)
     np.save(tmp_path / "labels.npy", scores["label"])
     path, labels = tmp_path / "scores.csv", tmp_path / "labels.npy"
-    check_damages(labels, number, runs("evaluate", "selective", path, "--labels", labels, "--resamples", 10))
+    check_damages(labels, number, runs("evaluate", "selective", path, "--labels", labels, "--resamples", 100))
 
 
 @pytest.mark.parametrize("number", TIMES)
