@@ -47,7 +47,7 @@ def read_tensors(path: str | os.PathLike[str], method: str) -> tuple[dict[str, A
     if facts.get("method") != method:
         raise ValueError(f"{expected}, of {facts.get('method', 'something else')}.")
     if facts.pop(_CHECKSUM, None) not in (None, _sum_content(tensors, facts)):  # older files have none
-        raise ValueError(f"{expected}, which was changed since it was written. Write it again.")
+        raise ValueError(f"{expected}, which was changed since it was written. Remove it or write it again.")
     return tensors, facts
 
 
