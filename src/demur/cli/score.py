@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from demur.cli.options import Axis, Force, Logits, LogProbs, Probs
-from demur.cli.printing import bad_input_exits, complain, print_summary, print_top
+from demur.cli.printing import bad_input_exits, complain, print_summary, print_top, say
 from demur.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def score(
     if out is None:
         print_summary(scores, facts["unit"])
     else:
-        print(f"Wrote the scores of {scores.inputs} inputs to {out}")
+        say(f"Wrote the scores of {scores.inputs} inputs to {out}")
     if top is not None:
         print_top(scores, top, facts["unit"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import pickle
@@ -23,10 +24,13 @@ from demur.posteriors.fingerprint import describe_code, fingerprint
 from demur.posteriors.posterior import check_count
 from demur.posteriors.tensor_files import load_state, read_tensors, write_tensors
 from demur.progress import progress_bar
+from demur.reading import read_json
 from demur.scoring.checkpoint import describe_changes
 
 _METHOD = "DeepEnsemble.fit"
 _SETTINGS = "ensemble.json"
+_TEMPORARY = "demur-ensemble-"
+"""How names of temporary folders begin; machine and process follow."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,8 @@ class _Fit:
         As for ``DeepEnsemble.fit``.
     folder
         The folder for the members.
+    temporary
+        Whether it goes when this process ends.
     """
 
     factory: Callable[[], Any]
@@ -63,6 +69,7 @@ class _Fit:
     seed: int
     threads: int | None
     folder: Path
+    temporary: bool
 
     def member(self, k: int) -> Member:
         """Return the number and seed of a member."""
@@ -126,7 +133,7 @@ def fit_members(
     if processes is not None and (not isinstance(processes, int) or processes < 0):
         raise ValueError(f"processes must be 0 or more, where 0 trains in this process. Got {processes!r}.")
     with _open_folder(folder) as place:
-        fit = _Fit(factory, train, seed, threads, place)
+        fit = _Fit(factory, train, seed, threads, place, folder is None)
         _check_settings(place / _SETTINGS, fit.settings())
         missing = [k for k in range(members) if not fit.path(k).exists()]
         with progress_bar(members, "members", hidden=not progress) as show:
@@ -150,7 +157,7 @@ def _train_in_turn(fit: _Fit, missing: list[int]) -> Iterator[int]:
         try:
             fit.train_member(k)
         except Exception as error:
-            raise _make_error(k, f"{type(error).__name__}: {error}", fit.folder) from error
+            raise _make_error(k, f"{type(error).__name__}: {error}", fit) from error
         yield k
 
 
@@ -160,7 +167,9 @@ def _train_in_parallel(fit: _Fit, payload: bytes, missing: list[int], count: int
     from concurrent.futures.process import BrokenProcessPool
 
     failures: list[RuntimeError] = []
-    with ProcessPoolExecutor(count, get_context("spawn"), _end_with_parent) as pool:
+    with ProcessPoolExecutor(
+        count, get_context("spawn"), _end_with_parent, (fit.folder if fit.temporary else None,)
+    ) as pool:
         tasks = {pool.submit(_train_in_child, payload, k): k for k in missing}
         for task in as_completed(tasks):
             if task.cancelled():
@@ -173,12 +182,12 @@ def _train_in_parallel(fit: _Fit, payload: bytes, missing: list[int], count: int
                 raise _make_error(
                     k, "its process ended without a word. It may have been killed, for instance for lack of "
                     "memory; or the script starts work when it is imported: put the call of fit under "
-                    "if __name__ == '__main__'", fit.folder,
+                    "if __name__ == '__main__'", fit,
                 ) from None  # fmt: skip
             if wrong is None:
                 yield k
                 continue
-            failures.append(_make_error(k, wrong[0], fit.folder))
+            failures.append(_make_error(k, wrong[0], fit))
             failures[-1].add_note(wrong[1])
             for other in tasks:
                 other.cancel()
@@ -196,23 +205,26 @@ def _train_in_child(payload: bytes, k: int) -> tuple[str, str] | None:
     return None
 
 
-def _end_with_parent() -> None:
-    """End this process when its parent ends, even if that is killed."""
+def _end_with_parent(temporary: Path | None) -> None:
+    """End this process when its parent ends, even if that is killed; nobody then needs a temporary folder."""
     parent = parent_process()
     if parent is not None:
 
         def wait() -> None:
             connection.wait([parent.sentinel])
+            if temporary is not None:
+                shutil.rmtree(temporary, ignore_errors=True)
             os._exit(1)
 
         threading.Thread(target=wait, daemon=True).start()
 
 
-def _make_error(k: int, why: str, folder: Path) -> RuntimeError:
+def _make_error(k: int, why: str, fit: _Fit) -> RuntimeError:
     """Return an error for a member that says how to resume."""
+    until = " until this process ends" if fit.temporary else ""
     return RuntimeError(
-        f"Training of member {k} failed: {why.rstrip('.')}. Members that were done are kept: the same call "
-        f"with folder={str(folder)!r} trains only the missing ones."
+        f"Training of member {k} failed: {why.rstrip('.')}. Members that were done are kept{until}: the same "
+        f"call with folder={str(fit.folder)!r} trains only the missing ones."
     )
 
 
@@ -238,15 +250,35 @@ def _pickle_fit(fit: _Fit) -> bytes:
 
 @contextmanager
 def _open_folder(given: str | os.PathLike[str] | None) -> Iterator[Path]:
-    """Create the folder; without a name, a temporary one, removed at the end unless an error occurs."""
-    if given is None:
-        place = Path(tempfile.mkdtemp(prefix="demur-ensemble-"))
-    else:
+    """Create the folder; without a name, a temporary one that is removed at the end.
+
+    After a failure of training, that is the end of this process: until then the members in it can be used.
+    """
+    if given is not None:
         place = Path(given)
         place.mkdir(parents=True, exist_ok=True)
-    yield place
-    if given is None:
+        yield place
+        return
+    prefix = f"{_TEMPORARY}{atomic.name_machine()}-"
+    _remove_leftovers(prefix)
+    place = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-"))
+    try:
+        yield place
+    except RuntimeError:
+        atexit.register(shutil.rmtree, place, ignore_errors=True)
+        raise
+    except BaseException:
         shutil.rmtree(place, ignore_errors=True)
+        raise
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def _remove_leftovers(prefix: str) -> None:
+    """Remove temporary folders of processes that were killed: nobody else can."""
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        process = left.name.removeprefix(prefix).partition("-")[0]
+        if process.isdecimal() and not atomic.is_running(int(process)):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _check_settings(path: Path, settings: dict[str, Any]) -> None:
@@ -255,9 +287,8 @@ def _check_settings(path: Path, settings: dict[str, Any]) -> None:
         atomic.write_text(path, json.dumps(settings, indent=1) + "\n")
         return
     try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-        others = describe_changes(before, settings)
-    except (ValueError, AttributeError):
+        others = describe_changes(read_json(path), settings)
+    except (ValueError, AttributeError, TypeError):
         others = f"{path.name} cannot be read"
     if others:
         raise ValueError(

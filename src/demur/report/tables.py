@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from demur.control_characters import escape_controls
 from demur.report.percent import join_names
 from demur.tasks.contest import Contest, Standing
 from demur.tasks.detection import Detection
@@ -219,8 +220,8 @@ class Table:
                 value = write_number(cell.value)
                 value = f"**{value}**" if cell.best and cell.wins else value + _mark(cell)
                 found.append(f"{value} {_around(cell.estimate)}")
-            lines.append([name.replace("|", r"\|") for name in names] + found)
-        text = ["| " + " | ".join(line) + " |" for line in lines]
+            lines.append(names + found)
+        text = ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines]
         text.insert(1, "|---" * len(head) + "|")
         notes = " ".join(self.notes("Bold"))
         return "\n".join([*text, "", notes] if notes else text)
@@ -277,7 +278,7 @@ def table_of_scores(found: Contest, scores: Sequence[str] | None = None, *, pape
     rows = [
         Row(
             figure,
-            method,
+            escape_controls(method),
             tuple(named[name] for name in names),
             _count_fewest(found.results[method][names[0]]),
         )
@@ -317,8 +318,8 @@ def table_of_figures(results: Mapping[str, Any], figures: Sequence[str], score: 
     columns = [Column(figure, "", FIGURE_NAMES[figure]) for figure in figures]
     rows = [
         Row(
-            score,
-            method,
+            escape_controls(score),
+            escape_controls(method),
             tuple(Standing(getattr(result, f), chance=getattr(result, "chance", "")) for f in figures),
         )
         for method, result in results.items()
@@ -339,10 +340,10 @@ def column_of(name: str, all_names: Sequence[str], *, paper: bool = False) -> Co
     """
     measure, _, part = name.rpartition("_")
     if part not in _PARTS or not measure:
-        return Column(name, "", name)
+        return Column(name, "", escape_controls(name))
     alone = sum(other.rpartition("_")[2] == part for other in all_names) == 1
     names = _PAPER_NAMES if paper else _EPISTEMIC_NAMES if part == "epistemic" else {}
-    return Column(name, part.capitalize(), "" if alone else names.get(measure, measure))
+    return Column(name, part.capitalize(), "" if alone else escape_controls(names.get(measure, measure)))
 
 
 def _break_heading(column: Column) -> str:

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from demur.reading import check_expansion, check_memory
 from demur.stores.column_names import refuse_labels, refuse_scores
 from demur.stores.errors import StoreError
 from demur.stores.paths import open_binary
@@ -47,6 +48,17 @@ def _explain_damage(path: Path) -> Iterator[None]:
             f"{path}: expected a Parquet file, got a damaged or foreign one "
             f"({str(error).splitlines()[0]}): write it again"
         ) from error
+
+
+def count_parquet_bytes(path: Path) -> int:
+    """Return the bytes of a table's numbers in its widest type; few bytes of the file may stand for many."""
+    check_pyarrow(path)
+    import pyarrow.parquet as pq
+
+    with _explain_damage(path):
+        found = pq.read_metadata(path)
+    kinds = {found.schema.column(index).physical_type for index in range(len(found.schema))}
+    return (4 if kinds <= {"FLOAT"} else 8) * found.num_rows * found.num_columns
 
 
 def read_parquet_blocks(path: Path) -> Iterator[np.ndarray]:
@@ -87,6 +99,12 @@ def read_parquet_columns(path: Path) -> dict[str, np.ndarray]:
     import pyarrow.parquet as pq
 
     open_binary(path).close()
+    try:
+        size = count_parquet_bytes(path)
+        check_expansion(path.stat().st_size, size)
+        check_memory(size)
+    except ValueError as error:
+        raise StoreError(f"{path}: expected a table that fits into memory, got {error}") from error
     with _explain_damage(path):
         table = pq.read_table(path)
     found = {}

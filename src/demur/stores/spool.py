@@ -12,6 +12,7 @@ from typing import IO, Self
 
 import numpy as np
 
+from demur.reading import check_disk, check_expansion
 from demur.stores.errors import StoreError
 from demur.stores.mapped_arrays import FileArray
 
@@ -40,6 +41,17 @@ class Spool:
             rows, columns, dtype = rows + len(block), block.shape[1], block.dtype
         shape = (rows, columns)
         return FileArray(label, file, shape, dtype, offset=offset, precision=precision)
+
+    def check_room(self, label: str, size: int, packed: int) -> None:
+        """Raise a `StoreError` unless there is room for what so many bytes of a file unpack to."""
+        folder = self._directory or Path(tempfile.gettempdir())
+        try:
+            check_expansion(packed, size)
+            check_disk(size, folder)
+        except ValueError as error:
+            raise StoreError(f"{label}: expected predictions that can be unpacked, got {error}") from error
+        except OSError:  # A folder that is missing is told when the file is made.
+            return
 
     def add_bytes(self, source: IO[bytes]) -> IO[bytes]:
         """Copy all of `source`; return the spool's file, positioned at the first byte of the copy."""

@@ -165,8 +165,8 @@ class MarkovChain(ParameterSamples):
         The next steps overwrite them.
         """
         schedule, target = self.stepper.schedule, self.stepper.schedule.find_step(sample)
-        files = self._open_folder()
-        if files is not None and self.keep and (found := files.read_sample(sample)) is not None:
+        files, start = self._open_folder(), self.stepper.start
+        if files is not None and self.keep and (found := files.read_sample(sample, start)) is not None:
             show(target)
             return found
         known = self._kept if self._now is None else [self._now, *self._kept]
