@@ -17,8 +17,8 @@ ORDER = [
     "core.jackknife",
     "core.second_order_state", "core.given", "moments", "core.gaussian_integral", "core.gaussian_estimates",
     "core.bounds", "core.second_order_measures", "decompose", "divergences", "regression", "credal", "adhoc",
-    "tasks", "deferral", "stores", "scoring.batches", "scoring.checkpoint", "scoring.logit_spread",
-    "posteriors", "scoring", "report", "reproduce", "cli",
+    "tasks", "deferral", "stores", "scoring.batch_parts", "scoring.batches", "scoring.checkpoint",
+    "scoring.logit_spread", "posteriors", "scoring", "report", "reproduce", "cli",
 ]  # fmt: skip
 
 
