@@ -123,7 +123,8 @@ def move_inputs(inputs: Any, device: Any, kind: Any) -> Any:
         tensor = torch.from_numpy(np.ascontiguousarray(inputs))
         return tensor.to(device, kind if tensor.is_floating_point() else None)
     # Batches of graphs, say, are moved as tensors are.
-    return inputs.to(device) if callable(getattr(inputs, "to", None)) else inputs
+    move = getattr(inputs, "to", None)
+    return move(device) if callable(move) else inputs
 
 
 def copy_inputs(inputs: Any) -> Any:

@@ -35,7 +35,7 @@ def write_html(heading: str, table: ScoreTable, others: Sequence[str]) -> str:
 
 def _list_rows(table: ScoreTable) -> list[list[str]]:
     """Return the header and a row for each measure: means of its parts, and the largest epistemic part."""
-    rows = [list(_HEADER)]
+    rows: list[list[str]] = [list(_HEADER)]
     for measure, parts in table.summary().items():
         means = [_show(parts[part]["mean"]) for part in PARTS]
         infinite = parts["epistemic"]["infinite"]
