@@ -295,6 +295,12 @@ def test_load_reads_what_the_command_writes(ending, tmp_path) -> None:
     np.testing.assert_array_equal(back.correct, expected.correct)
 
 
+def test_names_of_predicted_classes_in_a_file_are_compared_with_labels(tmp_path) -> None:
+    scores = demur.score(given(), [(X, NAMES[Y])]).with_column("prediction_name", NAMES[prediction_of()])
+    scores.save(tmp_path / "scores.csv")
+    np.testing.assert_array_equal(demur.Scores.load(tmp_path / "scores.csv").correct, prediction_of() == Y)
+
+
 def test_files_that_hold_no_scores_are_refused(tmp_path) -> None:
     np.savez(tmp_path / "other.npz", density=np.zeros(3))
     (tmp_path / "broken.json").write_text("{")

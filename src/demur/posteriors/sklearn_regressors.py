@@ -49,7 +49,7 @@ class Regressors(Posterior):
         return f"Regressors({self.members} members)"
 
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
-        from demur import Points  # pyright: ignore[reportAttributeAccessIssue]
+        from demur.predictions import Points  # pyright: ignore[reportAttributeAccessIssue]
 
         inputs = to_table(batch)
         wanted = select_members(members, len(self.models))

@@ -124,6 +124,9 @@ class Scores:
         """
         if self.labels is None:
             raise ValueError("correct takes labels. The loader had none: give batches of (inputs, labels).")
+        names = self.table.columns.get("prediction_name")  # of files whose classes have names
+        if names is not None and self.labels.dtype.kind == "U":
+            return mark_correct(names, self.labels, self.outcome)
         return mark_correct(self.predictions, self.labels, self.outcome, self.table.classes)
 
     @property
