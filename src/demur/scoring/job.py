@@ -81,6 +81,7 @@ class ScoringJob:
         }
         names = ("measures", "rule", "base", "unbiased", "stderr", "tolerance")
         asked = {name: getattr(self, name) for name in names}
+        asked["classes"] = None if self.classes is None else [str(name) for name in self.classes]
         own = {"posterior": type(self.posterior).__name__, "parameters": self.posterior.fingerprint()}
         return {"order": order, **own, **chosen, **asked}
 
