@@ -10,6 +10,7 @@ from demur.posteriors.given_posteriors import as_posterior
 pytest.importorskip("sklearn")
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
+from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_iris
 from sklearn.ensemble import (
     AdaBoostClassifier,
@@ -32,7 +33,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 X, Y = load_iris(return_X_y=True)
@@ -187,6 +188,20 @@ def test_pipelines_of_texts_and_sparse_matrices() -> None:
     np.testing.assert_array_equal(again["average"].epistemic, scores["average"].epistemic)
     whole = demur.score(model[-1], sparse, measures=["average"])
     np.testing.assert_array_equal(whole["average"].epistemic, scores["average"].epistemic)
+
+
+def test_tables_of_mixed_columns_go_through_a_pipeline_by_name() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(X, columns=["a", "b", "c", "d"]).assign(place=["north", "south", "east"] * 50)
+    by_name = make_column_transformer(
+        (OneHotEncoder(), ["place"]), (StandardScaler(), ["c", "a"]), remainder="drop"
+    )
+    model = make_pipeline(by_name, RandomForestClassifier(10, min_samples_leaf=5, random_state=0))
+    model.fit(table[TRAIN], NAMES[TRAIN])
+    rows = table[TEST].assign(label=NAMES[TEST], id=[f"flower {i}" for i in range(75)])
+    scores = demur.score(model, rows, measures=["average"])
+    np.testing.assert_array_equal(scores.predictions, model.predict(table[TEST]))
+    assert scores.correct.mean() > 0.9 and scores.ids is not None and scores.ids[-1] == "flower 74"
 
 
 def test_searches_give_their_best_estimator() -> None:

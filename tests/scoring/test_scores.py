@@ -166,6 +166,25 @@ def test_what_a_distribution_refuses() -> None:
             demur.score(posterior, [X], **options)
 
 
+def test_several_distributions_are_not_one() -> None:
+    alpha = RNG.gamma(2.0, size=(2, 12, 3)) + 0.1
+
+    class Evidential(demur.posteriors.Posterior):
+        def __init__(self, *chunks) -> None:
+            self.chunks = chunks
+
+        def predict(self, batch, *, members=None, position=0):
+            yield from self.chunks
+
+    both = [demur.Dirichlet(each) for each in alpha]
+    for chunks in (both, [demur.Categorical(logits=LOGITS), both[0]], [(both[0], [2.0])]):
+        with pytest.raises(ValueError, match=r"demur\.Mixture"):
+            demur.score(Evidential(*chunks), [X])
+    scores = demur.score(Evidential(demur.Mixture(both)), [X])
+    expected = demur.decompose(demur.Mixture(both)).epistemic
+    np.testing.assert_allclose(scores["pairwise"].epistemic, expected)
+
+
 @pytest.mark.skipif(not hasattr(demur, "Draws"), reason="Draws are not there yet")
 def test_draws_and_several_outputs() -> None:
     draws = RNG.normal(size=(3, 40, 12))

@@ -64,9 +64,15 @@ def _score_rows(
 ) -> tuple[dict[str, np.ndarray], int, int]:
     """Return the columns of some inputs of a batch, and how many members and classes there were."""
     moments, held, numbers, members = job.make_moments(), [], [], 0
+    chunks = iter(chunks)  # a posterior of a user's own may return a list
     for chunk in chunks:
         prediction, weights = check_chunk(chunk, inputs)
         if isinstance(prediction, SecondOrder):
+            if members or weights is not None or next(chunks, None) is not None:
+                raise ValueError(
+                    f"A posterior must predict one distribution for all of its members. Got {prediction!r} "
+                    "and others, or weights. Give one demur.Mixture of them."
+                )
             found = HeldDistribution(prediction, job.rule)
             return dict(job.compute_columns(found, logits)), 0, prediction.shape[1]
         members += prediction.shape[0]

@@ -205,9 +205,12 @@ class Scores:
 
         Examples
         --------
+        >>> import tempfile
         >>> scores = demur.score(lambda x: demur.Bernoulli(np.array([[0.1, 0.7], [0.2, 0.9]])), [np.zeros(2)])
-        >>> scores.save("scores.csv")
-        >>> demur.Scores.load("scores.csv")["pairwise"].epistemic.shape
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     scores.save(f"{folder}/scores.csv")
+        ...     back = demur.Scores.load(f"{folder}/scores.csv")
+        >>> back["pairwise"].epistemic.shape
         (2,)
         """
         return cls(**read_scores(Path(path)))
