@@ -151,11 +151,6 @@ def _select_rows(batch: Any, rows: np.ndarray) -> Any:
     return batch[rows] if hasattr(batch, "shape") else [batch[row] for row in rows]
 
 
-def count_inputs(inputs: Any) -> int:
-    """Return how many rows inputs have; sparse matrices have no length."""
-    return inputs.shape[0] if hasattr(inputs, "shape") else len(inputs)
-
-
 def select_members(members: range | None, count: int) -> range:
     """Return the requested members, or all; raise unless they exist."""
     if members is None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from demur.posteriors.posterior import Posterior, count_inputs, select_members, split_members
+from demur.posteriors.posterior import Posterior, select_members, split_members
 from demur.posteriors.sklearn_members import has_class, list_estimators
 from demur.predictions import Categorical, arrays
+from demur.scoring.batch_parts import count_rows
 
 
 class Predictors(Posterior):
@@ -51,7 +52,7 @@ class Predictors(Posterior):
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
         inputs = to_table(batch)
         wanted = select_members(members, len(self.models))
-        step = max(1, count_inputs(inputs) * (2 if self.classes is None else len(self.classes)))
+        step = max(1, count_rows(inputs) * (2 if self.classes is None else len(self.classes)))
         for run in split_members(wanted, step):
             found = Categorical(probs=np.stack([self.probabilities(k, inputs) for k in run]))
             yield found if self.weights is None else (found, self.weights[run.start : run.stop])

@@ -45,10 +45,9 @@ class InputBatch:
 
     @property
     def mark(self) -> int:
-        """A checksum of the first and last input and of the labels."""
-        first = _list_arrays(self.inputs)[:1]
-        ends = [end for each in first for end in (each[:1], each[-1:])] if self.has_rows else first
-        return self._checksum(*ends)
+        """A checksum of the first and last input and of the labels; of all inputs where they have no rows."""
+        held = _list_arrays(self.inputs)
+        return self._checksum(*([held[0][:1], held[0][-1:]] if self.has_rows and held else held))
 
     @property
     def full_mark(self) -> int:
@@ -70,7 +69,7 @@ def _list_arrays(inputs: Any) -> list[Any]:
     if isinstance(inputs, list | tuple) or hasattr(inputs, "shape"):
         return [inputs]
     held = inputs.to_dict() if callable(getattr(inputs, "to_dict", None)) else getattr(inputs, "__dict__", {})
-    return [each for each in held.values() if hasattr(each, "shape")]
+    return [each for each in held.values() if getattr(each, "shape", ())]
 
 
 def _to_bytes(values: Any) -> bytes:
