@@ -208,7 +208,8 @@ def test_what_no_member_can_change_stops_at_once() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 3))
     forest = RandomForestClassifier(60, random_state=0).fit(x, x[:, 0] + rng.normal(size=200) > 0)
-    scores = demur.score(Forest(forest), [rng.normal(size=(50, 3))], tolerance=0.05, progress=False)
+    with pytest.warns(UserWarning, match="pure"):
+        scores = demur.score(Forest(forest), [rng.normal(size=(50, 3))], tolerance=0.05, progress=False)
     infinite = np.isinf(k_of(scores))
     assert infinite.any() and (scores.used[infinite] == FIRST_MEMBERS).all()
     alike = Samples(lambda x: np.repeat(x[None, :, :3], 40, axis=0), kind="logits", members=40)

@@ -6,18 +6,21 @@
     HMC            samples by Hamiltonian Monte Carlo, exact and slow: the reference for the others
     CyclicalSGHMC  samples along a Markov chain, in cycles; SGHMC and SGLD without cycles
     Forest         a forest of scikit-learn, one member per tree
-    Bagging        other ensembles of scikit-learn
+    Bagging        other ensembles of scikit-learn: bagging, voting, stacking, calibrated
     Predictors     a list of objects with predict_proba
+    Regressors     a list or an ensemble of regressors, without variances
     Samples        a function that returns predictions
     Posterior      the base class for a method of your own
     features       the input of a last layer, computed once and cached on disk
 
+`demur.score` makes a posterior of networks, estimators and functions by itself where it can.
 PyTorch is imported only when a network is given.
 """
 
 # Behind the methods: `chains`, `heads` and `dropout` hold what several of them share; `networks` calls
 # PyTorch models, `ensemble_training` trains members in parallel, `tensor_files` reads and writes safetensors,
-# `fingerprint` recognises models and data, and `compiled_calls` hands tensors to compiled loops.
+# `fingerprint` recognises models and data, `given_posteriors` what `demur.score` is given, `sklearn_members`
+# what in scikit-learn has members, and `compiled_calls` hands tensors to compiled loops.
 
 from demur.posteriors.chains.markov_chain import MarkovChain
 from demur.posteriors.cyclical_sghmc import CyclicalSGHMC
@@ -33,6 +36,7 @@ from demur.posteriors.samples import Samples
 from demur.posteriors.sghmc import SGHMC
 from demur.posteriors.sgld import SGLD
 from demur.posteriors.sklearn_ensembles import Bagging, Forest, Predictors
+from demur.posteriors.sklearn_regressors import Regressors
 
 __all__ = [
     "HMC",
@@ -51,6 +55,7 @@ __all__ = [
     "Member",
     "Posterior",
     "Predictors",
+    "Regressors",
     "Samples",
     "features",
 ]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.predictions.parametric import Parametric
+from demur.predictions import Categorical, Parametric
 
 Forward = Callable[[Any, Any], Any]
 """A function of a model and the inputs of a batch that returns logits, or a ``demur.Gaussian``, say."""
@@ -112,15 +112,19 @@ def move_to_model(inputs: Any, model: Any) -> Any:
 
 
 def move_inputs(inputs: Any, device: Any, kind: Any) -> Any:
-    """Move inputs to a device; NumPy arrays also to a dtype."""
+    """Move inputs to a device; NumPy arrays and tables also to a dtype."""
     import torch
 
     if isinstance(inputs, Mapping):
         return {name: move_inputs(value, device, kind) for name, value in inputs.items()}
+    if hasattr(inputs, "columns") and hasattr(inputs, "to_numpy"):
+        inputs = inputs.to_numpy()
     if isinstance(inputs, np.ndarray) and inputs.dtype.kind in "fiub":
         tensor = torch.from_numpy(np.ascontiguousarray(inputs))
         return tensor.to(device, kind if tensor.is_floating_point() else None)
-    return inputs.to(device) if isinstance(inputs, torch.Tensor) else inputs
+    # Batches of graphs, say, are moved as tensors are.
+    move = getattr(inputs, "to", None)
+    return move(device) if callable(move) else inputs
 
 
 def copy_inputs(inputs: Any) -> Any:
@@ -158,13 +162,19 @@ def extract_predictions(found: Any) -> Any:
 
     if isinstance(found, Mapping) and "logits" in found:
         found = found["logits"]
-    elif not isinstance(found, torch.Tensor | Parametric):
+    elif not isinstance(found, torch.Tensor | Categorical | Parametric):
         found = getattr(found, "logits", found)
-    if not isinstance(found, torch.Tensor | Parametric):
+    if not isinstance(found, torch.Tensor | Categorical | Parametric):
         raise TypeError(
             "A model must return a tensor of logits, or an object with .logits. "
             f"Got {type(found).__name__}. Give forward=lambda model, inputs: ... that returns the logits, "
             "or demur.Gaussian(mean, variance)."
+        )
+    if isinstance(found, torch.Tensor) and found.ndim in (1, 2) and found.shape[1:] in ((), (1,)):
+        raise ValueError(
+            f"A model must return logits of shape (inputs, classes). Got {tuple(found.shape)}, a number for "
+            "each input. For the logit of yes or no give forward=lambda model, inputs: "
+            "demur.Bernoulli(logits=model(inputs).flatten()); for a predicted number, demur.Gaussian(...)."
         )
     if isinstance(found, torch.Tensor) and found.ndim != 2:
         raise ValueError(

@@ -1,16 +1,15 @@
-"""`Posterior`, the base class of all methods, and what `demur.score` accepts as one."""
+"""`Posterior`, the base class of all methods, and what its predictions may be."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from demur.posteriors.fingerprint import fingerprint
-from demur.predictions import Categorical, arrays
-from demur.predictions.parametric import Parametric
+from demur.predictions import Categorical, Parametric, SecondOrder, arrays, as_prediction, as_second_order
 
 LOGITS_PER_CHUNK = 1 << 22
 """Logits in one chunk of members, at most."""
@@ -93,6 +92,11 @@ class Posterior(ABC):
         """
         return None
 
+    @property
+    def infinity_advice(self) -> str | None:
+        """Why K is infinite for some inputs and what to do, where the method makes that likely; else None."""
+        return None
+
     def fingerprint(self) -> str:
         """Return a text that changes with any attribute whose name has no leading underscore.
 
@@ -102,13 +106,37 @@ class Posterior(ABC):
 
 
 def parse_chunk(chunk: Any) -> tuple[Any, Any]:
-    """Return the predictions of a chunk as NumPy arrays, and its weights."""
+    """Return the predictions of a chunk, on the processor, and its weights.
+
+    An array is logits. Predictions that cannot be summed member by member, `Dirichlet` and `Points`, say, are
+    returned as they are.
+    """
     given, weights = chunk if isinstance(chunk, tuple) else (chunk, None)
-    prediction = given if isinstance(given, Categorical | Parametric) else Categorical(logits=given)
+    prediction = as_predictions(given)
+    if prediction is None:
+        prediction = Categorical(logits=given)
+    if isinstance(prediction, SecondOrder) or is_numbers(prediction):
+        return prediction, weights
     # Scores are columns of a table, without gradients or devices.
     host = prediction.with_values(arrays.to_numpy(prediction.values))
     host.precision = prediction.precision
     return host, weights
+
+
+def as_predictions(found: Any) -> Any:
+    """Return predictions that say what their numbers are, as those of ``torch.distributions``; else None."""
+    if isinstance(found, Categorical | Parametric) or is_numbers(found):
+        return found
+    distribution = as_second_order(found)
+    if distribution is None and type(found).__module__.startswith("torch.distributions"):
+        return as_prediction(found)
+    return distribution
+
+
+def is_numbers(prediction: Any) -> bool:
+    """Tell whether members predict numbers without a density: `demur.Points` or `demur.Draws`."""
+    kind = type(prediction)
+    return kind.__name__ in ("Points", "Draws") and kind.__module__.startswith("demur.")
 
 
 def _select_rows(batch: Any, rows: np.ndarray) -> Any:
@@ -118,6 +146,8 @@ def _select_rows(batch: Any, rows: np.ndarray) -> Any:
         return {
             name: _select_rows(v, rows) if np.ndim(v) and len(v) == size else v for name, v in batch.items()
         }
+    if hasattr(batch, "iloc"):
+        return batch.iloc[rows]
     return batch[rows] if hasattr(batch, "shape") else [batch[row] for row in rows]
 
 
@@ -142,20 +172,3 @@ def split_members(members: range, numbers: int, *, fewest: int = 1) -> Iterator[
     step = max(fewest, LOGITS_PER_CHUNK // max(1, numbers))
     for start in range(0, len(members), step):
         yield members[start : start + step]
-
-
-def as_posterior(given: Any) -> Posterior:
-    """Return a posterior unchanged; wrap a list of objects with ``predict_proba``, or a callable, in one."""
-    from demur.posteriors.samples import Samples
-    from demur.posteriors.sklearn_ensembles import Predictors
-
-    if isinstance(given, Posterior):
-        return given
-    if isinstance(given, Sequence) and given and all(hasattr(each, "predict_proba") for each in given):
-        return Predictors(given)
-    if callable(given) and not hasattr(given, "parameters"):
-        return Samples(given)
-    raise TypeError(
-        "posterior must be one of demur.posteriors, a list of objects with predict_proba, or a callable. "
-        f"Got {type(given).__name__}. One network alone has no members: see MCDropout or DeepEnsemble."
-    )

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from demur.posteriors.posterior import Posterior, select_members, split_members
+from demur.posteriors.sklearn_members import has_class, list_estimators
 from demur.predictions import Categorical, arrays
+from demur.scoring.batch_parts import count_rows
 
 
 class Predictors(Posterior):
@@ -29,6 +31,8 @@ class Predictors(Posterior):
     (4,)
     """
 
+    weights: np.ndarray | None = None
+
     def __init__(self, models: Sequence[Any]) -> None:
         self.models = list(models)
         if not self.models or not all(hasattr(model, "predict_proba") for model in self.models):
@@ -38,19 +42,20 @@ class Predictors(Posterior):
         for k, model in enumerate(self.models):
             if not np.array_equal(getattr(model, "classes_", self.classes), self.classes):
                 raise ValueError(
-                    f"models must know the same classes, {list(self.classes)}. "
-                    f"Got {list(model.classes_)} of models[{k}]. Train it on data that has them all."
+                    f"models must know the same classes, {_list_classes(self.classes)}. "
+                    f"Got {_list_classes(model.classes_)} of models[{k}]. Train it on data that has them all."
                 )
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.members} members)"
 
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
-        inputs = _to_table(batch)
+        inputs = to_table(batch)
         wanted = select_members(members, len(self.models))
-        step = max(1, len(inputs) * (2 if self.classes is None else len(self.classes)))
+        step = max(1, count_rows(inputs) * (2 if self.classes is None else len(self.classes)))
         for run in split_members(wanted, step):
-            yield Categorical(probs=np.stack([self.probabilities(k, inputs) for k in run]))
+            found = Categorical(probs=np.stack([self.probabilities(k, inputs) for k in run]))
+            yield found if self.weights is None else (found, self.weights[run.start : run.stop])
 
     def probabilities(self, k: int, inputs: Any) -> np.ndarray:
         """Return the probabilities that one member predicts, (inputs, classes)."""
@@ -58,7 +63,7 @@ class Predictors(Posterior):
 
 
 class Bagging(Predictors):
-    """A fitted ``BaggingClassifier`` or ``VotingClassifier`` of scikit-learn; each estimator is a member.
+    """A fitted scikit-learn ensemble of classifiers; each estimator is a member.
 
     Breiman (1996), "Bagging predictors". An estimator that never saw a class gives it probability 0, which
     makes K infinite where another estimator does not.
@@ -66,7 +71,9 @@ class Bagging(Predictors):
     Parameters
     ----------
     model
-        The fitted ensemble.
+        A fitted ``BaggingClassifier``; a ``VotingClassifier``, with its weights; a ``StackingClassifier``,
+        whose base estimators are the members and which is itself the deployed model; or a
+        ``CalibratedClassifierCV``, whose members are its calibrated classifiers.
 
     Examples
     --------
@@ -81,22 +88,29 @@ class Bagging(Predictors):
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self.models = _list_estimators(model)
+        self.models = list_estimators(model, "predict_proba")
         self.members = len(self.models)
         self.classes = model.classes_
-        self._features = getattr(model, "estimators_features_", None)
+        self.weights = list_vote_weights(model)
 
     def probabilities(self, k: int, inputs: Any) -> np.ndarray:
         member = self.models[k]
-        own = inputs if self._features is None else np.asarray(inputs)[:, self._features[k]]
-        found = np.asarray(member.predict_proba(own))
+        found = np.asarray(member.predict_proba(select_features(self.model, k, inputs)))
         known = getattr(member, "classes_", None)
         if known is None or found.shape[1] == len(self.classes):
             return found
-        # Members number classes by their index in the ensemble's.
+        # Members number classes by their index in the ensemble's, unless they were fitted before it.
+        fitted_before = getattr(self.model, "cv", None) == "prefit"
+        places = np.searchsorted(self.classes, known) if fitted_before else np.asarray(known, int)
         whole = np.zeros((len(found), len(self.classes)), found.dtype)
-        whole[:, np.asarray(known, int)] = found
+        whole[:, places] = found
         return whole
+
+    def deployed(self, batch: Any) -> np.ndarray | None:
+        if not has_class(self.model, "StackingClassifier"):
+            return None
+        with np.errstate(divide="ignore"):
+            return np.log(self.model.predict_proba(to_table(batch)))
 
 
 class Forest(Bagging):
@@ -132,43 +146,65 @@ class Forest(Bagging):
         if not all(hasattr(tree, "tree_") for tree in self.models):
             raise TypeError(f"model must be a forest of trees. Got {type(model).__name__}. See Bagging.")
 
+    @property
+    def infinity_advice(self) -> str | None:
+        if self.prior > 0:
+            return None
+        return (
+            "trees whose leaves are pure exclude classes that other trees predict. Give the leaves a prior, "
+            "demur.posteriors.Forest(forest, prior=1.0), or use the average measure."
+        )
+
     def probabilities(self, k: int, inputs: Any) -> np.ndarray:
         found = super().probabilities(k, inputs)
         if self.prior == 0.0:
             return found
         tree = self.models[k]
-        count = tree.tree_.weighted_n_node_samples[tree.apply(inputs)][:, None]
+        leaves = tree.apply(select_features(self.model, k, inputs))
+        count = tree.tree_.weighted_n_node_samples[leaves][:, None]
         return (count * found + self.prior) / (count + self.prior * found.shape[1])
 
 
-def _list_estimators(model: Any) -> list[Any]:
-    """Return the estimators of a fitted ensemble of classifiers."""
-    name = type(model).__name__
-    members = getattr(model, "estimators_", None)
-    if members is None:
-        if hasattr(model, "fit"):
-            raise ValueError(f"model must be fitted. Got a {name} that is not: call fit first.")
-        raise TypeError(f"model must be an ensemble of scikit-learn. Got {name}.")
-    members = list(np.ravel(np.asarray(members, dtype=object)))
-    if "Boosting" in name or "AdaBoost" in name:
-        raise TypeError(f"model must have estimators that each predict by themselves. Got {name}: boosted.")
-    if not all(hasattr(member, "predict_proba") for member in members):
-        raise TypeError(
-            f"model must have estimators with predict_proba. Got {name}, whose have none. "
-            "For regression give demur.Gaussian predictions through a callable."
-        )
-    if isinstance(getattr(model, "classes_", None), list):
-        raise TypeError(f"model must predict one output. Got {name} with several.")
-    return members
+def list_vote_weights(model: Any) -> np.ndarray | None:
+    """Return the weights of a voting ensemble's estimators, without those that were dropped."""
+    given = getattr(model, "weights", None)
+    if given is None or not has_class(model, "_BaseVoting"):
+        return None
+    kept = [weight for (_, each), weight in zip(model.estimators, given, strict=True) if each != "drop"]
+    return np.asarray(kept, float)
 
 
-def _to_table(batch: Any) -> Any:
-    """Return inputs as a NumPy array, or unchanged where they are a table."""
+def select_features(model: Any, k: int, inputs: Any) -> Any:
+    """Return the inputs of a member as its ensemble gives them: arrays of the features it was fitted on."""
+    if not has_class(model, "BaseForest", "BaseBagging"):
+        return inputs  # as they are: members may select columns of a table by name
+    if hasattr(inputs, "columns"):
+        names = list(getattr(model, "feature_names_in_", inputs.columns))
+        if missing := [name for name in names if name not in inputs.columns]:
+            raise ValueError(
+                f"inputs must have the columns that the model was fitted on. Got none named {missing[0]!r}."
+            )
+        inputs = inputs[names].to_numpy()
+    features = getattr(model, "estimators_features_", None)
+    if features is None:
+        return inputs
+    return (inputs if hasattr(inputs, "shape") else np.asarray(inputs))[:, features[k]]
+
+
+def to_table(batch: Any) -> Any:
+    """Return inputs as a NumPy array, or unchanged where they are a table, a sparse matrix or texts."""
     if isinstance(batch, Mapping):
         if len(batch) != 1:
             raise TypeError(f"Inputs must be one array. Got {len(batch)}: {', '.join(map(repr, batch))}.")
         batch = next(iter(batch.values()))
+    if hasattr(batch, "columns"):
+        return batch
     try:
         return arrays.to_numpy(batch)
     except TypeError:
         return batch
+
+
+def _list_classes(classes: Any) -> list[Any] | None:
+    """Return classes as a list, for messages."""
+    return None if classes is None else list(classes)

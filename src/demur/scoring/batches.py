@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from demur.core import arrays
+from demur.scoring.batch_parts import Unpack, as_column, count_rows, is_table, split_batch
 
-LABEL_NAMES = ("labels", "label", "targets", "target", "y")
-ID_NAMES = ("ids", "id", "idx", "index")
 ARRAY_BATCH_SIZE = 256
-"""Inputs per batch where the loader is one array."""
+"""Inputs per batch where the loader is one array or table."""
 
 
 @dataclass(frozen=True)
@@ -25,13 +24,16 @@ class InputBatch:
     Attributes
     ----------
     inputs
-        As the model takes them: an array, or a mapping of names to arrays.
+        As the model takes them: an array, a table, or a mapping of names to arrays; or whatever ``unpack``
+        found.
     labels, ids
-        (inputs,) each; None where the loader has none.
+        (inputs,) each, labels also (inputs, labels); None where the loader has none.
     position
         The number of the first input in the whole data set.
     size
         How many inputs there are.
+    has_rows
+        Whether the first axis of the inputs is known to be the inputs, so that rows can be taken.
     """
 
     inputs: Any
@@ -39,17 +41,18 @@ class InputBatch:
     ids: np.ndarray | None
     position: int
     size: int
+    has_rows: bool = True
 
     @property
     def mark(self) -> int:
-        """A checksum of the first and last input and of the labels."""
-        first = next(iter(self.inputs.values())) if isinstance(self.inputs, Mapping) else self.inputs
-        return self._checksum(first[:1], first[-1:])
+        """A checksum of the first and last input and of the labels; of all inputs where they have no rows."""
+        held = _list_arrays(self.inputs)
+        return self._checksum(*([held[0][:1], held[0][-1:]] if self.has_rows and held else held))
 
     @property
     def full_mark(self) -> int:
         """A checksum of all inputs and labels."""
-        return self._checksum(*(self.inputs.values() if isinstance(self.inputs, Mapping) else [self.inputs]))
+        return self._checksum(*_list_arrays(self.inputs))
 
     def _checksum(self, *inputs: Any) -> int:
         found = zlib.crc32(repr((self.position, self.size)).encode())
@@ -59,8 +62,21 @@ class InputBatch:
         return found
 
 
+def _list_arrays(inputs: Any) -> list[Any]:
+    """Return what the inputs of a batch hold; of unknown objects, the arrays among their attributes."""
+    if isinstance(inputs, Mapping):
+        return list(inputs.values())
+    if isinstance(inputs, list | tuple) or hasattr(inputs, "shape"):
+        return [inputs]
+    held = inputs.to_dict() if callable(getattr(inputs, "to_dict", None)) else getattr(inputs, "__dict__", {})
+    return [each for each in held.values() if getattr(each, "shape", ())]
+
+
 def _to_bytes(values: Any) -> bytes:
-    """Return the bytes of the numbers, or the text, in an array or a list."""
+    """Return the bytes of the numbers, or the text, in an array, a table or a list."""
+    if hasattr(values, "tocsr"):
+        sparse = values.tocsr()
+        return b"".join(each.tobytes() for each in (sparse.data, sparse.indices, sparse.indptr))
     try:
         values = arrays.to_numpy(values)
     except TypeError:
@@ -68,69 +84,43 @@ def _to_bytes(values: Any) -> bytes:
     return repr(values.tolist()).encode() if values.dtype == object else values.tobytes()
 
 
-def iterate_batches(loader: Iterable[Any]) -> Iterator[InputBatch]:
-    """Yield the batches of a DataLoader, of an iterable of arrays, (x, y) pairs or mappings, or an array."""
+def iterate_batches(
+    loader: Iterable[Any], *, unpack: Unpack | None = None, label_axes: int = 1
+) -> Iterator[InputBatch]:
+    """Yield the batches of a loader.
+
+    Parameters
+    ----------
+    loader
+        A DataLoader, an iterable of arrays, (x, y) pairs, mappings or tables, or one array or table.
+    unpack
+        How to open batches that are something else; see ``demur.score``.
+    label_axes
+        2: an input may have several labels, (inputs, labels).
+    """
     if isinstance(loader, tuple | Mapping):
         raise TypeError(
             f"loader must be an iterable of batches. Got a {type(loader).__name__}, which may be one batch. "
             "Write [batch] for a single batch."
         )
-    if hasattr(loader, "shape") and hasattr(loader, "__getitem__"):
-        whole: Any = loader
-        loader = (whole[start : start + ARRAY_BATCH_SIZE] for start in range(0, len(whole), ARRAY_BATCH_SIZE))
+    if is_whole(loader):
+        whole: Any = getattr(loader, "iloc", loader)
+        starts = range(0, count_rows(loader), ARRAY_BATCH_SIZE)
+        loader = (whole[start : start + ARRAY_BATCH_SIZE] for start in starts)
     position = 0
     for given in loader:
-        batch = _split_batch(given, position)
-        position += batch.size
-        yield batch
+        parts = split_batch(given, position, unpack)
+        labels = as_column("labels", parts.labels, parts.size, axes=label_axes)
+        ids = as_column("ids", parts.ids, parts.size)
+        yield InputBatch(parts.inputs, labels, ids, position, parts.size, not parts.opened)
+        position += parts.size
     if position == 0:
         raise ValueError("loader must have inputs. Got none.")
 
 
-def _split_batch(given: Any, position: int) -> InputBatch:
-    """Return the inputs, labels and ids of a batch as the loader gave it."""
-    labels = ids = None
-    if isinstance(given, Mapping):
-        rest = dict(given)
-        labels, ids = pop_first(rest, LABEL_NAMES), pop_first(rest, ID_NAMES)
-        if not rest:
-            raise ValueError(f"A batch must have inputs. Got only {', '.join(map(repr, given))}.")
-        inputs: Any = rest
-        size = len(next(iter(rest.values())))
-    else:
-        parts = list(given) if isinstance(given, tuple | list) else [given]
-        if not 1 <= len(parts) <= 3:
-            raise ValueError(
-                "A batch must be inputs, (inputs, labels) or (inputs, labels, ids). "
-                f"Got {len(parts)} parts. Give models with several inputs a mapping."
-            )
-        inputs, labels, ids = (*parts, None, None)[:3]
-        if not hasattr(inputs, "__len__"):
-            raise TypeError(f"A batch must have an array of inputs. Got {type(inputs).__name__}.")
-        size = len(inputs)
-    return InputBatch(
-        inputs, _as_column("labels", labels, size), _as_column("ids", ids, size), position, size
-    )
-
-
-def pop_first(rest: dict[Any, Any], names: tuple[str, ...]) -> Any:
-    """Remove and return the first entry with one of these names; None if there is none."""
-    return next((rest.pop(name) for name in names if name in rest), None)
-
-
-def _as_column(name: str, values: Any, size: int) -> np.ndarray | None:
-    """Return labels or ids as an array, one per input."""
-    if values is None:
-        return None
-    try:
-        found = arrays.to_numpy(arrays.as_array(values))
-    except TypeError:
-        found = np.asarray(values)
-    if found.dtype == object:
-        found = found.astype(str)
-    if found.shape != (size,):
-        raise ValueError(f"{name} must be one for each input, shape ({size},). Got {found.shape}.")
-    return found
+def is_whole(loader: Any) -> bool:
+    """Tell whether a loader is one array or table of inputs, to be cut into batches."""
+    return is_table(loader) or (hasattr(loader, "shape") and hasattr(loader, "__getitem__"))
 
 
 def find_generators(loader: Any) -> list[Any]:

@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 
 from demur.core.rules import resolve_rule
-from demur.decompose import decompose
-from demur.measures import Decomposition, needs_groups, resolve
-from demur.moments import Moments, scale_divergences
-from demur.predictions import rule_for
+from demur.measures import needs_groups, resolve
+from demur.moments import scale_divergences
+from demur.posteriors.posterior import Ask, Posterior, is_numbers, parse_chunk
+from demur.predictions import SecondOrder, rule_for
 from demur.scoring.adaptive import FIRST_MEMBERS, MORE_MEMBERS, Stopping
-from demur.scoring.batches import InputBatch, iterate_batches, preserve_generators
+from demur.scoring.batches import InputBatch, preserve_generators
 from demur.scoring.checkpoint import Checkpoint
 from demur.scoring.given_models import deployed_of
-from demur.scoring.job import ScoringJob, check_chunk
+from demur.scoring.held_members import HeldDistribution, HeldMembers, HeldNumbers
+from demur.scoring.job import ScoringJob, check_chunk, check_summable, count_classes
 from demur.scoring.logit_spread import LogitSpread
-from demur.scoring.scores import ScoresSoFar
+from demur.scoring.scores_so_far import ScoresSoFar
 
 
 def score_by_batch(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[], None]) -> ScoresSoFar:
@@ -27,7 +28,7 @@ def score_by_batch(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[]
     so_far = ScoresSoFar(before)
     stopping = None if job.tolerance is None else Stopping(job.tolerance, before)
     with preserve_generators(job.loader):
-        for index, batch in enumerate(iterate_batches(job.loader)):
+        for index, batch in enumerate(job.iterate_batches()):
             if index < len(so_far.marks):
                 so_far.check(index, batch)
             else:
@@ -35,6 +36,7 @@ def score_by_batch(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[]
                     _score_batch(job, batch) if stopping is None else _score_adaptively(job, batch, stopping)
                 )
                 so_far.add(batch, **found)
+                so_far.outcome = job.outcome
                 if checkpoint.due():
                     checkpoint.write(so_far.to_arrays() | (stopping.to_arrays() if stopping else {}))
             advance()
@@ -43,7 +45,7 @@ def score_by_batch(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[]
 
 def _score_batch(job: ScoringJob, batch: InputBatch) -> dict[str, Any]:
     """Return the columns of one batch, its number of members and classes, and the deployed prediction."""
-    ask = job.posterior.hold(batch.inputs, position=batch.position)
+    ask = _hold_batch(job, batch)
     logits = job.predict_deployed(batch)
     step = job.posterior.tile or batch.size
     parts = [np.arange(i, min(i + step, batch.size)) for i in range(0, batch.size, step)]
@@ -61,24 +63,53 @@ def _score_rows(
     job: ScoringJob, chunks: Iterator[Any], inputs: int, logits: Any
 ) -> tuple[dict[str, np.ndarray], int, int]:
     """Return the columns of some inputs of a batch, and how many members and classes there were."""
-    moments, held, members = job.make_moments(), [], 0
+    moments, held, numbers, members = job.make_moments(), [], [], 0
+    chunks = iter(chunks)  # a posterior of a user's own may return a list
     for chunk in chunks:
         prediction, weights = check_chunk(chunk, inputs)
-        moments.update(prediction, weights=weights)
+        if isinstance(prediction, SecondOrder):
+            if members or weights is not None or next(chunks, None) is not None:
+                raise ValueError(
+                    f"A posterior must predict one distribution for all of its members. Got {prediction!r} "
+                    "and others, or weights. Give one demur.Mixture of them."
+                )
+            found = HeldDistribution(prediction, job.rule)
+            return dict(job.compute_columns(found, logits)), 0, prediction.shape[1]
         members += prediction.shape[0]
+        if is_numbers(prediction):
+            numbers.append((prediction, weights))
+            continue
+        moments.update(prediction, weights=weights)
         rule = rule_for(prediction, resolve_rule(job.rule))
         if rule.integrates and any(needs_groups(resolve(each)) for each in job.name_measures(()).values()):
             held.append((prediction, weights))
     if members == 0:
         raise ValueError(f"posterior must have members. Got none from {job.posterior!r}.")
-    columns = dict(job.compute_columns(_HeldMembers(moments, held, job.groups) if held else moments, logits))
-    return columns, members, moments.shape[1]
+    if numbers:
+        return dict(job.compute_columns(HeldNumbers(numbers, job.rule, job.groups), logits)), members, 0
+    columns = dict(job.compute_columns(HeldMembers(moments, held, job.groups) if held else moments, logits))
+    return columns, members, count_classes(moments)
+
+
+def _hold_batch(job: ScoringJob, batch: InputBatch) -> Ask:
+    """Return a function of members and rows that predicts for a batch, also where its inputs have no rows."""
+    ask = job.posterior.hold(batch.inputs, position=batch.position)
+    if batch.has_rows or type(job.posterior).hold is not Posterior.hold:
+        return ask
+
+    def ask_for_rows(members: range | None, rows: np.ndarray | None = None) -> Iterator[Any]:
+        for chunk in ask(members, None):
+            prediction, weights = parse_chunk(chunk)
+            whole = rows is None or not hasattr(prediction, "with_values")
+            yield prediction if whole else prediction.with_values(prediction.values[:, rows]), weights
+
+    return ask_for_rows
 
 
 def _score_adaptively(job: ScoringJob, batch: InputBatch, stopping: Stopping) -> dict[str, Any]:
     """Return what `_score_batch` returns, drawing more members only for the inputs that need them."""
     members = job.posterior.members or 0
-    ask = job.posterior.hold(batch.inputs, position=batch.position)
+    ask = _hold_batch(job, batch)
     active, moments = np.arange(batch.size), job.make_moments()
     known = job.posterior.spread(batch.inputs) if job.rule == "log" else None
     logits = job.predict_deployed(batch)
@@ -91,6 +122,7 @@ def _score_adaptively(job: ScoringJob, batch: InputBatch, stopping: Stopping) ->
         run = range(done, min(done + (step if done else first), members))
         for chunk in ask(run, None if len(active) == batch.size else active):
             prediction, weights = check_chunk(chunk, len(active))
+            check_summable(prediction, "tolerance")
             moments.update(prediction, weights=weights)
             if spread is not None:
                 spread.update(prediction.values, done, active)
@@ -106,29 +138,9 @@ def _score_adaptively(job: ScoringJob, batch: InputBatch, stopping: Stopping) ->
             for name, values in job.compute_columns(steady.only(ends), given):
                 whole = columns.setdefault(name, np.empty((batch.size, *values.shape[1:]), values.dtype))
                 whole[active[ends]] = values
-            classes = moments.shape[1]
+            classes = count_classes(moments)
             active = active[~ends]
             moments = moments.only(~ends)
     stopping.finish(scores, errors, used)
     columns["members"] = used.astype(int)
     return {"columns": columns, "members": members, "classes": classes, "deployed": job.classify(logits)}
-
-
-class _HeldMembers:
-    """The members of a batch whose average has to be integrated, so that moments are not enough."""
-
-    def __init__(self, moments: Moments, chunks: list[tuple[Any, Any]], groups: int | None) -> None:
-        self.rule, self.mean = moments.rule, moments.mean
-        self._groups = groups
-        predictions = [prediction for prediction, _ in chunks]
-        self._whole = predictions[0].with_values(np.concatenate([each.values for each in predictions]))
-        self._weights = None
-        if any(weights is not None for _, weights in chunks):
-            self._weights = np.concatenate([np.ones(len(p.values)) if w is None else w for p, w in chunks])
-
-    def decompose(self, measure: str, *, unbiased: bool, stderr: bool, base: float | None) -> Decomposition:
-        """Return the decomposition of each input's uncertainty, as `Moments.decompose` does."""
-        return decompose(
-            self._whole, measure=measure, weights=self._weights, unbiased=unbiased, stderr=stderr, base=base,
-            groups=self._groups,
-        )  # fmt: skip

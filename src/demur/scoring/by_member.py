@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 
 from demur.posteriors.networks import preserve_random_state
-from demur.scoring.batches import iterate_batches, preserve_generators
+from demur.scoring.batches import preserve_generators
 from demur.scoring.checkpoint import Checkpoint, pack_moments, unpack_moments
-from demur.scoring.job import ScoringJob, check_chunk
-from demur.scoring.scores import ScoresSoFar
+from demur.scoring.job import ScoringJob, check_chunk, check_summable, count_classes
+from demur.scoring.scores_so_far import ScoresSoFar
 
 _DIFFERS = "loader must bring the same batches in each pass."
 _ADVICE = "Switch off shuffling and random augmentation."
@@ -28,7 +28,7 @@ def score_by_member(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[
         run, seen = range(start, min(start + job.posterior.together, members)), []
         # Each pass starts from the same random state, so that a loader that shuffles repeats its order.
         with preserve_random_state(), preserve_generators(job.loader):
-            for index, batch in enumerate(iterate_batches(job.loader)):
+            for index, batch in enumerate(job.iterate_batches()):
                 seen.append(batch.mark)
                 if marks is not None and (len(seen) > len(marks) or marks[index] != batch.mark):
                     raise ValueError(f"{_DIFFERS} Got others at input {batch.position}. {_ADVICE}")
@@ -39,6 +39,7 @@ def score_by_member(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[
                     moments.append(job.make_moments())
                 for chunk in job.posterior.predict(batch.inputs, members=run, position=batch.position):
                     prediction, weights = check_chunk(chunk, batch.size)
+                    check_summable(prediction, "order='member'")
                     moments[index].update(prediction, weights=weights)
                 advance()
         if marks is not None and len(seen) != len(marks):
@@ -50,5 +51,6 @@ def score_by_member(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[
     for each, given in zip(moments, logits, strict=True):
         for name, values in job.compute_columns(each, given):
             so_far.columns.setdefault(name, []).append(values)
-    so_far.members, so_far.classes = members, moments[0].shape[1]
+    so_far.outcome = job.outcome
+    so_far.members, so_far.classes = members, count_classes(moments[0])
     return so_far

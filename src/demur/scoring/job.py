@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 
 from demur.core.rules import resolve_rule
+from demur.families.labels import MultiLabelRule
 from demur.measures import GIVEN, Measure, canonical_name, cell, check_base, resolve
 from demur.moments import Moments, sums_of_given
-from demur.posteriors.posterior import Posterior, parse_chunk
-from demur.predictions import arrays
+from demur.posteriors.posterior import Posterior, is_numbers, parse_chunk
+from demur.predictions import Categorical, SecondOrder, arrays
 from demur.scoring.adaptive import ERROR_GROUPS, check_tolerance
-from demur.scoring.batches import InputBatch
+from demur.scoring.batch_parts import Unpack, check_unpack
+from demur.scoring.batches import InputBatch, iterate_batches
 from demur.scoring.given_models import GivenModels, ask_given_models, deployed_of
+from demur.scoring.held_members import is_draws
+from demur.scoring.outcomes import Outcome, name_outcome
 from demur.scoring.score_table import compute_columns, count_groups
 
 
@@ -31,8 +35,11 @@ class ScoringJob:
     unbiased: bool
     stderr: bool
     tolerance: float | None = None
+    unpack: Unpack | None = None
+    classes: Any = None
     groups: int | None = field(default=None, init=False)
     own: dict[str, Measure] = field(default_factory=dict, init=False)
+    outcome: Outcome = field(default="classes", init=False)
 
     def check(self, order: str) -> None:
         """Raise, before any work, where the arguments do not go together."""
@@ -45,6 +52,8 @@ class ScoringJob:
         for measure in self.name_measures(()).values():
             resolve(measure)
         check_base(self.base, resolve_rule(self.rule))
+        check_unpack(self.unpack)
+        self.classes = self.posterior.classes if self.classes is None else check_names(self.classes)
         if order not in ("batch", "member"):
             raise ValueError(f"order must be 'batch' or 'member'. Got {order!r}.")
         if not hasattr(self.loader, "__iter__"):
@@ -73,8 +82,13 @@ class ScoringJob:
         }
         names = ("measures", "rule", "base", "unbiased", "stderr", "tolerance")
         asked = {name: getattr(self, name) for name in names}
+        asked["classes"] = None if self.classes is None else [str(name) for name in self.classes]
         own = {"posterior": type(self.posterior).__name__, "parameters": self.posterior.fingerprint()}
         return {"order": order, **own, **chosen, **asked}
+
+    def iterate_batches(self) -> Iterator[InputBatch]:
+        """Yield the batches of the loader."""
+        return iterate_batches(self.loader, unpack=self.unpack, label_axes=2)
 
     def make_moments(self) -> Moments:
         """Return empty moments."""
@@ -88,6 +102,9 @@ class ScoringJob:
     def compute_columns(self, summed: Any, logits: Any) -> Iterator[tuple[str, np.ndarray]]:
         """Yield names and columns of scores from summed members and the deployed model's logits, or None."""
         options = {"unbiased": self.unbiased, "stderr": self.stderr, "base": self.base}
+        self.outcome = name_outcome(summed.rule)
+        if self.outcome == "classes":
+            self.check_classes(summed.mean.shape[-1])
         own = logits.own if isinstance(logits, GivenModels) else None
         logits = deployed_of(logits)
         given = None if logits is None else parse_chunk(logits)[0]
@@ -116,16 +133,71 @@ class ScoringJob:
         return self.to_labels(arrays.to_numpy(logits).argmax(-1))
 
     def to_labels(self, columns: np.ndarray) -> np.ndarray:
-        """Return the labels of columns of the predictions."""
-        return columns if self.posterior.classes is None else np.asarray(self.posterior.classes)[columns]
+        """Return the labels of predicted classes; several labels, and numbers, are left as they are."""
+        if self.classes is None:
+            return columns
+        if columns.ndim != 1 or columns.dtype.kind == "f":
+            raise ValueError("classes goes with predictions of one class for each input. Got others.")
+        return np.asarray(self.classes)[columns]
+
+    def check_classes(self, count: int) -> None:
+        """Raise unless there is a name for each class."""
+        if self.classes is not None and len(self.classes) != count:
+            raise ValueError(
+                f"classes must name each column of the predictions, {count} of them. Got {len(self.classes)}."
+            )
+
+
+def check_names(classes: Any) -> np.ndarray:
+    """Return the names of classes as an array; raise unless they differ."""
+    found = np.asarray(classes)
+    if found.dtype == object:
+        found = found.astype(str)
+    if found.ndim != 1 or len(np.unique(found)) != len(found):
+        raise ValueError(
+            f"classes must be a list of different labels, in the order of columns. Got {classes!r}."
+        )
+    return found
+
+
+def count_classes(moments: Moments) -> int:
+    """Return how many classes, labels or parameters the predictions had."""
+    count = moments.shape[1]
+    return count // 2 if isinstance(moments.rule, MultiLabelRule) else count
 
 
 def check_chunk(chunk: Any, inputs: int) -> tuple[Any, Any]:
     """Return the predictions and weights of a chunk; raise unless they are for this many inputs."""
     prediction, weights = parse_chunk(chunk)
-    if len(prediction.shape) != 3 or prediction.shape[1] != inputs:
+    shape = tuple(prediction.shape)
+    if isinstance(prediction, SecondOrder):
+        if len(shape) != 2 or shape[0] != inputs:
+            raise ValueError(
+                f"A posterior must predict a distribution for each of {inputs} inputs, (inputs, classes). "
+                f"Got {prediction!r}."
+            )
+    elif is_numbers(prediction):
+        axes = 1 + is_draws(prediction) + 1 + (prediction.scale is not None)
+        if len(shape) != axes or shape[1 + is_draws(prediction)] != inputs:
+            raise ValueError(
+                f"A posterior must predict numbers (members, inputs), of {inputs} inputs. "
+                f"Got {prediction!r}. Several outputs of an input need scale=, to be added up."
+            )
+    elif len(shape) != 3 or shape[1] != inputs:
         raise ValueError(
-            f"A posterior must predict (members, inputs, classes), of {inputs} inputs. "
-            f"Got {tuple(prediction.shape)}."
+            f"A posterior must predict (members, inputs, classes), of {inputs} inputs. Got {shape}."
+        )
+    elif isinstance(prediction, Categorical) and shape[2] == 1:
+        raise ValueError(
+            "A posterior must predict at least 2 classes. Got 1. For one probability or logit of yes or no "
+            "give demur.Bernoulli(...), (members, inputs)."
         )
     return prediction, weights
+
+
+def check_summable(prediction: Any, option: str) -> None:
+    """Raise unless predictions can be summed member by member, as an option needs it."""
+    if isinstance(prediction, SecondOrder) or is_numbers(prediction):
+        raise ValueError(
+            f"{option} takes predictions that are summed member by member. Got {prediction!r}. Leave it out."
+        )

@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+import numpy as np
+
 from demur.measures import Measure
+from demur.posteriors.given_posteriors import as_posterior
 from demur.posteriors.networks import preserve_random_state
-from demur.posteriors.posterior import as_posterior
+from demur.posteriors.posterior import Posterior
 from demur.progress import progress_bar
-from demur.scoring.batches import ARRAY_BATCH_SIZE
+from demur.scoring.batch_parts import Unpack, count_rows
+from demur.scoring.batches import ARRAY_BATCH_SIZE, is_whole
 from demur.scoring.by_batch import score_by_batch
 from demur.scoring.by_member import score_by_member
 from demur.scoring.checkpoint import Checkpoint
@@ -32,6 +37,8 @@ def score(
     unbiased: bool = False,
     stderr: bool = False,
     tolerance: float | None = None,
+    unpack: Unpack | None = None,
+    classes: Sequence[Any] | None = None,
     order: Literal["batch", "member"] = "batch",
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 30.0,
@@ -45,11 +52,14 @@ def score(
     Parameters
     ----------
     posterior
-        One of ``demur.posteriors``, a list of objects with ``predict_proba``, or a callable that returns
-        predictions.
+        One of ``demur.posteriors``; a list of PyTorch networks, or of fitted classifiers or regressors; a
+        fitted forest, or a bagging, voting, stacking or calibrated ensemble of scikit-learn, also inside a
+        search or at the end of a ``Pipeline``; or a callable that returns predictions.
     loader
         A ``DataLoader``, or any iterable of batches: inputs, (inputs, labels), (inputs, labels, ids), or
-        mappings, in which the names ``labels`` and ``ids`` stand for just that. Or one array of inputs.
+        mappings, in which the names ``labels`` and ``ids`` stand for just that. Or one array of inputs. Or a
+        DataFrame of pandas or polars, whose columns ``label`` and ``id`` are taken out; without a column of
+        ids, an index of pandas that does not just count the rows takes its place.
     measures, rule, base, unbiased, stderr
         As for ``demur.decompose``, with several measures from one pass. Also ``"A1"``, ``"A2"``, ``"A3"``,
         ``"B1"`` and ``"C1"``, the cells of the table of measures with a given model: here the deployed one.
@@ -64,6 +74,15 @@ def score(
         input, at most those of the posterior. Scores are unbiased, since the bias depends on that number, and
         use the members' known spread where the posterior has it. Needs ``order="batch"``; see "Draw fewer
         members" in the documentation.
+    unpack
+        How to open batches of another kind. A function from a batch to (inputs, labels, ids, size), with None
+        for what it does not have. Or a mapping from ``"inputs"``, ``"labels"``, ``"ids"`` and ``"size"`` to
+        the names, or places, of these in the batch: ``{"labels": "y", "size": "num_graphs"}`` for batches of
+        PyTorch Geometric. Without ``"inputs"``, the model gets the batch itself; ``"axis"`` in place of
+        ``"size"`` is the inputs' own axis of an array, as 1 for (time, inputs, features).
+    classes
+        The label of each column of the predictions, where labels are not 0, 1, 2, ... and the posterior does
+        not know them.
     order
         ``"batch"``: all members predict one batch, then the next; this needs the memory of one batch.
         ``"member"``: one member, or the few that fit in memory, predict the whole data set, then the next;
@@ -76,7 +95,7 @@ def score(
     every
         Seconds between writes of the checkpoint.
     progress
-        Show a progress bar, on a terminal.
+        Show a progress bar, on a terminal or in a notebook.
 
     Returns
     -------
@@ -89,14 +108,16 @@ def score(
     >>> from sklearn.datasets import load_iris
     >>> x, y = load_iris(return_X_y=True)
     >>> forest = RandomForestClassifier(50, random_state=0).fit(x[::2], y[::2])
-    >>> scores = demur.score(demur.posteriors.Forest(forest, prior=1.0), [(x[1::2], y[1::2])])
-    >>> scores["pairwise"].epistemic.shape, float(scores.correct.mean()) > 0.9
+    >>> scores = demur.score(forest, [(x[1::2], y[1::2])], measures=["average"])
+    >>> scores["average"].epistemic.shape, float(scores.correct.mean()) > 0.9
     ((75,), True)
     """
     unbiased = unbiased or tolerance is not None
     own = measures if isinstance(measures, Mapping) else {}
     names = tuple(own) if isinstance(measures, Mapping) else measures
-    job = ScoringJob(as_posterior(posterior), loader, names, rule, base, unbiased, stderr, tolerance)
+    job = ScoringJob(
+        as_posterior(posterior), loader, names, rule, base, unbiased, stderr, tolerance, unpack, classes
+    )
     job.own = {name: check_own_measure(name, each) for name, each in own.items()}
     job.check(order)
     run = {"batch": score_by_batch, "member": score_by_member}[order]
@@ -104,16 +125,32 @@ def score(
     with preserve_random_state(), _show_progress(job, order, progress) as advance:
         so_far = run(job, file, advance)
         file.remove()
-    return so_far.finish(job.measures, rule=job.rule, base=job.base, unbiased=job.unbiased)
+    asked = "energy" if so_far.outcome == "points" else job.rule
+    scores = so_far.finish(job.measures, rule=asked, base=job.base, unbiased=job.unbiased)
+    _warn_of_infinity(scores, job.posterior)
+    return scores
+
+
+def _warn_of_infinity(scores: Scores, posterior: Posterior) -> None:
+    """Say once how many inputs have an infinite epistemic part, where the posterior knows the reason."""
+    infinite = np.zeros(len(scores), bool)
+    for name in scores.table.measures:
+        infinite |= np.isinf(scores[name].epistemic)
+    if infinite.any() and posterior.infinity_advice is not None:
+        warnings.warn(
+            f"The epistemic part is infinite for {infinite.sum()} of {len(scores)} inputs: "
+            f"{posterior.infinity_advice}",
+            stacklevel=3,
+        )
 
 
 @contextlib.contextmanager
 def _show_progress(job: ScoringJob, order: str, progress: bool) -> Iterator[Callable[[], None]]:
-    """Show a progress bar on a terminal; yields what is called after each batch."""
+    """Show a progress bar; yields what is called after each batch."""
     passes = math.ceil((job.posterior.members or 1) / job.posterior.together) if order == "member" else 1
     try:
         batches = (
-            math.ceil(len(job.loader) / ARRAY_BATCH_SIZE) if hasattr(job.loader, "shape") else len(job.loader)
+            math.ceil(count_rows(job.loader) / ARRAY_BATCH_SIZE) if is_whole(job.loader) else len(job.loader)
         )
     except TypeError:  # the loader has no length
         batches = None

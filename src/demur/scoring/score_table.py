@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from demur.families import Family
 from demur.measures import Measure, needs_groups, resolve
 from demur.moments import Moments
 from demur.predictions import arrays
+from demur.scoring.outcomes import choose_outcomes
 from demur.stores import json_number
 
 PARTS = ("total", "aleatoric", "epistemic")
@@ -82,7 +82,7 @@ def compute_columns(
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yield names and columns: the average's prediction, then the parts of each measure."""
     average = arrays.to_numpy(moments.mean)
-    yield "prediction", average if isinstance(moments.rule, Family) else np.argmax(average, axis=-1)
+    yield "prediction", choose_outcomes(moments.rule, average)
     for name, measure in measures.items():
         parts = moments.decompose(measure=measure, unbiased=unbiased, stderr=stderr, base=base)
         for part in PARTS:

@@ -10,13 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from demur.posteriors import networks
-from demur.scoring.batches import (
-    ID_NAMES,
-    LABEL_NAMES,
-    find_generators,
-    pop_first,
-    preserve_generators,
-)
+from demur.scoring.batch_parts import ID_NAMES, LABEL_NAMES, pop_first
+from demur.scoring.batches import find_generators, preserve_generators
 
 
 class Minibatches(Protocol):

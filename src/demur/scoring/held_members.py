@@ -1,0 +1,103 @@
+"""Members of one batch that are held until all are there, since sums of them would not be enough."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from demur.core.rules import LOG, Rule
+from demur.decompose import decompose
+from demur.measures import Decomposition, Measure
+from demur.moments import Moments
+from demur.predictions import SecondOrder, arrays
+
+
+class HeldMembers:
+    """Predictions of members whose average has to be integrated, as that of Gaussians."""
+
+    def __init__(self, moments: Moments, chunks: list[tuple[Any, Any]], groups: int | None) -> None:
+        self.rule: Rule = moments.rule
+        self.mean, self._groups = moments.mean, groups
+        predictions = [prediction for prediction, _ in chunks]
+        self._whole = predictions[0].with_values(np.concatenate([each.values for each in predictions]))
+        self._weights = join_weights(chunks)
+
+    def decompose(
+        self, measure: str | Measure, *, unbiased: bool, stderr: bool, base: float | None
+    ) -> Decomposition:
+        """Return the decomposition of each input's uncertainty, as `Moments.decompose` does."""
+        return decompose(
+            self._whole, measure=measure, weights=self._weights, unbiased=unbiased, stderr=stderr, base=base,
+            groups=self._groups,
+        )  # fmt: skip
+
+
+class HeldNumbers:
+    """Numbers that members predict without a density, `demur.Points` or `demur.Draws`.
+
+    Parameters
+    ----------
+    chunks
+        Pairs of predictions, (members, ...), and weights or None.
+    rule
+        As it was requested; only "log", the default, goes with numbers.
+    groups
+        Of members, for standard errors.
+    """
+
+    rule = None
+
+    def __init__(self, chunks: list[tuple[Any, Any]], rule: str, groups: int | None) -> None:
+        first = chunks[0][0]
+        self._rule = rule
+        values = np.concatenate([arrays.to_numpy(each.values) for each, _ in chunks])
+        self._whole = type(first)(values, kernel=first.kernel, scale=first.scale)
+        self._weights, self._groups = join_weights(chunks), groups
+        draws = values.mean(axis=1) if is_draws(first) else values
+        self.mean = np.average(draws.astype(float), axis=0, weights=self._weights)
+
+    def decompose(
+        self, measure: str | Measure, *, unbiased: bool, stderr: bool, base: float | None
+    ) -> Decomposition:
+        """Return the decomposition of each input's uncertainty, in the unit of the numbers."""
+        found = decompose(
+            self._whole, measure=measure, rule=self._rule, weights=self._weights, unbiased=unbiased,
+            stderr=stderr, base=base, groups=self._groups,
+        )  # fmt: skip
+        return found.map(arrays.to_numpy)
+
+
+class HeldDistribution:
+    """A distribution over class probabilities, as evidential networks predict it: it has no members."""
+
+    rule = LOG
+
+    def __init__(self, distribution: SecondOrder, rule: str) -> None:
+        self._distribution, self._rule = distribution, rule
+        mean = arrays.to_numpy(distribution.mean)
+        self.mean = mean if mean.ndim == 2 else np.stack([1 - mean, mean], axis=-1)
+
+    def decompose(
+        self, measure: str | Measure, *, unbiased: bool, stderr: bool, base: float | None
+    ) -> Decomposition:
+        """Return the decomposition of each input's uncertainty, in closed form."""
+        if unbiased or stderr:
+            raise ValueError(
+                f"unbiased and stderr correct for few members, and {self._distribution!r} has none: its "
+                "values are exact. Leave them out."
+            )
+        found = decompose(self._distribution, measure=measure, rule=self._rule, base=base)
+        return found.map(arrays.to_numpy)
+
+
+def is_draws(prediction: Any) -> bool:
+    """Tell whether the second axis of predicted numbers is draws, not inputs."""
+    return type(prediction).__name__ == "Draws"
+
+
+def join_weights(chunks: list[tuple[Any, Any]]) -> np.ndarray | None:
+    """Return the weights of all members; None where no chunk has any."""
+    if all(weights is None for _, weights in chunks):
+        return None
+    return np.concatenate([np.ones(len(p.values)) if w is None else np.asarray(w, float) for p, w in chunks])
