@@ -42,7 +42,7 @@ class Estimate:
     --------
     >>> auroc = demur.tasks.detection([0.1, 0.2, 0.3, 0.4], [0.35, 0.5, 0.6]).auroc
     >>> auroc
-    0.9167 [0.2920, 0.9960]
+    0.9167 [0.2924, 0.9956]
     >>> f"{float(auroc):.3f} in [{auroc.low:.3f}, {auroc.high:.3f}] by {auroc.method}"
     '0.917 in [0.292, 0.996] by delong'
     """
