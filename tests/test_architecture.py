@@ -12,7 +12,7 @@ import demur
 SOURCE = Path(demur.__file__).parent
 ORDER = [
     "progress", "atomic", "core.arrays", "core.rounding", "core.logarithms", "core.least_divergence",
-    "core.gamma_function", "core.class_terms", "core.rules",
+    "core.joint_information", "core.gamma_function", "core.class_terms", "core.rules",
     "families", "predictions", "core.state", "measures", "core.rounded_members", "kernels",
     "core.jackknife",
     "core.second_order_state", "core.given", "moments", "core.gaussian_integral", "core.gaussian_estimates",

@@ -11,7 +11,7 @@ from demur import kernels
 from demur.core import arrays
 from demur.core.given import Side, given_sides, part_of, refer_sides, with_gradients
 from demur.core.jackknife import Estimates, check_enough, unbiased_terms, without_cap
-from demur.core.rounded_members import least_class_terms, may_be_rounded, resolve_rounding
+from demur.core.rounded_members import apply_rounding, least_class_terms, may_be_rounded
 from demur.core.rounding import warn_if_infinite
 from demur.core.rules import Array, Rule, resolve_rule
 from demur.core.second_order_measures import (
@@ -124,7 +124,7 @@ def decompose(
         probs, logits, log_probs, measure, rule, weights, groups, axis
     )
     scale = check_base(base, loss)
-    width = resolve_rounding(rounding, members, loss, chosen, unbiased=unbiased, stderr=stderr)
+    width = apply_rounding(rounding, members, loss, chosen, unbiased=unbiased, stderr=stderr)
     dealt = _group_count(members, chosen, groups, unbiased=unbiased, stderr=stderr)
     whole = loss.integrates and needs_groups(chosen)
 
@@ -231,7 +231,7 @@ def attribute(
     )
     check_separable(loss)
     scale = check_base(base, loss)
-    width = resolve_rounding(rounding, members, loss, chosen, unbiased=unbiased, stderr=False)
+    width = apply_rounding(rounding, members, loss, chosen, unbiased=unbiased, stderr=False)
 
     dealt = _group_count(members, chosen, groups, unbiased=unbiased, stderr=False)
 

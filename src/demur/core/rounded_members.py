@@ -18,26 +18,29 @@ _FIGURES = {("each", "each"): "K", ("each", "bma"): "I", ("bma", "each"): "M"}
 _AT_ONCE = 1 << 18  # numbers of which bounds are held at a time
 
 
-def resolve_rounding(
+def apply_rounding(
     rounding: Any, members: Members, rule: Rule, measure: Measure, *, unbiased: bool, stderr: bool
 ) -> float | str | None:
     """Return how far probabilities may be off: a half-width, ``SATURATED``, or None where nobody said.
 
-    Raises where it was asked for and there is no least value to find. Without being asked, saturated
-    probabilities are exact then.
+    Also lets the members know, since rounded rows need not sum to 1 as exactly. Raises where it was asked for
+    and there is no least value to find. Without being asked, saturated probabilities are exact then.
     """
     prediction = members.prediction
+    width = prediction._rounding if is_from_probs(members) else None
     if rounding is not None:
-        width: float | str | None = check_rounding(rounding, prediction.precision)
+        width = check_rounding(rounding, prediction.precision)
         if not is_from_probs(members):
             raise ValueError(f"rounding goes with probabilities. Got {prediction!r}. Leave rounding out.")
-    else:
-        width = prediction._rounding if is_from_probs(members) else None
+    elif width == SATURATED and not check_rounding("dtype", prediction.precision):
+        width = 0.0  # the numbers came as integers
     if not width:
         return width
     unfit = _find_obstacle(members, rule, measure, unbiased=unbiased, stderr=stderr)
     if unfit and width != SATURATED:
         raise ValueError(f"rounding finds the least K, I or M that fits. {unfit}")
+    members.prediction = prediction.with_values(prediction.values)
+    members.prediction._rounding = width
     return None if unfit else width
 
 
@@ -122,8 +125,8 @@ def _of_part(members: Members, measure: Measure, rounding: float | str) -> Array
         weighs = shares > 0
         differ = np.where(weighs, low, -np.inf).max(axis=0) > np.where(weighs, high, np.inf).min(axis=0)
         terms = np.zeros((2 if paired else 1, *low.shape[1:]))
-        chosen = (each[:, differ] for each in (low, high, shares))
-        terms[:, differ] = least_terms(np, *chosen, figure, paired=paired)
+        some = low[:, differ], high[:, differ], shares[:, differ]
+        terms[:, differ] = least_terms(np, *some, figure, paired=paired)
     found = terms[0, ...] if not paired else xp.stack([terms[1, ...], terms[0, ...]], axis=-1)
     return xp.reshape(found, (inputs, classes))
 

@@ -6,8 +6,9 @@ import contextlib
 import warnings
 from collections.abc import Iterator
 from contextvars import ContextVar
-from numbers import Real
 from typing import Any
+
+import numpy as np
 
 from demur.core import arrays
 from demur.core.arrays import Array
@@ -48,11 +49,11 @@ def check_rounding(rounding: Any, precision: str) -> float:
     """
     if isinstance(rounding, str) and rounding == "dtype":
         return _EPSILONS.get(precision, 0.0) / 2
-    if isinstance(rounding, bool) or not isinstance(rounding, Real):
+    if isinstance(rounding, bool) or not isinstance(rounding, int | float | np.floating):
         raise ValueError(
             f"rounding must be a half-width, as 5e-7 for six decimals, or 'dtype'. Got {rounding!r}."
         )
-    if not (rounding == 0 or _LEAST <= rounding <= _MOST):
+    if not (rounding == 0 or _LEAST <= float(rounding) <= _MOST):
         raise ValueError(
             f"rounding must be 0 (the numbers are exact) or from {_LEAST:g} to {_MOST:g}. Got {rounding!r}."
         )

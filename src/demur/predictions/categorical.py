@@ -102,7 +102,8 @@ class Categorical:
     @property
     def tolerance(self) -> float:
         """How far the probabilities may sum from 1."""
-        return _SUM_TOLERANCE.get(self.precision, _SUM_TOLERANCE["float64"])
+        own = _SUM_TOLERANCE.get(self.precision, _SUM_TOLERANCE["float64"])
+        return max(own, self._rounding * self.shape[-1]) if isinstance(self._rounding, float) else own
 
     def _check(
         self, xp: Any, values: Array, ignored: Array | None = None, places: np.ndarray | None = None
