@@ -48,7 +48,7 @@ def test_bernoulli_of_one_number_each_and_other_axes() -> None:
 
 def test_certain_labels_are_exact() -> None:
     for made in (
-        demur.Bernoulli(np.array([[0.0, 1.0, 1.0], [1.0, 1.0, 0.5]])),
+        demur.Bernoulli(np.array([[0.0, 1.0, 1.0], [1.0, 1.0, 0.5]]), rounding=0),
         demur.Bernoulli(logits=np.array([[-np.inf, np.inf, np.inf], [np.inf, np.inf, 0.0]])),
     ):
         np.testing.assert_array_equal(demur.decompose(made).epistemic, [np.inf, 0.0, np.inf])
@@ -60,7 +60,7 @@ def test_certain_labels_are_exact() -> None:
     labels = demur.MultiLabel(logits=np.array([[[-np.inf, np.inf, 3.0]], [[-np.inf, np.inf, 1.0]]]))
     alone = demur.decompose(demur.Bernoulli(logits=np.array([[3.0], [1.0]])))
     np.testing.assert_allclose(demur.decompose(labels).epistemic, alone.epistemic, rtol=1e-12)
-    apart = demur.MultiLabel(np.array([[[0.0, 0.5]], [[0.5, 0.5]]]))
+    apart = demur.MultiLabel(np.array([[[0.0, 0.5]], [[0.5, 0.5]]]), rounding=0)
     assert demur.decompose(apart).epistemic == np.inf
     assert 0 < demur.decompose(apart, measure="average").epistemic < np.log(2)
 
