@@ -11,7 +11,7 @@ from demur import kernels
 from demur.core import arrays
 from demur.core.given import Side, given_sides, part_of, refer_sides, with_gradients
 from demur.core.jackknife import Estimates, check_enough, unbiased_terms, without_cap
-from demur.core.rounded_members import apply_rounding, least_class_terms, may_be_rounded
+from demur.core.rounded_members import apply_rounding, is_given_rounded, least_class_terms, may_be_rounded
 from demur.core.rounding import warn_if_infinite
 from demur.core.rules import Array, Rule, resolve_rule
 from demur.core.second_order_measures import (
@@ -158,7 +158,7 @@ def _settle_rounding(
     unbiased: bool, scale: float,
 ) -> Decomposition:  # fmt: skip
     """Return the result of numbers as they are, or the least that fits; say where rounding may be felt."""
-    if width is None and _may_be_rounded(members, measure, sides):
+    if width is None and (may_be_rounded(members) or is_given_rounded(measure, sides)):
         warn_if_infinite(result.epistemic, stacklevel=4)
     if not width:
         return result
@@ -169,16 +169,6 @@ def _settle_rounding(
     # Rows that are not quite normalised may fit nothing; the numbers as they are bound the least, too.
     epistemic = xp.where(least < result.epistemic, least, result.epistemic)
     return Decomposition(result.aleatoric + epistemic, result.aleatoric, epistemic)
-
-
-def _may_be_rounded(members: Members, measure: Measure, sides: list[Side]) -> bool:
-    """Tell whether a probability of 0, of a member or a given side, may be one by rounding."""
-    given = (measure.predictor, measure.truth)
-    return (
-        may_be_rounded(members)
-        or any(isinstance(side, Members) and may_be_rounded(side) for side in sides)
-        or any(getattr(side, "_from_probs", False) for side in given)
-    )
 
 
 def _estimates_with_average(state: State, members: Members, sides: list[Side]) -> Estimates:
@@ -256,7 +246,7 @@ def attribute(
         xp = arrays.namespace(whole)
         terms = loss.by_outcome(xp, least_class_terms(members, chosen, width, unbiased))
         whole = xp.where((xp.sum(terms, axis=-1) < xp.sum(whole, axis=-1))[..., None], terms, whole)
-    elif width is None and _may_be_rounded(members, chosen, sides):
+    elif width is None and (may_be_rounded(members) or is_given_rounded(chosen, sides)):
         warn_if_infinite(whole, axes=1)
     return to_batch_shape(whole, members, scale)
 

@@ -23,7 +23,7 @@ from demur.core.given import (
     with_gradients,
 )  # fmt: skip
 from demur.core.jackknife import Estimates
-from demur.core.rounded_members import is_from_probs, may_be_rounded
+from demur.core.rounded_members import is_from_probs, is_given_rounded, may_be_rounded
 from demur.core.rounding import SATURATED, warn_if_infinite
 from demur.core.rules import LOG, Array, Rule, resolve_rule
 from demur.core.state import SUMS, State, arrays_of
@@ -230,7 +230,7 @@ class Moments:
         if self._estimates is None or self._estimates.state is not state:
             self._estimates = Estimates(state, self._factors)
         result = self._estimates.decompose(chosen, given, unbiased=unbiased, stderr=stderr)
-        if any(getattr(each, "_from_probs", False) for each in (self, chosen.predictor, chosen.truth)):
+        if self._from_probs or is_given_rounded(chosen, sides):
             warn_if_infinite(result.epistemic, advice=_ADVICE)
         return result.map(lambda part: arrays.like(part * scale, like, self._double))
 

@@ -83,7 +83,7 @@ def information(
 
     >>> labels = demur.MultiLabel(np.array([[[0.9, 0.9, 0.9]], [[0.1, 0.1, 0.1]]]))
     >>> demur.information(labels).value.round(3)
-    array([0.609])
+    array([0.598])
     """
     if isinstance(prediction, MultiLabel):
         return _joint_information(prediction, weights, base, axis, samples, seed)

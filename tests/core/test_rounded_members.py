@@ -1,5 +1,7 @@
 """The least K, I and M that fit rounded probabilities: against an optimiser, and as bounds that hold."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -85,7 +87,7 @@ def test_wider_bounds_fit_less_disagreement(logits, measure) -> None:
     p = softmax(logits)
     widths = (0, 1e-12, 1e-6, 1e-3, 0.1, 0.5)
     found = [demur.decompose(p, measure=measure, rounding=r).epistemic for r in widths]
-    for narrow, wide in zip(found[:-1], found[1:], strict=True):
+    for narrow, wide in itertools.pairwise(found):
         assert (wide <= narrow * (1 + 1e-12)).all()
     np.testing.assert_array_equal(found[0], demur.decompose(p, measure=measure, rounding=0).epistemic)
     assert (found[-1] == 0).all()  # half of everything fits everybody
@@ -170,7 +172,7 @@ def test_rows_that_rounding_keeps_from_summing_to_one_are_taken() -> None:
     with pytest.raises(ValueError, match="must sum to 1 within 1e-06"):
         demur.decompose(p)
     assert (demur.decompose(p, rounding=0.005).epistemic == 0).all()
-    with pytest.raises(ValueError, match="must sum to 1 within 0.0007"):
+    with pytest.raises(ValueError, match=r"must sum to 1 within 0\.0007"):
         demur.decompose(p, rounding=1e-4)
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from demur.core.arrays import Array
+from demur.core.arrays import Array, repeat
 from demur.core.logarithms import generalised_kl_term
 
 _HALVINGS = 45
@@ -49,10 +49,14 @@ def least_terms(xp: Any, low: Array, high: Array, shares: Array, figure: str, *,
     apart = left < right  # else something fits all members, and they need not differ
     left, right = (xp.where(apart, end, xp.zeros_like(end)) for end in (left, right))
     low, high = xp.where(apart, low, -infinite), xp.where(apart, high, infinite)
-    for _ in range(_HALVINGS):
+
+    def halve(ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        left, right = ends
         middle = left + (right - left) / 2
         too_low = _slope(xp, middle, low, high, shares, figure, paired) < 0
-        left, right = xp.where(too_low, middle, left), xp.where(too_low, right, middle)
+        return xp.where(too_low, middle, left), xp.where(too_low, right, middle)
+
+    left, right = repeat(halve, _HALVINGS, (left, right))
     terms = _evaluate(xp, left + (right - left) / 2, low, high, shares, figure, paired)
     return xp.where(apart, terms, xp.zeros_like(terms))
 

@@ -71,6 +71,13 @@ def may_be_rounded(members: Members) -> bool:
     return is_from_probs(members) and floating and members.prediction._rounding != 0
 
 
+def is_given_rounded(measure: Measure, sides: list[Any]) -> bool:
+    """Tell whether a probability of 0 of a given side, checked members or Moments, may be one by rounding."""
+    if any(isinstance(side, Members) and may_be_rounded(side) for side in sides):
+        return True
+    return any(getattr(given, "_from_probs", False) for given in (measure.predictor, measure.truth))
+
+
 def least_class_terms(members: Members, measure: Measure, rounding: float | str, unbiased: bool) -> Array:
     """Return the least epistemic part that fits, class by class, (inputs, classes).
 
