@@ -125,7 +125,7 @@ def convergence(
     return Convergence(sizes, value, np.stack(errors))
 
 
-def _warn_once(infinite: np.ndarray) -> None:
+def _warn_once(infinite: Any) -> None:
     """Warn of the inputs that are infinitely uncertain, by a part of the members or all."""
     advice = "Pass logits=, or ignore this if the zeros are exact."
     warn_of(int(infinite.sum()), infinite.size, advice=advice, stacklevel=4)

@@ -67,8 +67,9 @@ def is_from_probs(members: Members) -> bool:
 
 def may_be_rounded(members: Members) -> bool:
     """Tell whether a probability of 0 may be one by rounding, as that of an integer is not."""
-    floating = "float" in members.prediction.precision
-    return is_from_probs(members) and floating and members.prediction._rounding != 0
+    if not is_from_probs(members) or members.prediction._rounding == 0:
+        return False
+    return "float" in members.prediction.precision
 
 
 def is_given_rounded(measure: Measure, sides: list[Any]) -> bool:
