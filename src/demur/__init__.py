@@ -15,6 +15,7 @@ them. ``register_rule`` and the page "Extend demur" show how to add what is miss
 
 from typing import TYPE_CHECKING, Any
 
+from demur.core.rounding import RoundingWarning
 from demur.core.rules import RuleName
 from demur.credal import Credal, credal
 from demur.decompose import attribute, decompose
@@ -74,6 +75,7 @@ __all__ = [
     "NoGuarantee",
     "Points",
     "Poisson",
+    "RoundingWarning",
     "RuleName",
     "Scores",
     "Uniform",

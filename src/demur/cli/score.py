@@ -85,6 +85,16 @@ def score(
             "are more).",
         ),
     ] = False,
+    rounding: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WIDTH|dtype",
+            show_default=False,
+            help="How far each probability may be off, since it was rounded: a half-width (5e-7 for six "
+            "decimals), or dtype. Epistemic parts are then the least that fit: lower bounds, and finite. 0: "
+            "the numbers are exact.",
+        ),
+    ] = None,
     top: Annotated[
         int | None,
         typer.Option(metavar="K", help="List the K most uncertain inputs.", min=1, show_default=False),
@@ -114,6 +124,7 @@ def score(
     demur score 'run/member_*.npy' --logits --out scores.csv
     """
     with bad_input_exits():
+        from demur.core.rounding import describe as describe_infinite
         from demur.stores import mark_correct, read_labels, split_name
 
         kind = choose_kind(logits=logits, probs=probs, log_probs=log_probs)
@@ -122,6 +133,7 @@ def score(
             "base": base,
             "unbiased": unbiased,
             "stderr": stderr,
+            "rounding": _parse_rounding(rounding),
         }
         if measure:
             options["measures"] = measure
@@ -144,6 +156,13 @@ def score(
         complain(
             f"one member of {scores.inputs} inputs: a single member cannot disagree, so the epistemic parts "
             "are 0; give a file of shape (members, inputs, classes), or one file per member"
+        )
+    infinite = scores.count_infinite()
+    if infinite and kind == "probs" and rounding is None:
+        complain(
+            f"{describe_infinite(infinite, scores.inputs)} Give logits; or --rounding dtype, or a half-width "
+            "(5e-7 for six decimals), for the least value that fits; or take --measure average, which is "
+            "always finite. --rounding 0 says that the numbers are exact."
         )
     if json:
         _print_json(scores, facts, out)
@@ -171,6 +190,16 @@ def choose_kind(*, logits: bool, probs: bool, log_probs: bool) -> Kind:
             f"expected exactly one of --logits, --probs, --log-probs, got {came}: say what the files hold"
         )
     return given[0]
+
+
+def _parse_rounding(text: str | None) -> float | str | None:
+    """Return a half-width as a number; "dtype" stays."""
+    try:
+        return text if text is None or text == "dtype" else float(text)
+    except ValueError:
+        raise ValueError(
+            f"--rounding: expected a half-width, as 5e-7 for six decimals, or dtype, got {text!r}"
+        ) from None
 
 
 def score_files(
@@ -229,6 +258,7 @@ def _describe(scores: ScoreTable, kind: Kind, files: list[str], options: dict[st
         "rule": options["rule"],
         "unit": name_unit(options["rule"], options["base"]),
         "unbiased": options["unbiased"],
+        "rounding": options["rounding"],
         "summary": scores.summary(),
     }
 

@@ -202,12 +202,18 @@ def _check_enough(weights: np.ndarray, *, stderr: bool) -> None:
 
 
 def refuse_class_arguments(
-    prediction: Numbers, logits: Any, log_probs: Any, rule: Any, base: Any, class_axis: int = -1
+    prediction: Numbers,
+    logits: Any,
+    log_probs: Any,
+    rule: Any,
+    base: Any,
+    class_axis: int = -1,
+    rounding: Any = None,
 ) -> None:
     """Raise if an argument is given that is about classes, or about nats."""
     given = {
         "logits": logits, "log_probs": log_probs, "base": base, "rule": None if rule == "log" else rule,
-        "class_axis": None if class_axis == -1 else class_axis,
+        "class_axis": None if class_axis == -1 else class_axis, "rounding": rounding,
     }  # fmt: skip
     for name, value in given.items():
         if value is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class Predictors(Posterior):
     """
 
     weights: np.ndarray | None = None
+    _exact: ClassVar[bool] = False  # a probability of 0 is never one by rounding
 
     def __init__(self, models: Sequence[Any]) -> None:
         self.models = list(models)
@@ -55,6 +56,7 @@ class Predictors(Posterior):
         step = max(1, count_rows(inputs) * (2 if self.classes is None else len(self.classes)))
         for run in split_members(wanted, step):
             found = Categorical(probs=np.stack([self.probabilities(k, inputs) for k in run]))
+            found._rounding = 0.0 if self._exact else None
             yield found if self.weights is None else (found, self.weights[run.start : run.stop])
 
     def probabilities(self, k: int, inputs: Any) -> np.ndarray:
@@ -137,6 +139,8 @@ class Forest(Bagging):
     >>> scores.members, bool(np.isfinite(scores["pairwise"].epistemic).all())
     (10, True)
     """
+
+    _exact: ClassVar[bool] = True  # shares of training inputs in a leaf
 
     def __init__(self, model: Any, *, prior: float = 0.0) -> None:
         super().__init__(model)

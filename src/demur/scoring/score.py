@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from demur.core.rounding import hold_warnings, warn_of
 from demur.measures import Measure
 from demur.posteriors.given_posteriors import as_posterior
 from demur.posteriors.networks import preserve_random_state
@@ -25,6 +26,12 @@ from demur.scoring.given_models import check_own_measure
 from demur.scoring.job import ScoringJob
 from demur.scoring.score_table import DEFAULT_MEASURES
 from demur.scoring.scores import Scores
+
+_ADVICE = (
+    "Let the posterior return logits, not probabilities, or rank by the 'average' measure, which is always "
+    "finite. With all members' probabilities in one array, demur.decompose(..., rounding=...) gives the "
+    "least value that fits."
+)
 
 
 def score(
@@ -122,11 +129,13 @@ def score(
     job.check(order)
     run = {"batch": score_by_batch, "member": score_by_member}[order]
     file = Checkpoint(checkpoint, {} if checkpoint is None else job.settings(order), every)
-    with preserve_random_state(), _show_progress(job, order, progress) as advance:
+    with preserve_random_state(), _show_progress(job, order, progress) as advance, hold_warnings() as held:
         so_far = run(job, file, advance)
         file.remove()
     asked = "energy" if so_far.outcome == "points" else job.rule
     scores = so_far.finish(job.measures, rule=asked, base=job.base, unbiased=job.unbiased)
+    if held.any:
+        warn_of(scores.table.count_infinite(), len(scores), advice=_ADVICE, stacklevel=3)
     _warn_of_infinity(scores, job.posterior)
     return scores
 

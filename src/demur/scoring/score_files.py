@@ -5,12 +5,16 @@ Inputs come in tiles, members in chunks; each tile has its own `demur.Moments`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from demur.measures import canonical_name
+from demur.core.rounding import check_rounding, hold_warnings
+from demur.core.rules import resolve_rule
+from demur.decompose import decompose
+from demur.measures import Decomposition, Measure, canonical_name
 from demur.moments import Moments
 from demur.predictions import Categorical, arrays
 from demur.predictions.members import check_weight_values, scale_moderately
@@ -40,10 +44,11 @@ def score_predictions(
     weights_label: str = "weights",
     unbiased: bool = False,
     stderr: bool = False,
+    rounding: float | str | None = None,
     budget: int = _TILE_BYTES,
     progress: Callable[[int], object] | None = None,
 ) -> ScoreTable:
-    """Score each input of predictions in files.
+    """Score each input of predictions in files; no warning of what rounding may have done.
 
     Parameters
     ----------
@@ -51,9 +56,9 @@ def score_predictions(
         The open files, as `open_predictions` returns them.
     kind
         What the numbers are: "logits", "probs" or "log_probs".
-    measures, rule, base, unbiased, stderr
+    measures, rule, base, unbiased, stderr, rounding
         As in `demur.decompose`. Standard errors and the unbiased average leave out one member at a time;
-        with more than 64 members, one of 64 groups.
+        with more than 64 members, one of 64 groups. With a rounding, all members of a tile are in memory.
     weights
         (members,) or (members, inputs).
     weights_label
@@ -84,11 +89,13 @@ def score_predictions(
     columns: dict[str, np.ndarray] = {"input": np.arange(predictions.inputs)}
     options = {"rule": rule, "weights": weights, "groups": groups, "budget": budget, "progress": progress}
     named = {name: name for name in measures}
-    for inputs, moments in _iterate_tiles(predictions, kind, **options):
-        for name, values in compute_columns(moments, named, unbiased=unbiased, stderr=stderr, base=base):
-            if name not in columns:
-                columns[name] = np.empty(predictions.inputs, values.dtype)
-            columns[name][inputs] = values
+    asked: dict[str, Any] = {"unbiased": unbiased, "stderr": stderr, "base": base}
+    with hold_warnings():
+        for inputs, moments in _iterate_tiles(predictions, kind, **options, rounding=rounding):
+            for name, values in compute_columns(moments, named, **asked):
+                if name not in columns:
+                    columns[name] = np.empty(predictions.inputs, values.dtype)
+                columns[name][inputs] = values
     return ScoreTable(columns, measures, predictions.members, predictions.classes)
 
 
@@ -109,22 +116,26 @@ def _iterate_tiles(
     rule: str = "log",
     weights: np.ndarray | None = None,
     groups: int | None = None,
+    rounding: float | str | None = None,
     budget: int = _TILE_BYTES,
     progress: Callable[[int], object] | None = None,
-) -> Iterator[tuple[slice, Moments]]:
+) -> Iterator[tuple[slice, Any]]:
     """Yield the inputs of each tile, with the moments of all members."""
-    tile, members = plan_tiles(predictions, groups=groups or 1, budget=budget)
+    whole = rounding is not None
+    tile, members = plan_tiles(predictions, groups=groups or 1, budget=budget, members_together=whole)
     for start in range(0, predictions.inputs, tile):
         inputs = slice(start, min(start + tile, predictions.inputs))
-        moments = Moments(rule=rule, groups=groups)
+        moments = _HeldMembers(rule, groups, rounding) if whole else Moments(rule=rule, groups=groups)
         for chunk in predictions.chunks(inputs, members):
             chosen = _choose_weights(weights, chunk.members, inputs)
             prediction = Categorical(**{kind: chunk.values})
             prediction.precision = chunk.precision
+            if whole:
+                prediction._rounding = check_rounding(rounding, chunk.precision)
             try:
                 moments.update(prediction, weights=chosen)
             except ValueError as error:
-                located = _locate(predictions, chunk, inputs, kind, chosen)
+                located = _locate(predictions, chunk, inputs, prediction, chosen)
                 if located is None:
                     raise
                 raise located from error
@@ -133,7 +144,52 @@ def _iterate_tiles(
             progress(inputs.stop)
 
 
-def plan_tiles(predictions: Predictions, *, groups: int, budget: int) -> tuple[int, int]:
+class _HeldMembers:
+    """Members of a tile, which the least value that fits rounded numbers takes all at once."""
+
+    def __init__(self, rule: str, groups: int | None, rounding: float | str | None) -> None:
+        self.rule, self.groups, self.rounding = resolve_rule(rule), groups, rounding
+        self._chunks: list[tuple[Categorical, np.ndarray | None]] = []
+
+    def update(self, prediction: Categorical, *, weights: np.ndarray | None) -> None:
+        """Add members; checks their numbers."""
+        p = np.asarray(prediction.values, np.float64)
+        ignored = (
+            None if weights is None else np.broadcast_to((weights == 0).reshape(len(p), -1), p.shape[:2])
+        )
+        prediction._check(np, p, ignored)
+        self._chunks.append((prediction, weights))
+
+    @functools.cached_property
+    def _whole(self) -> tuple[Categorical, np.ndarray | None]:
+        """All members with their weights."""
+        predictions = [prediction for prediction, _ in self._chunks]
+        whole = predictions[0].with_values(np.concatenate([each.values for each in predictions]))
+        # Of files in several types, the one that rounds most.
+        whole.precision = max((p.precision for p in predictions), key=lambda p: check_rounding("dtype", p))
+        given = [weights for _, weights in self._chunks if weights is not None]
+        return whole, np.concatenate(given) if given else None
+
+    @property
+    def mean(self) -> np.ndarray:
+        """The average prediction, (inputs, classes)."""
+        prediction, weights = self._whole
+        p = np.asarray(prediction.values, np.float64)
+        share = np.ones(p.shape[:1]) if weights is None else weights
+        share = np.broadcast_to(share.reshape((len(p), -1, 1)), p.shape)
+        p = np.where(share > 0, p, 0.0)
+        return (share * p / np.where(share > 0, p.sum(-1, keepdims=True), 1.0)).sum(0) / share.sum(0)
+
+    def decompose(self, measure: str | Measure = "pairwise", **asked: Any) -> Decomposition:
+        """Return the decomposition of each input's uncertainty, as `Moments.decompose` does."""
+        prediction, weights = self._whole
+        own = {"rule": self.rule.name, "groups": self.groups, "rounding": self.rounding}
+        return decompose(prediction, measure=measure, weights=weights, **own, **asked)
+
+
+def plan_tiles(
+    predictions: Predictions, *, groups: int, budget: int, members_together: bool = False
+) -> tuple[int, int]:
     """Choose how many inputs a tile has, and how many members are read at a time.
 
     Parameters
@@ -144,8 +200,11 @@ def plan_tiles(predictions: Predictions, *, groups: int, budget: int) -> tuple[i
         Groups of members that the moments keep apart.
     budget
         Memory for one tile, in bytes.
+    members_together
+        Whether all members of a tile are in memory at once.
     """
-    together = predictions.members if predictions.members_together else _MEMBERS_TOGETHER
+    all_at_once = members_together or predictions.members_together
+    together = predictions.members if all_at_once else _MEMBERS_TOGETHER
     together = min(together, predictions.members)
     # bfloat16 is read as float32, integers as float64.
     row = predictions.classes * max(4, predictions.itemsize)
@@ -170,13 +229,12 @@ def _locate(
     predictions: Predictions,
     chunk: Chunk,
     inputs: slice,
-    kind: Kind,
+    prediction: Categorical,
     weights: np.ndarray | None,
 ) -> StoreError | None:
     """Return an error that names the file, member and input; None where no value is at fault."""
     for index, member in enumerate(chunk.members):
-        rows = Categorical(**{kind: chunk.values[index]})
-        rows.precision = chunk.precision
+        rows = prediction.with_values(chunk.values[index])
         ignored = np.zeros(rows.shape[0], bool) if weights is None else weights[index] == 0
         ignored = np.broadcast_to(ignored, rows.shape[:1])
         if _find_complaint(rows, ignored) is None:
