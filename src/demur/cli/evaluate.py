@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from demur.cli import defer
-from demur.cli.method_files import Reader, pair_methods, split_method_name
+from demur.cli.method_files import Reader, name_methods, pair_methods, split_method_name
 from demur.cli.options import (
     Axis,
     Confidence,
@@ -25,6 +25,8 @@ from demur.cli.options import (
     Probs,
     Resamples,
     Seed,
+    Task,
+    Tolerance,
 )
 from demur.cli.printing import bad_input_exits, print_figures, print_object
 from demur.cli.score import choose_kind
@@ -89,9 +91,9 @@ def ood(
             "--id",
             metavar="[NAME=]FILE",
             show_default=False,
-            help="In-distribution inputs: scores that demur score wrote, or predictions with --logits, "
-            "--probs or --log-probs (a quoted glob for one file per member). Repeat it, with names, for "
-            "several methods.",
+            help="In-distribution inputs: scores that demur score wrote, a .npy with one number per input, "
+            "or predictions with --logits, --probs or --log-probs (a quoted glob for one file per member). "
+            "Repeat it, with names, for several methods.",
         ),
     ],
     unknown: Annotated[
@@ -106,6 +108,7 @@ def ood(
     ],
     score: _Score = None,
     figure: _Figure = None,
+    task: Task = None,
     logits: Logits = False,
     probs: Probs = False,
     log_probs: LogProbs = False,
@@ -128,7 +131,7 @@ def ood(
     """
     with bad_input_exits():
         form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
-        reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis)
+        reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis, task=task)
         pairs = pair_methods(reader.read_all(known), reader.read_all(unknown))
         names = reader.scores([source for pair in pairs.values() for source in pair])
         scores = {
@@ -157,8 +160,10 @@ def _add_command(task: str, text: str) -> None:
         ],
         labels: Labels = None,
         prediction: Prediction = "prediction",
+        tolerance: Tolerance = None,
         score: _Score = None,
         figure: _Figure = None,
+        one_task: Task = None,
         logits: Logits = False,
         probs: Probs = False,
         log_probs: LogProbs = False,
@@ -174,15 +179,18 @@ def _add_command(task: str, text: str) -> None:
         markdown: Markdown = False,
     ) -> None:
         with bad_input_exits():
-            from demur.stores import mark_correct, read_labels
-
             form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
-            reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis)
+            reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis, task=one_task)
             sources = reader.read_all(files)
-            truth = None if labels is None else read_labels(labels)
-            correct = {s.name: mark_correct(s.columns, truth, s.path, prediction=prediction) for s in sources}
+            judged = {
+                name: source.judge(labels, prediction, tolerance)
+                for name, source in name_methods(sources).items()
+            }
+            correct = {method: right for method, (_, right) in judged.items()}
             names = reader.scores(sources)
-            scores = {source.name: {name: source.score(name) for name in names} for source in sources}
+            scores = {
+                method: {name: source.score(name) for name in names} for method, (source, _) in judged.items()
+            }
             answer = _evaluate(
                 task, scores, correct, figure, form, reader.head,
                 confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
@@ -230,7 +238,7 @@ def calibration(
     with bad_input_exits():
         from demur.report.tables import table_of_figures
         from demur.scoring.score_files import average_predictions
-        from demur.stores import open_predictions, read_labels
+        from demur.stores import number_labels, open_predictions, read_labels
         from demur.tasks import calibration
 
         form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
@@ -247,8 +255,9 @@ def calibration(
                 progress_bar(predictions.inputs, "inputs") as progress,
             ):
                 average = average_predictions(predictions, kind, progress=progress)
+            own = number_labels(truth, predictions.names, path)
             options = {"confidence": confidence, "resamples": resamples, "seed": seed}
-            results[name] = calibration(average, truth, bins=bins, **options)
+            results[name] = calibration(average, own, bins=bins, **options)
     figures = ("nll", "brier", "ece")
     if form == "json":
         found = {name: _json_figures(result, figures) for name, result in results.items()}

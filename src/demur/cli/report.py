@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from demur.cli.options import Confidence
-from demur.cli.printing import bad_input_exits
+from demur.cli.printing import bad_input_exits, complain, count_things
 from demur.progress import progress_bar
 
 
@@ -57,6 +57,11 @@ def report(
 
         target = _check_target(out or folder / "report.html", folder)
         run = read_run(folder)
+        for scored in (scored for method in run.methods for scored in method.sets.values()):
+            if scored.left_out:
+                complain(
+                    f"{scored.path}: left out {count_things(scored.left_out, 'input')} without a prediction"
+                )
         with progress_bar(len(run.sets), "sets") as progress:
             found = gather_contents(
                 run,
