@@ -186,20 +186,21 @@ def apply(
         source, column = reader.read(scores), reader.head
         if out is not None:
             _refuse_inputs(out, source.path, labels, str(policy))
-        correct = None
+        judged, correct = source, None
         if labels is not None or "label" in source.columns:
-            source, correct = source.judge(labels, prediction, tolerance)
-        values, names = source.score(column), _pick_groups(source, groups, task)
-        report = rule.report(values, correct, names)
+            judged, correct = source.judge(labels, prediction, tolerance)
+        report = rule.report(judged.score(column), correct, _pick_groups(judged, groups, task))
+        deferred = rule.defer(source.score(column), _pick_groups(source, groups, task))
+        decisions = _list_decisions(source, column, deferred)
         if out is not None:
-            write_columns(out, _list_decisions(source, column, rule.defer(values, names)), force=force)
+            write_columns(out, decisions, force=force)
     _warn_of_other_scores(rule, column, find_method(source.path))
     if json:
         print_object(_json_report(report) | ({} if out is None else {"out": str(out)}))
         return
     print(report)
     if out is not None:
-        print(f"Wrote the decisions on {report.number} inputs to {out}")
+        print(f"Wrote the decisions on {len(decisions['decision'])} inputs to {out}")
 
 
 def _refuse_inputs(out: Path, *read: str | None) -> None:
@@ -230,14 +231,16 @@ def _pick_groups(source: MethodScores, groups: str | None, task: str | None) -> 
 
 
 def _list_decisions(source: MethodScores, score: str, deferred: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the columns of the decisions."""
+    """Return the columns of the decisions; what has no prediction is left to a person."""
     import numpy as np
 
+    decision = np.full(len(source.rows), "defer")
+    decision[source.rows] = np.where(deferred, "defer", "keep")
     columns = source.columns
-    texts = [name for name, values in columns.items() if values.dtype.kind == "U" and name != "status"]
+    texts = [name for name, values in columns.items() if values.dtype.kind == "U"]
     kept = dict.fromkeys(("input", "id", "task", *texts, "prediction", score))
-    found = {name: columns[name][source.rows] for name in kept if name in columns}
-    return found | {"decision": np.where(deferred, "defer", "keep")}
+    found = {name: columns[name] for name in kept if name in columns} | {"decision": decision}
+    return {name: values[source.wanted] for name, values in found.items()}
 
 
 def _json_report(report: Report) -> dict[str, Any]:

@@ -50,6 +50,13 @@ class MethodScores:
     rows: np.ndarray
     task: str = ""
 
+    @property
+    def wanted(self) -> np.ndarray:
+        """True for all rows of the task, with a prediction or without."""
+        import numpy as np
+
+        return self.columns["task"] == self.task if self.task else np.ones(len(self.rows), bool)
+
     def judge(
         self, labels: str | None, prediction: str, tolerance: float | None = None
     ) -> tuple[MethodScores, np.ndarray]:
@@ -146,7 +153,7 @@ class Reader:
         if self.task not in tasks:
             known = ", ".join(dict.fromkeys(tasks.tolist()))
             raise ValueError(f"{source.path}: expected one of the tasks {known}, got --task {self.task}")
-        return replace(source, rows=source.rows & (tasks == self.task))
+        return replace(source, rows=source.rows & (tasks == self.task), task=self.task)
 
     def read_all(self, written: Sequence[str]) -> list[MethodScores]:
         """Read several files, each under its own name; each task of a file by itself."""
@@ -160,7 +167,7 @@ class Reader:
         return [part for source in found for part in self._split_tasks(source)]
 
     def _split_tasks(self, source: MethodScores) -> list[MethodScores]:
-        if self.task is not None or "task" not in source.columns:
+        if source.task or "task" not in source.columns:
             return [source]
         tasks = source.columns["task"]
         return [

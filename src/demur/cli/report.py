@@ -57,11 +57,10 @@ def report(
 
         target = _check_target(out or folder / "report.html", folder)
         run = read_run(folder)
-        for scored in (scored for method in run.methods for scored in method.sets.values()):
-            if scored.left_out:
-                complain(
-                    f"{scored.path}: left out {count_things(scored.left_out, 'input')} without a prediction"
-                )
+        sets = [scored for method in run.methods for scored in method.sets.values()]
+        for path, left_out in {scored.path: scored.left_out for scored in sets}.items():
+            if left_out:
+                complain(f"{path}: left out {count_things(left_out, 'input')} without a prediction")
         with progress_bar(len(run.sets), "sets") as progress:
             found = gather_contents(
                 run,

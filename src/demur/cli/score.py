@@ -183,8 +183,8 @@ def score(
             write_columns(out, scores.columns, facts=facts, force=force)
     if scores.failed.any():
         complain(
-            f"no prediction for {scores.failed.sum()} of {count_things(scores.inputs, 'input')}, where all "
-            "members have NaN: they are in the scores with this as their status, and nowhere counted"
+            f"no prediction for {scores.failed.sum()} of {count_things(scores.inputs, 'row')}, since all "
+            "members have NaN: they stay among the scores, marked in the column status, and do not count"
         )
     if scores.members == 1:
         complain(
@@ -287,6 +287,8 @@ def score_files(
 
 def _read_truth(labels: str, predictions: Predictions) -> dict[str, np.ndarray]:
     """Return labels of every row of scores; sets of labels as predictions have them."""
+    import numpy as np
+
     from demur.scoring.score_files import join_labels
     from demur.stores import read_batch_labels, read_labels
 
@@ -295,6 +297,12 @@ def _read_truth(labels: str, predictions: Predictions) -> dict[str, np.ndarray]:
         names = predictions.label_names
         found = read_batch_labels(labels, shape, names if len(shape) == 2 else None)
         present = found["label"].reshape(-1, predictions.classes)
+        if not np.isin(present, (0, 1)).all():
+            row, label = np.argwhere(~np.isin(present, (0, 1)))[0]
+            raise ValueError(
+                f"{labels}: expected 0 or 1 for each label, got {present[row, label]} at input {row}, "
+                f"{names[label]}: leave such inputs out, or score each label by itself with --binary"
+            )
         ids = {"id": found["id"][:: predictions.classes]} if "id" in found else {}
         return {"label": join_labels(present == 1, names), **ids}
     if len(predictions.batch) > 1:

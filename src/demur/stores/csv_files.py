@@ -118,6 +118,9 @@ def _read_mixed_rows(
 
 def _parse_numbers(path: Path, cells: list[str], line: int, single_cells: bool) -> list[float]:
     """Return the numbers of a row; empty cells are NaN, single ones only where that makes sense."""
+    if not any("_" in cell for cell in cells):  # Python takes 1_0 for 10
+        with contextlib.suppress(ValueError):
+            return list(map(float, cells))
     if not all(map(is_number, cells)):
         wrong = [cell for cell in cells if not is_number(cell) and (cell or not single_cells)]
         if any(wrong) or (wrong and any(cells)):

@@ -350,8 +350,10 @@ def _find_axes(
     one = 1 if len(parts) > 1 else 2  # axes of one member, at most
     if axes < (1 if last is None else 2):
         last = last or "tasks"
+        other = ", or say --binary or --points" if axes == 1 and outcome == "classes" else ""
         raise StoreError(
-            f"{label}: expected (inputs, {last}) or (members, inputs, {last}), got shape {shape}: reshape it"
+            f"{label}: expected (inputs, {last}) or (members, inputs, {last}), got shape {shape}: "
+            f"reshape it{other}"
         )
     where = {"axis": axis if axes > one else None, "class-axis": None if last is None else class_axis}
     for option, place in where.items():
