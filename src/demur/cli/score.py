@@ -183,8 +183,8 @@ def score(
             write_columns(out, scores.columns, facts=facts, force=force)
     if scores.failed.any():
         complain(
-            f"no prediction for {scores.failed.sum()} of {count_things(scores.inputs, 'row')}, since all "
-            "members have NaN: they stay among the scores, marked in the column status, and do not count"
+            f"no prediction for {scores.failed.sum()} of {count_things(scores.inputs, 'row')} (NaN in all "
+            "members): kept in the table, marked in the column status, and left out of the summary"
         )
     if scores.members == 1:
         complain(

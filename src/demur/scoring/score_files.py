@@ -351,9 +351,10 @@ class _Tiles:
 
 
 def _average(outcome: str, prediction: Any, values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """Return the mean of the numbers that are predicted, or the probability of each label."""
-    if outcome == "multilabel":
-        return arrays.to_numpy(Moments().update(prediction, weights=weights).mean)
+    """Return the mean of the numbers that are predicted, the probability of each label, or the class."""
+    if outcome not in ("points", "gaussian"):
+        average = arrays.to_numpy(Moments().update(prediction, weights=weights).mean)
+        return average if outcome == "multilabel" else np.argmax(average, axis=-1)
     means = values[..., 0].astype(np.float64)
     if weights is None:
         return means.mean(axis=0)
