@@ -314,6 +314,8 @@ def test_a_yes_for_each_task():
     np.testing.assert_array_equal(columns["label"], labels.ravel())
     values = expected("pairwise", "epistemic", logits=np.stack([0 * z, z], axis=-1)).ravel()
     np.testing.assert_allclose(columns["pairwise_epistemic"], values, rtol=1e-9)
+    Path("one.csv").write_text("toxic,soluble,label\n0.1,0.2,1\n")
+    fails("score", "one.csv", "--probs", "--binary", words=("a label for each task", "--labels"))
     assert "60 inputs, 3 tasks, 4 members\n" in run("score", "m*.csv", "--probs", "--binary")
     # Each task by itself, without the input whose label nobody knows.
     for labelled in ([], ["--labels", "y.csv"]):

@@ -137,6 +137,11 @@ def _make_table(
             f"{predictions.sources[0].label}: expected predictions, got NaN in all members for every input: "
             "find out where it arose"
         )
+    if predictions.tasks is not None and "label" in predictions.columns:
+        raise StoreError(
+            f"{predictions.sources[0].label}: expected a label for each task, got one column label: give a "
+            "table with a column for each task as --labels"
+        )
     found = name_rows(predictions.batch, predictions.tasks, predictions.columns)
     clash = [name for name in columns if name in found]
     if clash:
