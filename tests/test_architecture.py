@@ -11,7 +11,8 @@ import demur
 
 SOURCE = Path(demur.__file__).parent
 ORDER = [
-    "progress", "atomic", "core.arrays", "core.logarithms", "core.gamma_function", "core.class_terms",
+    "progress", "atomic", "reading", "checksums", "control_characters",
+    "core.arrays", "core.logarithms", "core.gamma_function", "core.class_terms",
     "core.rules",
     "families", "predictions", "core.state", "measures", "kernels",
     "core.jackknife",

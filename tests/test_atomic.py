@@ -1,14 +1,17 @@
 """Files appear whole or not at all, with the permissions that the umask allows."""
 
+import ast
 import os
 import signal
 import stat
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 import pytest
@@ -250,6 +253,114 @@ def test_a_killed_process_leaves_the_old_file_and_the_next_writer_cleans_up(tmp_
     assert path.read_text() == "newer"
     atomic.write_text(path, "newest")
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("kept.txt", "newest")]
+
+
+def test_what_another_machine_left_goes_after_a_day_without_a_change(tmp_path: Path) -> None:
+    path = tmp_path / "kept.txt"
+    old, young, other = (
+        tmp_path / f".{name}.tmp" for name in ("kept.txt.0123abcd-7-0", "kept.txt.0123abcd-8-1", "x")
+    )
+    foreign = tmp_path / ".kept.txt.backup.tmp"  # not a name of ours
+    for each in (old, young, other, foreign):
+        each.write_text("half")
+    past = time.time() - 25 * 3600
+    for each in (old, other, foreign):
+        os.utime(each, (past, past))
+    atomic.write_text(path, "new")
+    assert sorted(each.name for each in tmp_path.iterdir()) == sorted(
+        each.name for each in (path, young, other, foreign)
+    )
+
+
+def test_temporary_names_of_two_containers_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = atomic.name_machine()
+    monkeypatch.setattr(os, "readlink", lambda _: "pid:[1]")
+    assert atomic.name_machine() != own
+
+
+def _plain_writes(text: str) -> list[str]:
+    """Calls that write to a file by name, which a signal may leave half-written."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        owner = ast.unparse(node.func.value) if isinstance(node.func, ast.Attribute) else ""
+        given = [ast.unparse(each) for each in node.args]
+        modes = [each for each in given if each.strip("'\"")[:1] in "wax" and len(each) <= 5]
+        if (
+            (name == "open" and modes)
+            or (name in ("write_text", "write_bytes") and owner not in ("", "atomic"))
+            or (
+                name in ("save", "savez", "savez_compressed")
+                and owner in ("np", "torch")
+                and given[0] not in HANDLES
+            )
+            or (name == "save_file" and given[1] not in HANDLES)
+            or (name == "savefig" and given[0] not in HANDLES)
+        ):
+            found.append(f"{name}({', '.join(given)})")
+    return found
+
+
+HANDLES = ("file", "buffer", "temporary")
+PLAIN = {
+    "atomic.py": 1,  # the one that all others use
+    "kernels/compiling.py": 1,  # a lock
+    "cli/printing.py": 2,  # /dev/null
+    "scoring/checkpoint.py": 1,  # a temporary file
+}
+"""Files with plain writes, and how many. Stages of a study write as they like: their folder is renamed."""
+
+
+def test_every_file_is_written_whole() -> None:
+    source = Path(atomic.__file__).parent
+    found = {
+        path.relative_to(source).as_posix(): len(calls)
+        for path in source.rglob("*.py")
+        if (calls := _plain_writes(path.read_text("utf-8"))) and "reproduce/" not in path.as_posix()
+    }
+    assert found == PLAIN
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "open(name, 'w')",
+        "path.open('wb')",
+        "path.write_text(text)",
+        "np.save(path, a)",
+        "figure.savefig(path)",
+    ],
+)
+def test_control_the_check_finds_plain_writes(line: str) -> None:
+    assert len(_plain_writes(line)) == 1
+    assert (
+        _plain_writes("with atomic.open_file(path) as file: np.save(file, a)\natomic.write_text(path, 'a')")
+        == []
+    )
+
+
+def test_a_figure_that_is_interrupted_leaves_the_one_before(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from demur.report.figures import save
+
+    class Figure:
+        interrupted = False
+
+        def savefig(self, file: IO[bytes], **_: object) -> None:
+            file.write(b"half")
+            if self.interrupted:
+                raise SystemExit(143)
+
+    figure: Any = Figure()
+    names = [path.name for path in save(figure, tmp_path, "curve")]
+    figure.interrupted = True
+    for each in tmp_path.iterdir():
+        each.write_text("before")
+    with pytest.raises(SystemExit):
+        save(figure, tmp_path, "curve")
+    assert {each.name: each.read_text() for each in tmp_path.iterdir()} == dict.fromkeys(names, "before")
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGINT"])

@@ -267,6 +267,58 @@ def test_a_policy_that_somebody_edited_is_refused(edit, tmp_path) -> None:
         demur.Deferral.load(path)
 
 
+WRONG_THRESHOLDS = [
+    {"value": True}, {"value": "high"}, {"value": "nan"}, {"value": [1]}, {"kept": 3.5}, {"kept": True},
+    {"number": 0}, {"number": -5}, {"right": 10**6}, {"promise": None}, {"promise": 2}, {"promise": True},
+    {"promise": "most"}, {"extra": 1},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("edit", WRONG_THRESHOLDS)
+def test_a_threshold_that_somebody_edited_is_refused(edit, tmp_path) -> None:
+    path = tmp_path / "policy.json"
+    demur.Deferral.fit(*draw(np.random.default_rng(0), 500), accuracy=0.85).save(path)
+    content = json.loads(path.read_text())
+    content["thresholds"][""] |= edit
+    path.write_text(json.dumps(content))
+    with pytest.raises(
+        ValueError, match=r"must be a policy written by Deferral\.save.*Fit and save"
+    ) as caught:
+        demur.Deferral.load(path)
+    assert next(iter(edit)) in str(caught.value) or next(iter(edit)) in ("right", "number")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ('"confidence": 0.95', '"confidence": NaN', "NaN for confidence"),
+        ('"confidence": 0.95', '"confidence": true', "true for confidence"),
+        ('"confidence": 0.95', '"confidence": 0.95, "confidence": 0.5', "the key 'confidence' twice"),
+        ('"target": 0.85', '"target": Infinity', "Infinity for target"),
+        ('"target": 0.85', '"target": 1', "between 0 and 1"),
+        ('"target": 0.85,', "", "no entry 'target'"),
+        ('"goal": "accuracy"', '"goal": "accuracy", "colour": 1', "the unknown entry 'colour'"),
+        ('"goal": "accuracy"', '"goal": "cost"', "a promise for the goal cost"),
+        ('"score": null', '"score": 5', "5 for score"),
+        ('"format": "demur deferral 1"', '"format": "demur deferral 9"', "another format"),
+    ],
+)
+def test_a_policy_with_a_wrong_entry_says_which(before, after, words, tmp_path) -> None:
+    path = tmp_path / "policy.json"
+    demur.Deferral.fit(*draw(np.random.default_rng(0), 500), accuracy=0.85).save(path)
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after))
+    with pytest.raises(ValueError, match=r"must be a policy written by Deferral\.save") as caught:
+        demur.Deferral.load(path)
+    assert words in str(caught.value)
+
+
+def test_a_nested_policy_is_refused(tmp_path) -> None:
+    (tmp_path / "policy.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        demur.Deferral.load(tmp_path / "policy.json")
+
+
 def test_report_counts_what_is_kept() -> None:
     rng = np.random.default_rng(0)
     policy = demur.Deferral.fit(*draw(rng, 1000), accuracy=0.85)

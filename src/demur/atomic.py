@@ -3,8 +3,9 @@
 Each is written under a temporary name beside its own and renamed at the end. Readers see the old file or the
 new one, never half of it. An error, an interruption (Ctrl-C) or a signal that the command line turns into
 ``SystemExit`` leaves the old file as it was, and no temporary one. Only a process that is killed outright
-leaves a temporary file, whose name begins with a dot and ends in ``.tmp``; the next writer of the same file
-on the same machine removes it.
+leaves a temporary file, whose name begins with a dot and ends in ``.tmp``. The next writer of the same file
+removes it: at once if it runs on the same machine and the process is gone, and elsewhere, where nobody can
+tell, once the temporary file has not changed for a day.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import errno
 import itertools
 import os
 import platform
+import re
 import shutil
 import stat
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +27,9 @@ from typing import IO
 _counter = itertools.count()
 _NAME_KEPT = 50
 """Characters of a file's name that its temporary name keeps: file systems allow 255 bytes."""
+_ENDING = re.compile(r"[0-9a-f]{8}-[0-9]+-[0-9]+\.tmp")
+"""How temporary names end: machine, process, number."""
+_SECONDS_UNTIL_ABANDONED = 24 * 3600
 
 
 @contextlib.contextmanager
@@ -51,7 +57,7 @@ def write_file(path: str | os.PathLike[str], *, replace: bool = True) -> Iterato
     if target.exists() and not target.is_file():
         yield target
         return
-    temporary = _name_temporary(target)
+    temporary = name_temporary(target)
     try:
         with _blame(path, temporary):
             before = stat.S_IMODE(target.stat().st_mode) if target.is_file() else None
@@ -115,37 +121,56 @@ def follow_link(path: Path) -> Path:
     return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
-def _name_temporary(target: Path) -> Path:
+def name_temporary(target: Path) -> Path:
     """Return a hidden name beside the target that no other writer uses."""
     return target.with_name(f"{_temporary_prefix(target)}{os.getpid()}-{next(_counter)}.tmp")
 
 
 def _temporary_prefix(target: Path) -> str:
     """Return how temporary names of a target begin on this machine: others may share the folder."""
-    machine = zlib.crc32(platform.node().encode())
-    return f".{target.name[:_NAME_KEPT]}.{machine:08x}-"
+    return f".{target.name[:_NAME_KEPT]}.{name_machine()}-"
+
+
+def name_machine() -> str:
+    """Return eight hexadecimal digits for this machine, in which its processes have their numbers.
+
+    Containers have numbers of their own, and may share a folder and a host name.
+    """
+    try:
+        numbered = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        numbered = ""
+    return f"{zlib.crc32(f'{platform.node()} {numbered}'.encode()):08x}"
 
 
 def _remove_leftovers(target: Path) -> None:
     """Remove temporary files of the target whose processes are gone."""
-    prefix = _temporary_prefix(target)
+    own, others = _temporary_prefix(target), f".{target.name[:_NAME_KEPT]}."
     try:
         names = os.listdir(target.parent)
     except OSError:  # Folders may be written to without being listed.
         return
     for name in names:
-        if name.startswith(prefix) and name.endswith(".tmp"):
-            process = name[len(prefix) :].partition("-")[0]
-            if process.isdecimal() and not _is_running(int(process)):
-                target.with_name(name).unlink(missing_ok=True)
+        if not name.startswith(others) or not _ENDING.fullmatch(name[len(others) :]):
+            continue
+        left = target.with_name(name)
+        # Others may remove it too, or not allow it; then it stays, and nothing else changes.
+        with contextlib.suppress(OSError):
+            if name.startswith(own):
+                abandoned = not is_running(int(name[len(own) :].partition("-")[0]))
+            else:
+                abandoned = time.time() - left.stat().st_mtime > _SECONDS_UNTIL_ABANDONED
+            if abandoned:
+                left.unlink()
 
 
-def _is_running(process: int) -> bool:
+def is_running(process: int) -> bool:
+    """Return whether a process of this machine runs, as far as the system tells."""
     if os.name != "posix":  # Elsewhere the question itself may end the process.
         return True
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except OSError:  # It runs, as another user.
         pass

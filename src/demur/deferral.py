@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from pathlib import Path
@@ -12,11 +13,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from demur import atomic
+from demur.reading import read_json
 from demur.tasks.estimate import Estimate, check_correct, check_scores, check_share, proportion
 from demur.tasks.thresholds import find_ends, find_threshold
 
 _SMALLEST_SHARE_KEPT = 0.3  # the smallest share kept that is tested: fewer inputs prove little and help few
 _NUMBERS_TESTED = 100  # numbers kept that are tested, evenly spaced from there to all
+_GOALS = ("accuracy", "coverage", "risk", "cost")
+_FORMAT = "demur deferral 1"
 _MORE_INPUTS = "or give more inputs with known truth"
 
 
@@ -204,27 +208,19 @@ class Deferral:
         for entry in thresholds.values():
             if entry["value"] is not None and math.isinf(entry["value"]):
                 entry["value"] = "inf" if entry["value"] > 0 else "-inf"
-        content = {"format": "demur deferral 1", **asdict(self), "thresholds": thresholds}
+        content = {"format": _FORMAT, **asdict(self), "thresholds": thresholds}
         atomic.write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Deferral:
-        """Read a policy that ``save`` wrote."""
+        """Read a policy that ``save`` wrote; any other file is a ValueError."""
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
-            if content.pop("format") != "demur deferral 1":
-                raise ValueError
-            thresholds = {name: Threshold(**entry) for name, entry in content.pop("thresholds").items()}
-            policy = cls(**content, thresholds={name: _restore(t) for name, t in thresholds.items()})
-            known = policy.goal in ("accuracy", "coverage", "risk", "cost") and math.isfinite(policy.target)
-            if not (known and 0 < policy.confidence < 1 and thresholds):
-                raise ValueError
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return _parse_policy(read_json(path))
+        except ValueError as error:
             raise ValueError(
-                f"{path} must be a policy written by Deferral.save. Got something else. "
+                f"{path} must be a policy written by Deferral.save. Got something else: {error}. "
                 "Fit and save it again."
             ) from error
-        return policy
 
     def _check_groups(self, groups: Any) -> None:
         grouped = set(self.thresholds) != {""}
@@ -234,14 +230,65 @@ class Deferral:
             raise ValueError("groups must be None: the policy was fitted without them. Fit it with groups=.")
 
 
-def _restore(threshold: Threshold) -> Threshold:
-    """Return a threshold read from JSON with its value as a number."""
-    if threshold.value is None:
-        return threshold
-    value = float(threshold.value)
-    if math.isnan(value):
-        raise ValueError
-    return Threshold(**{**asdict(threshold), "value": value})
+def _parse_policy(content: Any) -> Deferral:
+    """Return the policy that JSON describes; raise a ValueError that says where it describes none."""
+    names = {"format": str, "goal": str, "target": float, "confidence": float, "thresholds": dict}
+    found = _check_entries("", content, names | {"score": (str, None), "method": (str, None)})
+    if found.pop("format") != _FORMAT:
+        raise ValueError("another format")
+    if found["goal"] not in _GOALS:
+        raise ValueError(f"the goal {found['goal']!r}")
+    if found["target"] != 1 or found["goal"] != "coverage":
+        check_share(found["goal"], found["target"])
+    check_share("confidence", found["confidence"])
+    if not found["thresholds"]:
+        raise ValueError("no threshold")
+    if len(found["thresholds"]) > 1 and "" in found["thresholds"]:
+        raise ValueError("a threshold without a group beside those of groups")
+    thresholds = {
+        name: _parse_threshold(f"threshold {name!r}: " if name else "", found["goal"], entry)
+        for name, entry in found["thresholds"].items()
+    }
+    return Deferral(**{**found, "thresholds": thresholds})
+
+
+def _parse_threshold(where: str, goal: str, content: Any) -> Threshold:
+    """Return the threshold that JSON describes."""
+    kinds = {"value": (float, str, None), "kept": int, "number": int, "right": int, "promise": (float, None)}
+    found = _check_entries(where, content, kinds)
+    if isinstance(found["value"], str):
+        if found["value"] not in ("inf", "-inf"):
+            raise ValueError(f"{where}the value {found['value']!r}")
+        found["value"] = float(found["value"])
+    if not 0 <= found["right"] <= found["kept"] <= found["number"] or found["number"] == 0:
+        raise ValueError(f"{where}{found['right']} right of {found['kept']} kept of {found['number']} inputs")
+    if (found["promise"] is None) != (goal == "cost"):
+        raise ValueError(f"{where}{'a' if goal == 'cost' else 'no'} promise for the goal {goal}")
+    if found["promise"] is not None and not 0 <= found["promise"] <= 1:
+        raise ValueError(f"{where}the promise {found['promise']!r}")
+    return Threshold(**found)
+
+
+def _check_entries(where: str, content: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries of a JSON object; raise unless they are these, each of its kind.
+
+    Numbers are finite, and True is none. A whole number may stand for any.
+    """
+    if not isinstance(content, dict):
+        raise ValueError(f"{where}{type(content).__name__} where an object was expected")
+    if odd := sorted(set(content) ^ set(kinds)):
+        raise ValueError(f"{where}{'no' if odd[0] in kinds else 'the unknown'} entry {odd[0]!r}")
+    found = {}
+    for name, value in content.items():
+        allowed = kinds[name] if isinstance(kinds[name], tuple) else (kinds[name],)
+        if float in allowed and type(value) is int and abs(value) < 2**53:
+            value = float(value)
+        if type(value) not in (type(None) if kind is None else kind for kind in allowed) or (
+            isinstance(value, float) and not math.isfinite(value)
+        ):
+            raise ValueError(f"{where}{json.dumps(value)[:40]} for {name}")
+        found[name] = value
+    return found
 
 
 def _name_groups(groups: Any, number: int) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import zipfile
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from demur.core.state import SUMS, State, arrays_of
 from demur.families import FAMILIES, find_rule
 from demur.measures import Decomposition, Measure, check_base, resolve
 from demur.predictions import Members, as_prediction, gather, rule_for
+from demur.reading import open_regular, read_arrays
 
 FORMAT = "demur moments 2"
 _OUTWEIGHED = 1024  # a member this many times heavier than the reference's own becomes the reference
@@ -244,8 +244,8 @@ class Moments:
         if not Path(path).exists():
             raise FileNotFoundError(f"{expected}, which does not exist.")
         try:
-            with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                content = {name: file[name] for name in file.files}
+            with open_regular(path) as file:
+                content = read_arrays(file)
             if str(content.pop("format")) != FORMAT:
                 raise ValueError("another format")
             groups = int(content.pop("groups"))
@@ -256,16 +256,7 @@ class Moments:
                 content = dict.fromkeys(("excluded", "allowed", "p")) | content
                 moments.state = State(rule=moments.rule, xp=np, **content)
                 _check_sums(moments.state, groups or 1)
-        except (
-            ValueError,
-            TypeError,
-            KeyError,
-            AttributeError,
-            EOFError,
-            OSError,
-            RuntimeError,  # also NotImplementedError: what zipfile says of flags that nobody wrote
-            zipfile.BadZipFile,
-        ) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
             raise ValueError(f"{expected}: {error}.") from None
         return moments
 

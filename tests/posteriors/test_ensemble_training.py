@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -186,6 +187,90 @@ def test_a_training_that_fails_names_its_member_and_loses_no_other(module, tmp_p
     found = DeepEnsemble.fit(module.factory, module.train, 2, folder=place, processes=0)
     same(states(found), states(DeepEnsemble.fit(module.factory, module.train, 2, processes=0)))
     shutil.rmtree(place)
+
+
+def list_temporary() -> set[Path]:
+    return set(Path(tempfile.gettempdir()).glob("demur-ensemble-*"))
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch) -> Path:
+    """A folder for temporary ones, so that other tests do not matter."""
+    place = tmp_path / "temporary"
+    place.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(place))
+    monkeypatch.setenv("TMPDIR", str(place))
+    return place
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_interruption_leaves_no_temporary_folder(module, temporary, error) -> None:
+    def train(model, member):
+        assert len(list_temporary()) == 1
+        raise error
+
+    with pytest.raises(error):
+        DeepEnsemble.fit(module.factory, train, 2, processes=0)
+    assert list_temporary() == set()
+
+
+FAILS = """
+import functools, sys
+import demur, trained_apart as t
+if __name__ == "__main__":
+    train = functools.partial(t.train, fail=(1,))
+    try:
+        demur.posteriors.DeepEnsemble.fit(t.factory, train, 2, processes=0)
+    except RuntimeError as error:
+        assert "kept until this process ends: the same call with folder='" in str(error), error
+        folder = str(error).split("folder='")[1].split("'")[0]
+        open(sys.argv[1], "w").write(folder)
+"""
+
+
+def test_what_a_failure_keeps_goes_with_the_process(module, tmp_path, temporary) -> None:
+    script = tmp_path / "code" / "fails.py"
+    script.write_text(FAILS)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, str(script), str(tmp_path / "where")], env=environment, check=True)
+    assert Path((tmp_path / "where").read_text()).parent == temporary
+    assert list_temporary() == set()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
+@pytest.mark.parametrize("processes", [0, 2])
+def test_a_killed_process_leaves_no_temporary_folder_for_long(module, tmp_path, temporary, processes) -> None:
+    log, script = tmp_path / "log", tmp_path / "code" / "fit_script.py"
+    log.mkdir()
+    script.write_text(SCRIPT.replace("folder=sys.argv[1]", "folder=None"))
+    child = subprocess.Popen(
+        [sys.executable, str(script), "none", str(log), "(1,)", str(processes)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    until(lambda: any(log.glob("1-*")))
+    assert len(list_temporary()) == 1
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    if processes:  # those that it started remove the folder before they end
+        until(lambda: not list_temporary())
+    DeepEnsemble.fit(module.factory, module.train, 1, processes=0)  # or whoever needs such a folder next
+    assert list_temporary() == set()
+
+
+def test_a_flipped_bit_in_a_member_is_noticed(module, tmp_path) -> None:
+    folder = tmp_path / "ensemble"
+    fit = functools.partial(DeepEnsemble.fit, module.factory, module.train, 2, processes=0, folder=folder)
+    fit()
+    path = folder / "member-0001.safetensors"
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(
+        ValueError, match=r"member-0001\.safetensors', which was changed since it was written"
+    ):
+        fit()
+    (folder / "ensemble.json").write_text("[" * 100_000)
+    with pytest.raises(ValueError, match=r"ensemble\.json cannot be read"):
+        fit()
 
 
 def test_a_process_that_dies_is_told(module, tmp_path) -> None:

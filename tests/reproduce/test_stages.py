@@ -76,6 +76,28 @@ def test_a_kill_leaves_nothing_that_looks_done(tmp_path):
     assert Stages(tmp_path).get_state(Stage("long", print)) == "begun"
 
 
+def test_a_finished_stage_that_was_changed_is_noticed_in_the_next_run(tmp_path):
+    calls: list[str] = []
+    stage = Stage("first", writes("a", calls))
+    folder = Stages(tmp_path).complete(stage)
+    for change in (lambda: (folder / "text").write_text("b"), lambda: (folder / "text").unlink()):
+        change()
+        with pytest.raises(
+            ValueError, match=rf"{folder.name}/text: expected what the stage wrote.*remove .* to run"
+        ):
+            Stages(tmp_path).complete(stage)
+    (folder / "text").write_text("a")
+    Stages(tmp_path).complete(stage)
+    known = folder.with_name(f"{folder.name}.json")
+    for text in ("[]", "nothing", "[" * 100_000):
+        known.write_text(text)
+        with pytest.raises(ValueError, match=rf"{known.name}: expected checksums"):
+            Stages(tmp_path).complete(stage)
+    known.unlink()  # as older runs have it
+    Stages(tmp_path).complete(stage)
+    assert calls == ["a"]
+
+
 def test_two_runs_do_not_share_a_folder(tmp_path):
     with Stages(tmp_path).lock(), pytest.raises(ValueError, match="in use"), Stages(tmp_path).lock():
         pass

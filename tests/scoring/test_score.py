@@ -312,6 +312,41 @@ def test_a_checkpoint_of_another_run_is_refused(tmp_path, monkeypatch) -> None:
         demur.score(MCDropout(model, 3), [data()[0]], checkpoint=path)
 
 
+def _without(name):
+    return lambda content: {each: values for each, values in content.items() if each != name}
+
+
+TAMPERED = {
+    "changed": lambda content: content | {"inputs": np.array(3)},
+    "shortened": lambda content: content | {"marks": content["marks"][:0]},
+    "removed": _without("members"),
+    "without a header": _without("header"),
+    "a list": lambda content: content | {"header": np.array("[]")},
+    "a number": lambda content: content | {"header": np.array("5")},
+    "nested": lambda content: content | {"header": np.array("[" * 100_000)},
+    "settings": lambda content: (
+        content
+        | {"header": np.array(str(content["header"]).replace('"settings": {', '"settings": [5], "old": {'))}
+    ),
+    "numbers": lambda content: content | {"header": np.arange(3)},
+}
+
+
+@pytest.mark.parametrize("edit", TAMPERED.values(), ids=TAMPERED.keys())
+def test_a_tampered_checkpoint_is_refused_in_one_line(edit, tmp_path) -> None:
+    path = tmp_path / "run.checkpoint"
+    model = network(0)
+    with pytest.raises(RuntimeError):
+        demur.score(MCDropout(model, 3), [data()[0], data()[0][:, :2]], checkpoint=path, every=0.0)
+    with np.load(path) as file:
+        content = dict(file)
+    with path.open("wb") as file:
+        np.savez(file, **edit(content))
+    with pytest.raises(ValueError, match="checkpoint: expected a file of this run") as caught:
+        demur.score(MCDropout(model, 3), [data()[0], data()[0]], checkpoint=path)
+    assert "\n" not in str(caught.value)
+
+
 def test_changed_parameters_are_noticed(tmp_path) -> None:
     from sklearn.ensemble import RandomForestClassifier
 

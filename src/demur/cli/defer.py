@@ -22,7 +22,7 @@ from demur.cli.options import (
     Task,
     Tolerance,
 )
-from demur.cli.printing import bad_input_exits, complain, print_object
+from demur.cli.printing import bad_input_exits, complain, print_object, say
 from demur.cli.score import refuse_to_replace
 
 if TYPE_CHECKING:
@@ -132,9 +132,9 @@ def fit(
     if json:
         print_object({"promise": policy.promise(), "kept": float(kept.mean()), "out": str(out)})
         return
-    print(policy.promise())
-    print(f"Keeps {kept.sum()} of the {len(kept)} inputs that it was fitted on.")
-    print(f"Wrote the policy to {out}")
+    say(policy.promise())
+    say(f"Keeps {kept.sum()} of the {len(kept)} inputs that it was fitted on.")
+    say(f"Wrote the policy to {out}")
 
 
 @app.command()
@@ -198,9 +198,9 @@ def apply(
     if json:
         print_object(_json_report(report) | ({} if out is None else {"out": str(out)}))
         return
-    print(report)
+    say(report)
     if out is not None:
-        print(f"Wrote the decisions on {len(decisions['decision'])} inputs to {out}")
+        say(f"Wrote the decisions on {len(decisions['decision'])} inputs to {out}")
 
 
 def _refuse_inputs(out: Path, *read: str | None) -> None:

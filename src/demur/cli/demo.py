@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from demur.cli.printing import bad_input_exits, new_table, print_figures, print_table
+from demur.cli.printing import bad_input_exits, new_table, print_figures, print_table, say
 from demur.cli.reproduce.run import require_packages
 
 if TYPE_CHECKING:
@@ -68,15 +68,15 @@ def _print_results(out: Path, found: DemoResults) -> None:
         table.add_row(name, *accuracies, METHODS[name], end_section=name == list(found.scores)[-1])
     counts = ", ".join(f"{len(labels)} {SETS[which]}" for which, (_, labels) in found.sets.items())
     print_table(f"Four ways to draw models; {counts}", table)
-    print(f"\n{_EXPLANATION}")
+    say(f"\n{_EXPLANATION}")
     print_figures(found.detection, "text", "Finding unseen and attacked digits among known ones")
     print_figures(found.errors, "text", "Finding mistakes among known digits, and accuracy of what is kept")
-    print("\nVerdict")
+    say("\nVerdict")
     for sentence in found.verdict:
-        print(sentence)
-    print(f"\nReport   {out / 'report.html'}   open it in a browser")
-    print(f"Tables   {out / 'tables.md'}, {out / 'tables.tex'}")
-    print(f"Figures  {out / 'figures'}")
-    print(f"Scores   {out}/METHOD/{', '.join(f'{which}.csv' for which in SETS)}")
+        say(sentence)
+    say(f"\nReport   {out / 'report.html'}   open it in a browser")
+    say(f"Tables   {out / 'tables.md'}, {out / 'tables.tex'}")
+    say(f"Figures  {out / 'figures'}")
+    say(f"Scores   {out}/METHOD/{', '.join(f'{which}.csv' for which in SETS)}")
     known, unknown, *_ = (f"{out}/{found.best}/{which}.csv" for which in SETS)
-    print(f"Again    {_name_program()} evaluate ood --id {known} --ood {unknown}")
+    say(f"Again    {_name_program()} evaluate ood --id {known} --ood {unknown}")

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from demur.control_characters import escape_controls
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -53,10 +55,16 @@ def bad_output_exits() -> Iterator[None]:
         raise SystemExit(1 if error.errno == errno.EPIPE else 2) from error
 
 
+def say(text: object = "") -> None:
+    """Print text on stdout; of names in it, no control character reaches the terminal."""
+    print(escape_controls(str(text), keep="\n"))
+
+
 def complain(message: object) -> None:
     """Print one line on stderr, whatever the message looks like."""
     try:
-        print("demur:", _as_options(" ".join(str(message).split())), file=sys.stderr, flush=True)
+        line = escape_controls(_as_options(" ".join(str(message).split())))
+        print("demur:", line, file=sys.stderr, flush=True)
     except OSError:  # nobody is left to be told, and what is still held would change the exit code
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
@@ -84,6 +92,10 @@ def bad_input_exits() -> Iterator[None]:
         complain(f"{where}{error.strerror or error}")
     except (ValueError, TypeError) as error:
         complain(error)
+    except MemoryError as error:
+        why = str(error).rstrip(".")
+        got = f", got: {why}" if why else ""
+        complain(f"expected more memory{got}: give fewer inputs at once, or use a machine with more")
     else:
         return
     raise typer.Exit(2)
@@ -93,11 +105,20 @@ def new_table(*headings: str, texts: int = 0) -> Table:
     """Return an empty table; the first columns are texts, the others numbers."""
     from rich.box import SIMPLE
     from rich.table import Table
+    from rich.text import Text
+
+    class PlainTable(Table):
+        """A table whose texts are shown as they are: no markup, and control characters written out."""
+
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            plain = [Text(escape_controls(c, keep="\n")) if isinstance(c, str) else c for c in cells]
+            super().add_row(*plain, **options)
 
     # Narrow, so that eight columns fit a terminal of 80.
-    table = Table(box=SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
+    table = PlainTable(box=SIMPLE, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for index, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if index < texts else "right", no_wrap=True)
+        shown = Text(escape_controls(heading, keep="\n"))
+        table.add_column(shown, justify="left" if index < texts else "right", no_wrap=True)
     return table
 
 
@@ -105,7 +126,7 @@ def print_table(title: str, table: Table) -> None:
     """Print a table under its title, as wide as it is where no terminal sets a limit."""
     from rich.console import Console
 
-    print(f"\n{title}")
+    say(f"\n{title}")
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     # On a narrower terminal lines are better broken than columns cut down to nothing.
     console.width = max(console.width, 8 * len(table.columns))
@@ -190,7 +211,7 @@ def print_object(content: Mapping[str, Any]) -> None:
 def print_figures(table: tables.Table, form: str, title: str) -> None:
     """Print a table of figures: "text" for people, else "latex", "markdown" or "csv"."""
     if form != "text":
-        print(getattr(table, form)())
+        say(getattr(table, form)())
         return
     from rich.text import Text
 
@@ -204,4 +225,4 @@ def print_figures(table: tables.Table, form: str, title: str) -> None:
         shown.add_row(*texts, end_section=last)
     print_table(title, shown)
     for note in table.notes("*"):
-        print(note)
+        say(note)

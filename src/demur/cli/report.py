@@ -8,8 +8,11 @@ from typing import Annotated
 import typer
 
 from demur.cli.options import Confidence
-from demur.cli.printing import bad_input_exits, complain, count_things
+from demur.cli.printing import bad_input_exits, complain, count_things, say
 from demur.progress import progress_bar
+
+_BEGINNING_BYTES = 1 << 16
+"""Bytes of a page within which its generator's mark is."""
 
 
 def report(
@@ -69,7 +72,7 @@ def report(
                 progress=progress,
             )
         page.write_page(found, target, top=top)
-    print(f"{target}")
+    say(target)
 
 
 def _check_target(path: Path, folder: Path) -> Path:
@@ -80,7 +83,7 @@ def _check_target(path: Path, folder: Path) -> Path:
         raise ValueError(f"{path}: expected a page that ends in .html, got {path.suffix or 'no suffix'!r}")
     if path.is_dir():
         raise ValueError(f"{path}: expected a file to write to, got a directory: add a file name")
-    if path.exists() and page.GENERATOR_MARK not in path.read_bytes():
+    if path.exists() and page.GENERATOR_MARK not in _read_beginning(path):
         raise ValueError(
             f"{path}: expected a page that demur report wrote, got another file, which is not replaced: "
             "remove it, or choose another name with --out"
@@ -88,3 +91,11 @@ def _check_target(path: Path, folder: Path) -> Path:
     if path.parent != folder and not path.parent.is_dir():
         raise ValueError(f"{path}: expected a directory to write to, found none: create {path.parent} first")
     return path
+
+
+def _read_beginning(path: Path) -> bytes:
+    """Return the first bytes of a file, where a page has its mark; a pipe or a device is a ValueError."""
+    from demur.stores import open_binary
+
+    with open_binary(path) as file:
+        return file.read(_BEGINNING_BYTES)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 import typer
 
 from demur.cli.options import Axis, ClassAxis, Force, IdColumn, Keep, Logits, LogProbs, Probs
-from demur.cli.printing import bad_input_exits, complain, count_things, print_summary, print_top
+from demur.cli.printing import bad_input_exits, complain, count_things, print_summary, print_top, say
 from demur.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def score(
     if out is None:
         print_summary(scores, facts["unit"])
     else:
-        print(f"Wrote the scores of {_describe_rows(scores)} to {out}")
+        say(f"Wrote the scores of {_describe_rows(scores)} to {out}")
     if top is not None:
         print_top(scores, top, facts["unit"])
 

@@ -111,8 +111,9 @@ class DeepEnsemble(Posterior):
         seed
             The seed of all members. Results repeat if ``train`` is deterministic.
         folder
-            A folder with one safetensors file per member; None: a temporary one, kept only if training fails.
-            A folder with other settings (seed, threads, code of the two functions) is refused.
+            A folder with one safetensors file per member; None: a temporary one, which is kept until the
+            process ends if training fails. A folder with other settings (seed, threads, code of the two
+            functions) is refused.
         processes
             How many members are trained at a time, each in its own process; None: as many as there are cores;
             0 or 1: one after the other in this process, which accepts any function.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import pickle
@@ -23,10 +24,13 @@ from demur.posteriors.fingerprint import describe_code, fingerprint
 from demur.posteriors.posterior import check_count
 from demur.posteriors.tensor_files import load_state, read_tensors, write_tensors
 from demur.progress import progress_bar
+from demur.reading import read_json
 from demur.scoring.checkpoint import describe_changes
 
 _METHOD = "DeepEnsemble.fit"
 _SETTINGS = "ensemble.json"
+_TEMPORARY = "demur-ensemble-"
+"""How names of temporary folders begin; machine and process follow."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,7 @@ def _train_in_parallel(fit: _Fit, payload: bytes, missing: list[int], count: int
     from concurrent.futures.process import BrokenProcessPool
 
     failures: list[RuntimeError] = []
-    with ProcessPoolExecutor(count, get_context("spawn"), _end_with_parent) as pool:
+    with ProcessPoolExecutor(count, get_context("spawn"), _end_with_parent, (fit.folder,)) as pool:
         tasks = {pool.submit(_train_in_child, payload, k): k for k in missing}
         for task in as_completed(tasks):
             if task.cancelled():
@@ -196,13 +200,15 @@ def _train_in_child(payload: bytes, k: int) -> tuple[str, str] | None:
     return None
 
 
-def _end_with_parent() -> None:
-    """End this process when its parent ends, even if that is killed."""
+def _end_with_parent(folder: Path) -> None:
+    """End this process when its parent ends, even if that is killed; nobody then needs a temporary folder."""
     parent = parent_process()
     if parent is not None:
 
         def wait() -> None:
             connection.wait([parent.sentinel])
+            if folder.name.startswith(_TEMPORARY):
+                shutil.rmtree(folder, ignore_errors=True)
             os._exit(1)
 
         threading.Thread(target=wait, daemon=True).start()
@@ -210,9 +216,10 @@ def _end_with_parent() -> None:
 
 def _make_error(k: int, why: str, folder: Path) -> RuntimeError:
     """Return an error for a member that says how to resume."""
+    until = " until this process ends" if folder.name.startswith(_TEMPORARY) else ""
     return RuntimeError(
-        f"Training of member {k} failed: {why.rstrip('.')}. Members that were done are kept: the same call "
-        f"with folder={str(folder)!r} trains only the missing ones."
+        f"Training of member {k} failed: {why.rstrip('.')}. Members that were done are kept{until}: the same "
+        f"call with folder={str(folder)!r} trains only the missing ones."
     )
 
 
@@ -238,15 +245,35 @@ def _pickle_fit(fit: _Fit) -> bytes:
 
 @contextmanager
 def _open_folder(given: str | os.PathLike[str] | None) -> Iterator[Path]:
-    """Create the folder; without a name, a temporary one, removed at the end unless an error occurs."""
-    if given is None:
-        place = Path(tempfile.mkdtemp(prefix="demur-ensemble-"))
-    else:
+    """Create the folder; without a name, a temporary one that is removed at the end.
+
+    After a failure of training, that is the end of this process: until then the members in it can be used.
+    """
+    if given is not None:
         place = Path(given)
         place.mkdir(parents=True, exist_ok=True)
-    yield place
-    if given is None:
+        yield place
+        return
+    prefix = f"{_TEMPORARY}{atomic.name_machine()}-"
+    _remove_leftovers(prefix)
+    place = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-"))
+    try:
+        yield place
+    except RuntimeError:
+        atexit.register(shutil.rmtree, place, ignore_errors=True)
+        raise
+    except BaseException:
         shutil.rmtree(place, ignore_errors=True)
+        raise
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def _remove_leftovers(prefix: str) -> None:
+    """Remove temporary folders of processes that were killed: nobody else can."""
+    for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        process = left.name.removeprefix(prefix).partition("-")[0]
+        if process.isdecimal() and not atomic.is_running(int(process)):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _check_settings(path: Path, settings: dict[str, Any]) -> None:
@@ -255,9 +282,8 @@ def _check_settings(path: Path, settings: dict[str, Any]) -> None:
         atomic.write_text(path, json.dumps(settings, indent=1) + "\n")
         return
     try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-        others = describe_changes(before, settings)
-    except (ValueError, AttributeError):
+        others = describe_changes(read_json(path), settings)
+    except (ValueError, AttributeError, TypeError):
         others = f"{path.name} cannot be read"
     if others:
         raise ValueError(

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from demur import atomic
+from demur.checksums import sum_arrays
 from demur.posteriors import networks
+from demur.reading import open_regular, parse_json
 
 _FORMAT = "demur posterior 1"
+_CHECKSUM = "checksum"
 
 
 def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Any], facts: dict[str, str]) -> None:
@@ -19,6 +22,7 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Any], facts: 
 
     # Tensors that share memory are refused: each gets its own.
     own = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    facts = {**facts, _CHECKSUM: _sum_content(own, facts)}
     with atomic.write_file(path) as temporary:
         # One entry: several are written in an order that changes from run to run.
         save_file(own, temporary, {_FORMAT: json.dumps(facts, sort_keys=True)})
@@ -32,13 +36,29 @@ def read_tensors(path: str | os.PathLike[str], method: str) -> tuple[dict[str, A
     if not Path(path).exists():
         raise FileNotFoundError(f"{expected}, which does not exist.")
     try:
+        open_regular(path).close()
         with safe_open(path, framework="pt") as file:
-            facts = json.loads((file.metadata() or {}).get(_FORMAT, "{}"))
-            if facts.get("method") != method:
-                raise ValueError(f"{expected}, of {facts.get('method', 'something else')}.")
-            return {name: file.get_tensor(name) for name in file.keys()}, facts  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
+            facts = parse_json((file.metadata() or {}).get(_FORMAT, "{}"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, ValueError) as error:
         raise ValueError(f"{expected}: {error}.") from None
+    if not isinstance(facts, dict) or not all(isinstance(each, str) for each in facts.values()):
+        facts = {}
+    if facts.get("method") != method:
+        raise ValueError(f"{expected}, of {facts.get('method', 'something else')}.")
+    if facts.pop(_CHECKSUM, None) not in (None, _sum_content(tensors, facts)):  # older files have none
+        raise ValueError(f"{expected}, which was changed since it was written. Remove it or write it again.")
+    return tensors, facts
+
+
+def _sum_content(tensors: dict[str, Any], facts: dict[str, str]) -> str:
+    """Return the checksum of tensors of any dtype, with their names, dtypes and shapes, and of the facts."""
+    import torch
+
+    found: dict[str, Any] = {f"fact {name}": value for name, value in facts.items()}
+    for name, tensor in tensors.items():
+        found[f"{name} {tensor.dtype} {tuple(tensor.shape)}"] = tensor.reshape(-1).view(torch.uint8).numpy()
+    return f"{sum_arrays(found):08x}"
 
 
 def load_state(name: str, model: Any, state: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from demur.atomic import write_text
+from demur.control_characters import escape_controls
 from demur.report.cards import make_cards
 from demur.report.contents import ReportContents
 from demur.report.page_inputs import add_pictures, list_inputs, list_mistakes, sample_points
@@ -51,7 +52,7 @@ def build_page(found: ReportContents, *, top: int = 20) -> str:
     def part(marker: re.Match[str]) -> str:
         name = marker[1]
         if name == "title":
-            return html.escape(_title_of(found.run)).encode("utf-8", "replace").decode()
+            return html.escape(escape_controls(_title_of(found.run)))
         if name == "data":
             return embed_json(gather_data(found, top))
         return (folder / name).read_text(encoding="utf-8")

@@ -10,6 +10,9 @@ import numpy as np
 
 from demur.tasks.estimate import Estimate
 
+_DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Marks that let a name change the order in which the text around it is read; pages write them out."""
+
 
 def embed_json(content: Any) -> str:
     r"""Return JSON that can stand in a script element: no markup, no end of the element, no line separators.
@@ -22,6 +25,8 @@ def embed_json(content: Any) -> str:
     text = json.dumps(content, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
+    for mark in _DIRECTIONS:
+        text = text.replace(mark, f"\\\\u{ord(mark):04x}")
     # Half a character, as a name of a file may hold, has no place in UTF-8.
     return text.encode("utf-8", "backslashreplace").decode()
 

@@ -18,15 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from demur.reading import read_array_header, read_json
 from demur.report.row_parts import find_ids, split_tasks
 from demur.report.score_names import EQUAL_COLUMNS, SCORE_NAMES
-from demur.stores import (
-    COLUMN_SUFFIXES,
-    StoreError,
-    natural_key,
-    pick_numbers,
-    read_columns,
-)
+from demur.stores import COLUMN_SUFFIXES, StoreError, natural_key, open_binary, pick_numbers, read_columns
+from demur.stores.errors import EmptyError
+from demur.stores.mapped_arrays import FileArray
 
 _OTHER_COLUMNS = ("input", "id", "label", "prediction", "deployed")
 _SET_KINDS = ("id", "ood", "adversarial")
@@ -202,8 +199,11 @@ def read_run(path: Path) -> Run:
 
 def score_files(folder: Path) -> list[Path]:
     """Return the files of a folder that hold scores."""
+    # Pipes and devices too: reading them says what is wrong, where leaving them out would say nothing.
     found = (
-        f for f in folder.iterdir() if f.suffix.lower() in COLUMN_SUFFIXES and kind_of(f.stem) and f.is_file()
+        f
+        for f in folder.iterdir()
+        if f.suffix.lower() in COLUMN_SUFFIXES and kind_of(f.stem) and not f.is_dir()
     )
     return sorted(found, key=lambda f: _order_of(f.stem))
 
@@ -279,10 +279,15 @@ def _as_classes(values: np.ndarray | None) -> np.ndarray | None:
 
 def _read_array(path: Path, expected: str) -> np.ndarray:
     """Map an array; nothing that would run code."""
-    try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise StoreError(f"{path}: expected {expected}, got a damaged or foreign file") from error
+    with open_binary(path) as file:
+        try:
+            shape, fortran, dtype = read_array_header(file)
+            return FileArray(str(path), path, shape, dtype, fortran, file.tell()).map()
+        except EmptyError as error:
+            raise StoreError(f"{path}: expected {expected}, got an array without numbers") from error
+        except ValueError as error:
+            why = str(error).removeprefix(f"{path}: ")
+            raise StoreError(f"{path}: expected {expected}, got a damaged or foreign file: {why}") from error
 
 
 def _read_members(path: Path, scored: SetScores) -> np.ndarray:
@@ -323,7 +328,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
         "sets and sources"
     )
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path)
         texts = ("title", "command", "training", "seed")
         facts = {name: _as_text(content[name]) for name in texts if name in content}
         versions, made, called, sources = (
@@ -333,7 +338,12 @@ def _read_facts(folder: Path) -> dict[str, Any]:
         classes = content.get("classes", [])
         if not isinstance(classes, list):
             raise TypeError
-    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        named = [_as_text(name) for name in classes]
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:
+        raise StoreError(f"{expected}, got something else ({error})") from error
+    except (TypeError, AttributeError, RecursionError) as error:
         raise StoreError(f"{expected}, got something else") from error
     return {
         **facts,
@@ -341,7 +351,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
         "made": made,
         "called": called,
         "sources": sources,
-        "classes": [_as_text(name) for name in classes],
+        "classes": named,
     }
 
 

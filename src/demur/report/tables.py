@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from demur.control_characters import escape_controls
 from demur.tasks.contest import Contest, Standing
 from demur.tasks.detection import Detection
 from demur.tasks.estimate import Estimate
@@ -177,8 +178,8 @@ class Table:
                     f"**{write_number(cell.value)}**" if cell.best else write_number(cell.value) + _mark(cell)
                 )
                 found.append(f"{value} {_around(cell.estimate)}")
-            lines.append([name.replace("|", r"\|") for name in names] + found)
-        text = ["| " + " | ".join(line) + " |" for line in lines]
+            lines.append(names + found)
+        text = ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines]
         text.insert(1, "|---" * len(head) + "|")
         notes = " ".join(self.notes("Bold"))
         return "\n".join([*text, "", notes] if notes else text)
@@ -234,7 +235,7 @@ def table_of_scores(found: Contest, scores: Sequence[str] | None = None) -> Tabl
     rows = [
         Row(
             figure,
-            method,
+            escape_controls(method),
             tuple(named[name] for name in names),
             _count_fewest(found.results[method][names[0]]),
         )
@@ -253,7 +254,11 @@ def table_of_figures(results: Mapping[str, Any], figures: Sequence[str], score: 
     """Return a row for each method, a column for each figure of its `Detection`, `Selective` or other."""
     columns = [Column(figure, "", FIGURE_NAMES[figure]) for figure in figures]
     rows = [
-        Row(score, method, tuple(Standing(getattr(result, figure)) for figure in figures))
+        Row(
+            escape_controls(score),
+            escape_controls(method),
+            tuple(Standing(getattr(result, figure)) for figure in figures),
+        )
         for method, result in results.items()
     ]
     return Table(columns, rows, across="figure")
@@ -263,9 +268,11 @@ def column_of(name: str, all_names: Sequence[str]) -> Column:
     """Return the column of a score: {measure}_{part} under its part, other names by themselves."""
     measure, _, part = name.rpartition("_")
     if part not in _PARTS or not measure:
-        return Column(name, "", name)
+        return Column(name, "", escape_controls(name))
     alone = sum(other.rpartition("_")[2] == part for other in all_names) == 1
-    return Column(name, part.capitalize(), "" if alone else _MEASURE_NAMES.get(measure, measure))
+    return Column(
+        name, part.capitalize(), "" if alone else escape_controls(_MEASURE_NAMES.get(measure, measure))
+    )
 
 
 def _both_names(column: Column) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,18 @@ def select_records(records: Records, **facts: Any) -> Records:
 def convert_to_columns(records: Records) -> dict[str, np.ndarray]:
     """Return records as columns by name."""
     return {name: np.array([row[name] for row in records]) for name in records[0]}
+
+
+def convert_to_records(columns: Mapping[str, np.ndarray]) -> Records:
+    """Return columns by name as records, with Python's own numbers and texts.
+
+    Examples
+    --------
+    >>> convert_to_records({"data": np.array(["yacht", "wine"]), "mean": np.array([0.1, 0.2])})
+    [{'data': 'yacht', 'mean': 0.1}, {'data': 'wine', 'mean': 0.2}]
+    """
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def name_columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, np.ndarray]:

@@ -1,6 +1,7 @@
 """Stages of a study: each is kept on disk under a key of what it depends on, and never run twice.
 
 DIR/stages/NAME-KEY/            what a finished stage wrote
+DIR/stages/NAME-KEY.json        checksums of these files
 DIR/stages/NAME-KEY.partial/    where a stage works; after an interruption it finds its own files here
 DIR/timings.jsonl               how long each stage took; the only file that differs between two runs
 """
@@ -16,6 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from demur.atomic import write_text
+from demur.checksums import sum_file
+from demur.reading import read_json
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,7 @@ class Stages:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._checked: set[Path] = set()
 
     def find_folder(self, stage: Stage) -> Path:
         """Return where a stage is kept once it is done."""
@@ -81,6 +87,7 @@ class Stages:
         """Return the folder of a stage that is done; run the stage first, and those before it, if needed."""
         done, work = self.find_folder(stage), self.find_work_folder(stage)
         if done.is_dir():
+            self._check(done)
             return done
         for each in stage.after:
             self.complete(each)
@@ -98,8 +105,30 @@ class Stages:
             resumed=resumed,
         )
         _sync_files(work)
+        write_text(_name_checksums(done), json.dumps(_sum_files(work), indent=1) + "\n")
         os.rename(work, done)
+        self._checked.add(done)
         return done
+
+    def _check(self, done: Path) -> None:
+        """Raise, once in a run, unless the files of a finished stage are those that it wrote."""
+        known = _name_checksums(done)
+        if done in self._checked or not known.exists():  # older runs have none
+            return
+        again = f"remove {known} and {done} to run the stage again"
+        try:
+            expected = read_json(known)
+            if not isinstance(expected, dict):
+                raise ValueError("something else")
+        except ValueError as error:
+            raise ValueError(f"{known}: expected checksums, got {error}: {again}") from error
+        found = _sum_files(done)
+        odd = [name for name in found | expected if found.get(name) != expected.get(name)]
+        if odd:
+            raise ValueError(
+                f"{done / odd[0]}: expected what the stage wrote, got a file that was changed since: {again}"
+            )
+        self._checked.add(done)
 
     def _write_timing(self, **facts: Any) -> None:
         """Append a line to the file of timings."""
@@ -135,6 +164,16 @@ def order_stages(stages: Sequence[Stage]) -> list[Stage]:
     for each in stages:
         visit(each)
     return list(found.values())
+
+
+def _name_checksums(done: Path) -> Path:
+    return done.with_name(f"{done.name}.json")
+
+
+def _sum_files(folder: Path) -> dict[str, int]:
+    """Return the checksums of all files of a folder, by their names in it."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): sum_file(path) for path in paths}
 
 
 def _sync_files(folder: Path) -> None:

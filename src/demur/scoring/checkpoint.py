@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 import os
 import time
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from demur import atomic
+from demur.checksums import sum_arrays
 from demur.moments import Moments
+from demur.reading import open_regular, parse_json, read_arrays
 
 _FORMAT = "demur checkpoint 1"
 
@@ -42,17 +43,20 @@ class Checkpoint:
             return {}
         expected = f"checkpoint: expected a file of this run. Got {str(self.path)!r}"
         try:
-            with self.path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                found = {name: file[name] for name in file.files}
-            header = json.loads(str(found.pop("header")))
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+            with open_regular(self.path) as file:
+                found = read_arrays(file)
+            header = parse_json(str(found.pop("header")))
+        except (ValueError, KeyError, OSError) as error:
             raise ValueError(f"{expected}: {error}. Choose another name.") from None
-        if header.get("format") != _FORMAT:
+        if not isinstance(header, dict) or header.get("format") != _FORMAT:
             raise ValueError(f"{expected}, which is something else. Choose another name.")
-        if others := describe_changes(header.get("settings") or {}, self.settings):
+        before = header.get("settings")
+        if others := describe_changes(before if isinstance(before, dict) else {}, self.settings):
             raise ValueError(
                 f"{expected}, of a run with other settings: {others}. Remove it or choose another name."
             )
+        if header.get("checksum") not in (None, sum_arrays(found)):  # older files have none
+            raise ValueError(f"{expected}, which was changed since it was written. Remove it.")
         return found
 
     def due(self) -> bool:
@@ -63,7 +67,7 @@ class Checkpoint:
         """Write the arrays, replacing the file as a whole."""
         if self.path is None:
             return
-        header = json.dumps({"format": _FORMAT, "settings": self.settings})
+        header = json.dumps({"format": _FORMAT, "settings": self.settings, "checksum": sum_arrays(arrays)})
         content: dict[str, Any] = {"header": np.array(header), **arrays}
         with atomic.open_file(self.path) as file:
             np.savez(file, **content)
@@ -91,7 +95,7 @@ def describe_changes(before: dict[str, Any], now: dict[str, Any]) -> str:
 
 def pack_moments(moments: Moments, beside: Path) -> np.ndarray:
     """Return moments as bytes, in the format of `Moments.save`."""
-    scratch = beside.with_name(f".{beside.name}.{os.getpid()}.moments")
+    scratch = atomic.name_temporary(beside)
     try:
         moments.save(scratch)
         return np.frombuffer(scratch.read_bytes(), np.uint8)
@@ -101,7 +105,7 @@ def pack_moments(moments: Moments, beside: Path) -> np.ndarray:
 
 def unpack_moments(content: np.ndarray, beside: Path) -> Moments:
     """Return the moments that ``pack_moments`` turned into bytes."""
-    scratch = beside.with_name(f".{beside.name}.{os.getpid()}.moments")
+    scratch = atomic.name_temporary(beside)
     try:
         scratch.write_bytes(content.tobytes())
         return Moments.load(scratch)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import pickle
 import zipfile
 from collections.abc import Callable, Iterable
@@ -12,16 +11,19 @@ from typing import IO, Any
 
 import numpy as np
 
+from demur.reading import check_entry_size, count_bytes, list_entries, parse_json, read_array_header
 from demur.stores.column_names import refuse_scores
 from demur.stores.csv_files import read_csv_blocks
 from demur.stores.errors import StoreError
 from demur.stores.mapped_arrays import FileArray, StoredArray, TensorArray
-from demur.stores.parquet_files import read_parquet_blocks
+from demur.stores.parquet_files import count_parquet_bytes, read_parquet_blocks
 from demur.stores.paths import NAMED_SUFFIXES, open_binary
 from demur.stores.spool import Spool
 from demur.stores.table_columns import TableColumns
 
 _ARRAY_SUFFIXES = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".csv", ".parquet")
+_MOST_EXPANDED_BYTES = 256 << 20
+"""A tensor may repeat the numbers in its file up to so many bytes."""
 _SAFETENSORS_DTYPES = {
     "F64": "<f8",
     "F32": "<f4",
@@ -80,6 +82,7 @@ def open_array(path: Path, name: str | None, spool: Spool, table: TableColumns |
         if suffix == ".npy":
             return _open_npy(path, file)
     if suffix == ".parquet":
+        spool.check_room(str(path), count_parquet_bytes(path))
         return spool.add_rows(str(path), read_parquet_blocks(path, table))
     # Text rarely has more digits than float32, so its probabilities need not sum to 1 more exactly.
     return spool.add_rows(str(path), read_csv_blocks(path, table), precision="float32")
@@ -123,7 +126,7 @@ def _open_registered(path: Path, spool: Spool) -> FileArray:
     except Exception as error:  # whatever the reader says of a file that it does not understand
         raise StoreError(f"{path}: the reader registered for {path.suffix} failed: {error}") from error
     buffer.seek(0)
-    unpacked = spool.add_bytes(buffer)
+    unpacked = spool.add_bytes(str(path), buffer, buffer.getbuffer().nbytes)
     return _find_npy(str(path), unpacked, unpacked)
 
 
@@ -140,55 +143,43 @@ def _open_npy(path: Path, file: IO[bytes]) -> FileArray:
 
 def _find_npy(label: str, path: Path | IO[bytes], file: IO[bytes]) -> FileArray:
     """Return the array whose .npy header begins where `file` stands."""
-    try:
-        version = np.lib.format.read_magic(file)
-        read = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }[version]
-        shape, fortran, dtype = read(file)
-    except Exception as error:  # a damaged header fails in Python's parser and in NumPy in many ways
-        raise StoreError(
-            f"{label}: expected a NumPy file, got something else or a damaged header: "
-            "write it with numpy.save"
-        ) from error
+    shape, fortran, dtype = _read_header(label, file)
     return FileArray(label, path, shape, dtype, fortran, file.tell())
+
+
+def _read_header(label: str, file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    try:
+        return read_array_header(file)
+    except ValueError as error:
+        raise StoreError(f"{label}: expected a NumPy file, got {error}") from error
 
 
 def _open_npz(path: Path, name: str | None, spool: Spool) -> FileArray:
     with open_binary(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
-                entries = {
-                    info.filename.removesuffix(".npy"): info
-                    for info in archive.infolist()
-                    if info.filename.endswith(".npy")
-                }
+                entries = list_entries(archive, others=True)
                 if name is None:
                     refuse_scores(path, entries)
                 chosen = _choose(path, name, entries)
                 info, label = entries[chosen], f"{path}:{chosen}"
                 if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
-                    with archive.open(info) as member:
-                        unpacked = spool.add_bytes(member)
-                    return _find_npy(label, unpacked, unpacked)
+                    return _unpack(label, archive, info, spool)
                 # A stored entry is the .npy file as it is, behind a header of its own:
                 # 30 bytes, the last four of which count the bytes of a name and an extra field.
                 file.seek(info.header_offset + 26)
                 name_and_extra = np.frombuffer(file.read(4), "<u2").sum(dtype=int)
                 begin = file.seek(info.header_offset + 30 + int(name_and_extra))
                 array = _find_npy(label, path, file)
-                if array.end - begin > info.file_size:
-                    raise StoreError(
-                        f"{label}: expected {array.end - begin} bytes, as its header says, got "
-                        f"{info.file_size}: the archive is damaged, write it again"
-                    )
+                _check_entry(label, info, array.end - begin)
                 with archive.open(info) as member:  # read to its end, so that zipfile compares the checksum
                     while member.read(1 << 20):
                         pass
                 return array
         except StoreError:
             raise
+        except ValueError as error:
+            raise StoreError(f"{path}: expected a NumPy archive, got {error}") from error
         except Exception as error:  # zipfile, and what unpacks for it, fail in many ways
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # the system failed, as for want of room; bzip2's own have no number
@@ -196,6 +187,23 @@ def _open_npz(path: Path, name: str | None, spool: Spool) -> FileArray:
                 f"{path}: expected a NumPy archive, got a damaged or foreign file ({error}): "
                 "write it with numpy.savez"
             ) from error
+
+
+def _unpack(label: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo, spool: Spool) -> FileArray:
+    """Return an array that lies packed in an archive: unpacked, but no more than its header says."""
+    with archive.open(info) as member:
+        shape, fortran, dtype = _read_header(label, member)
+        size = count_bytes(shape, dtype)
+        _check_entry(label, info, member.tell() + size)
+        unpacked = spool.add_bytes(label, member, size)
+    return FileArray(label, unpacked, shape, dtype, fortran, unpacked.tell())
+
+
+def _check_entry(label: str, info: zipfile.ZipInfo, expected: int) -> None:
+    try:
+        check_entry_size(info, expected)
+    except ValueError as error:
+        raise StoreError(f"{label}: expected {expected} bytes, got {error}") from error
 
 
 def _open_safetensors(path: Path, name: str | None) -> FileArray:
@@ -210,7 +218,10 @@ def _open_safetensors(path: Path, name: str | None) -> FileArray:
                 f"{path}: expected a safetensors file, got a damaged or foreign one ({error}): write it again"
             ) from error
         size = int.from_bytes(file.read(8), "little")
-        header: dict[str, Any] = json.loads(file.read(size))
+        try:
+            header: dict[str, Any] = parse_json(file.read(size))
+        except ValueError as error:
+            raise StoreError(f"{path}: expected each tensor once, got {error}: write it again") from error
     header.pop("__metadata__", None)
     entry = header[_choose(path, name, header)]
     label = str(path) if name is None else f"{path}:{name}"
@@ -236,7 +247,7 @@ def _open_pt(path: Path, name: str | None) -> TensorArray:
         raise StoreError(
             f"{path}: expected PyTorch to be installed, found none: pip install 'demur[torch]'"
         ) from error
-    open_binary(path).close()
+    _refuse_compressed(path)
 
     def load() -> torch.Tensor:
         try:
@@ -261,9 +272,29 @@ def _open_pt(path: Path, name: str | None) -> TensorArray:
                 f"{path}: expected a plain tensor, got {type(held).__name__}: "
                 "write it with torch.save(tensor, path)"
             )
+        if held.numel() * held.element_size() > max(_MOST_EXPANDED_BYTES, path.stat().st_size):
+            raise StoreError(
+                f"{path}: expected a tensor with all of its numbers in the file, got one of shape "
+                f"{tuple(held.shape)} that repeats a few: write it with torch.save(tensor.contiguous(), path)"
+            )
         return held
 
     return TensorArray(str(path) if name is None else f"{path}:{name}", load)
+
+
+def _refuse_compressed(path: Path) -> None:
+    """Raise a `StoreError` where a file of tensors is packed: PyTorch would unpack all of it."""
+    with open_binary(path) as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                packed = [info for info in archive.infolist() if info.compress_type != zipfile.ZIP_STORED]
+        except Exception:  # what PyTorch says of such a file is told in one place, when it is loaded
+            return
+    if packed:
+        raise StoreError(
+            f"{path}: expected a tensor of torch.save, got a compressed archive: write it with "
+            "torch.save(tensor, path)"
+        )
 
 
 def _choose(path: Path, name: str | None, names: Iterable[object]) -> Any:

@@ -12,12 +12,13 @@ from typing import IO, Any
 import numpy as np
 
 from demur import atomic
+from demur.reading import parse_json, read_arrays
 from demur.stores.column_names import list_names
 from demur.stores.csv_files import is_number, parse_cells, read_csv_columns, write_csv
 from demur.stores.errors import StoreError
 from demur.stores.json_values import json_columns
 from demur.stores.parquet_files import check_pyarrow, read_parquet_columns, write_parquet
-from demur.stores.paths import open_binary
+from demur.stores.paths import explain_memory, open_binary
 
 COLUMN_SUFFIXES = (".csv", ".parquet", ".npz", ".json")
 
@@ -45,7 +46,8 @@ def read_columns(path: Path, *, nameless: str | None = None) -> dict[str, np.nda
             f"{repr(suffix) if suffix else 'no suffix'}: "
             "for predictions say --logits, --probs or --log-probs"
         )
-    found = read_csv_columns(path, nameless=nameless) if suffix == ".csv" else _READERS[suffix](path)
+    with explain_memory(path):
+        found = read_csv_columns(path, nameless=nameless) if suffix == ".csv" else _READERS[suffix](path)
     return check_columns(path, found)
 
 
@@ -94,24 +96,21 @@ def check_columns(path: Path, columns: Mapping[str, np.ndarray]) -> dict[str, np
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
     with open_binary(path) as file:
         try:
-            with np.load(file, allow_pickle=False) as archive:
-                return {name: archive[name] for name in archive.files}
-        except Exception as error:  # a damaged archive fails in NumPy and zipfile in many ways
-            raise StoreError(
-                f"{path}: expected a NumPy archive of columns, got a damaged or foreign file, or Python "
-                "objects, which are never unpickled: write it with numpy.savez"
-            ) from error
+            return read_arrays(file)
+        except ValueError as error:
+            raise StoreError(f"{path}: expected a NumPy archive of columns, got {error}") from error
 
 
 def _read_json(path: Path) -> dict[str, np.ndarray]:
     with open_binary(path) as file:
         try:
-            held = json.loads(file.read().decode("utf-8-sig"))
+            held = parse_json(file.read().decode("utf-8-sig"))
             columns = held.get("scores", held)
             return {name: _parse_json_column(name, values) for name, values in columns.items()}
-        except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        except (ValueError, AttributeError, TypeError, OverflowError) as error:
+            why = f" ({error})" if isinstance(error, ValueError) else ""
             raise StoreError(
-                f"{path}: expected a JSON object of columns, as demur score writes, got something else"
+                f"{path}: expected a JSON object of columns, as demur score writes, got something else{why}"
             ) from error
 
 

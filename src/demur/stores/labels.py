@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
+from demur.reading import read_array
 from demur.stores.column_files import COLUMN_SUFFIXES, check_columns, pick_column, read_columns
 from demur.stores.column_names import LABEL_NAMES, list_names
 from demur.stores.csv_files import is_number
 from demur.stores.errors import StoreError
-from demur.stores.paths import open_binary, split_name
+from demur.stores.paths import explain_memory, open_binary, split_name
 from demur.stores.row_columns import PLACE_NAMES
 
 _LABEL_SUFFIXES = (*COLUMN_SUFFIXES, ".npy")
@@ -225,10 +226,8 @@ def _list_some(names: np.ndarray) -> str:
 
 
 def _read_npy(path: Path) -> np.ndarray:
-    with open_binary(path) as file:
+    with explain_memory(path), open_binary(path) as file:
         try:
-            return np.lib.format.read_array(file, allow_pickle=False)
-        except Exception as error:
-            raise StoreError(
-                f"{path}: expected a NumPy file, got a damaged or foreign one: write it with numpy.save"
-            ) from error
+            return read_array(file)
+        except ValueError as error:
+            raise StoreError(f"{path}: expected a NumPy file, got {error}") from error

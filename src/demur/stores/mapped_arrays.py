@@ -16,8 +16,9 @@ from typing import IO, Any, Protocol
 
 import numpy as np
 
+from demur.reading import count_bytes
 from demur.stores.errors import EmptyError, StoreError
-from demur.stores.paths import open_binary
+from demur.stores.paths import explain_memory, open_binary
 
 _WINDOW_BYTES = 64 << 20
 """Most bytes of a file between the first and the last number that are copied at a time."""
@@ -86,8 +87,7 @@ class FileArray:
     @property
     def end(self) -> int:
         """The offset in the file just after the last byte of the array."""
-        # Python integers: a damaged header may hold any number.
-        return self.offset + self.dtype.itemsize * int(np.prod(self.shape, dtype=object))
+        return self.offset + count_bytes(self.shape, self.dtype)
 
     def map(self) -> np.ndarray:
         """Map the raw values, read-only. The map goes when the last view of it goes."""
@@ -100,7 +100,8 @@ class FileArray:
 
     def _map(self, file: IO[bytes]) -> np.ndarray:
         begin = self.offset - self.offset % mmap.ALLOCATIONGRANULARITY
-        mapped = mmap.mmap(file.fileno(), self.end - begin, access=mmap.ACCESS_READ, offset=begin)
+        with explain_memory(self.label if not isinstance(self.path, Path) else self.path):
+            mapped = mmap.mmap(file.fileno(), self.end - begin, access=mmap.ACCESS_READ, offset=begin)
         order = "F" if self.fortran else "C"
         return np.ndarray(self.shape, self.dtype, mapped, self.offset - begin, order=order)
 

@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
+from demur.reading import check_memory
 from demur.stores.column_names import ID_NAMES, refuse_scores
 from demur.stores.errors import StoreError
 from demur.stores.paths import open_binary
@@ -48,6 +49,16 @@ def _explain_damage(path: Path) -> Iterator[None]:
             f"{path}: expected a Parquet file, got a damaged or foreign one "
             f"({str(error).splitlines()[0]}): write it again"
         ) from error
+
+
+def count_parquet_bytes(path: Path) -> int:
+    """Return the bytes of all numbers of a table, which a few bytes may stand for in the file."""
+    check_pyarrow(path)
+    import pyarrow.parquet as pq
+
+    with _explain_damage(path):
+        found = pq.read_metadata(path)
+    return 8 * found.num_rows * found.num_columns
 
 
 def read_parquet_blocks(path: Path, table: TableColumns | None = None) -> Iterator[np.ndarray]:
@@ -112,6 +123,10 @@ def read_parquet_columns(path: Path) -> dict[str, np.ndarray]:
     import pyarrow.parquet as pq
 
     open_binary(path).close()
+    try:
+        check_memory(count_parquet_bytes(path))
+    except ValueError as error:
+        raise StoreError(f"{path}: expected a table that fits into memory, got {error}") from error
     with _explain_damage(path):
         table = pq.read_table(path)
     found = {}

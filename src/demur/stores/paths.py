@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import glob
 import os
 import re
-import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
+from demur.reading import describe_file, open_regular
 from demur.stores.errors import StoreError
 
 NAMED_SUFFIXES = (".npz", ".safetensors", ".pt", ".pth")
@@ -87,12 +89,30 @@ def natural_key(name: str) -> list[tuple[int, int, str]]:
 def open_binary(path: Path) -> IO[bytes]:
     """Open a file for reading; raise a `StoreError` where that fails."""
     try:
-        mode = path.stat().st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # opening a pipe would wait for a writer
-            raise StoreError(f"{path}: expected a file, got a pipe or a device: write it to a file first")
-        return path.open("rb")
+        return open_regular(path)
     except OSError as error:
         raise StoreError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except ValueError as error:  # also of a name with a null character in it
+        raise StoreError(f"{path}: expected a file, got {error}") from error
+
+
+@contextlib.contextmanager
+def explain_memory(path: Path | str) -> Iterator[None]:
+    """Raise a `StoreError` that names the file, its size and what to do, where it takes too much memory."""
+    try:
+        yield
+    except MemoryError as error:
+        raise StoreError(
+            f"{describe_file(path)}: expected as much memory as it takes, got too little: "
+            "split the file, or use a machine with more memory"
+        ) from error
+    except OSError as error:
+        if error.errno != errno.ENOMEM:
+            raise
+        raise StoreError(
+            f"{describe_file(path)}: cannot be mapped: {error.strerror}: raise the limit of address space "
+            "(ulimit -v), or split the file"
+        ) from error
 
 
 def make_directory(path: Path, *, force: bool = False) -> None:

@@ -298,6 +298,45 @@ def test_a_folder_of_another_chain_is_refused(tmp_path) -> None:
         CyclicalSGHMC(network(), (X, Y), **(options | {"checkpoint": tmp_path / "other"})).fit()
 
 
+def flip(path: Path) -> None:
+    """Flip the last bit of a file."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+
+
+@pytest.mark.parametrize("kind", ["sample-000000.safetensors", "state-*.safetensors"])
+def test_a_flipped_bit_in_a_folder_is_noticed(tmp_path, kind) -> None:
+    options = SMALL | {"checkpoint": tmp_path / "chain", "every": 0.0}
+    CyclicalSGHMC(network(), (X, Y), **options).fit()
+    path = next((tmp_path / "chain").glob(kind))
+    flip(path)
+    with pytest.raises(ValueError, match=rf"{path.name}', which was changed since it was written"):
+        CyclicalSGHMC(network(), (X, Y), **options).fit()
+    flip(path)
+    CyclicalSGHMC(network(), (X, Y), **options).fit()
+
+
+def test_a_tampered_folder_is_refused_in_one_line(tmp_path) -> None:
+    from demur.posteriors.tensor_files import write_tensors
+
+    options = SMALL | {"checkpoint": tmp_path / "chain", "every": 0.0}
+    CyclicalSGHMC(network(), (X, Y), **options).fit()
+    folder = tmp_path / "chain"
+    facts = (folder / "chain.json").read_text()
+    for text in ("[]", "nothing", "[" * 100_000, '{"seed": 0, "seed": 0}'):
+        (folder / "chain.json").write_text(text)
+        with pytest.raises(ValueError, match=r"whose chain\.json is damaged\. Remove it or choose"):
+            CyclicalSGHMC(network(), (X, Y), **options).fit()
+    (folder / "chain.json").write_text(facts)
+    tensors = {"0.weight": torch.zeros(2, 2)}
+    for name in ("sample-000000.safetensors", next(folder.glob("state-*")).name, "state-x.safetensors"):
+        before = (folder / name).read_bytes() if (folder / name).exists() else None
+        write_tensors(folder / name, tensors, {"method": "CyclicalSGHMC chain"})
+        with pytest.raises(ValueError, match=rf"expected files of this chain\. Got .*{name}', of another"):
+            CyclicalSGHMC(network(), (X, Y), **options).fit()
+        (folder / name).unlink() if before is None else (folder / name).write_bytes(before)
+
+
 RUN = """
 import sys, time
 import torch

@@ -115,6 +115,51 @@ def test_other_networks_and_other_inputs_are_noticed(tmp_path) -> None:
         features(model, loader, cache=tmp_path)
 
 
+@pytest.mark.parametrize("complete", [True, False])
+def test_a_flipped_bit_of_a_cache_is_noticed(tmp_path, complete) -> None:
+    model, loader = network(), batches()
+    if complete:
+        features(model, loader, cache=tmp_path)
+    else:
+        with pytest.raises(RuntimeError):
+            features(model, [*loader[:2], torch.zeros(3, 5)], cache=tmp_path)
+    path = tmp_path / "features.bin"
+    whole = path.read_bytes()
+    for at in (
+        0,
+        7 * 24 - 1,
+        7 * 24,
+        14 * 24 - 1,
+    ):  # seven inputs in a batch, six float32 numbers in an input
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        first = 7 * (at // (7 * 24))
+        with pytest.raises(
+            ValueError, match=rf"other numbers for inputs {first} to {first + 6}\. Remove the fo"
+        ):
+            features(model, loader, cache=tmp_path)
+    path.write_bytes(whole)
+    np.testing.assert_array_equal(features(model, loader, cache=tmp_path).values, expected(model, loader))
+
+
+def test_a_changed_index_of_a_cache_is_noticed(tmp_path) -> None:
+    model, loader = network(), batches()
+    features(model, loader, cache=tmp_path)
+    path = tmp_path / "index.npz"
+    with np.load(path) as file:
+        content = dict(file)
+    for name, value in (
+        ("labels", content["labels"] + 1),
+        ("size", np.array(3)),
+        ("inputs", np.array([1, 2])),
+    ):
+        np.savez(path, **(content | {name: value}))
+        with pytest.raises(ValueError, match=r"changed since it was written\. Remove it"):
+            features(model, loader, cache=tmp_path)
+    np.savez(path, **{name: value for name, value in content.items() if name != "marks"})
+    with pytest.raises(ValueError, match=r"changed since it was written\. Remove it"):
+        features(model, loader, cache=tmp_path)
+
+
 CODE = """
 import sys, time, torch
 from demur.posteriors import features

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from demur.cli.printing import bad_input_exits, format_number, new_table, print_table
+from demur.cli.printing import bad_input_exits, format_number, new_table, print_table, say
 
 if TYPE_CHECKING:
     from demur.report.bernoulli_figure import Panel
@@ -32,9 +32,9 @@ def bernoulli(
         found = run_bernoulli(out, force=force)
     _print_panels("Uncertainty in nats", found.study)
     _print_panels("Identical under the current measure (average), not under the others", found.twins)
-    print()
+    say()
     for path in found.files:
-        print(path)
+        say(path)
 
 
 def _print_panels(title: str, panels: Sequence[Panel]) -> None:

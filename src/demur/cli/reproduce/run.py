@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from demur.cli.printing import new_table, print_table
+from demur.cli.printing import new_table, print_table, say
 
 if TYPE_CHECKING:
     from demur.reproduce.runner import Study
@@ -36,11 +36,11 @@ def run_command(study: Study, *, dry_run: bool, docs: Path | None) -> None:
     if docs is not None:
         write_page(study, docs)
         files.append(docs)
-    print()
+    say()
     if study.shown is not None:
-        print((study.folder / study.shown).read_text("utf-8"))
+        say((study.folder / study.shown).read_text("utf-8"))
     for path in files:
-        print(path)
+        say(path)
 
 
 def _print_plan(study: Study) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from demur import atomic
 from demur.posteriors.chains.stepper import ChainState
 from demur.posteriors.tensor_files import read_tensors, write_tensors
+from demur.reading import read_json
 from demur.scoring.checkpoint import list_changes
 
 _STATES_KEPT = 2
@@ -39,14 +40,18 @@ class ChainCheckpoint:
         known = self.path / "chain.json"
         if known.exists():
             try:
-                found = json.loads(known.read_text(encoding="utf-8"))
+                found = read_json(known)
             except ValueError:
                 found = None
+            if not isinstance(found, dict):
+                raise ValueError(
+                    f"checkpoint: expected a folder of this chain. Got {str(path)!r}, whose {known.name} is "
+                    "damaged. Remove it or choose another name."
+                )
             if found != facts:
-                changed = sorted(list_changes(found if isinstance(found, dict) else {}, facts))
                 raise ValueError(
                     f"checkpoint: expected a folder of this chain. Got {str(path)!r}, of one with another "
-                    f"{', '.join(changed)}. Remove it or choose another name."
+                    f"{', '.join(sorted(list_changes(found, facts)))}. Remove it or choose another name."
                 )
         elif any(self.path.iterdir()):
             raise ValueError(
@@ -76,20 +81,39 @@ class ChainCheckpoint:
         for path in sorted(self.path.glob("state-*.safetensors")):
             tensors, _ = read_tensors(path, self.method)
             parts = [
-                {name: tensors[f"{part}.{name}"].to(value.device) for name, value in own.items()}
+                {name: self._pick(path, tensors, f"{part}.{name}", value) for name, value in own.items()}
                 for part, own in (("parameters", like.parameters), ("momenta", like.momenta))
             ]
-            found.append(ChainState(int(path.stem.removeprefix("state-")), *parts))
+            step = path.stem.removeprefix("state-")
+            if not step.isdecimal():
+                raise self._foreign(path)
+            found.append(ChainState(int(step), *parts))
         return found
+
+    def _pick(self, path: Path, tensors: dict[str, Any], name: str, like: Any) -> Any:
+        """Return a tensor of a file; raise unless it is there and has the shape and dtype of another."""
+        value = tensors.get(name)
+        if value is None or value.shape != like.shape or value.dtype != like.dtype:
+            raise self._foreign(path)
+        return value.to(like.device)
+
+    def _foreign(self, path: Path) -> ValueError:
+        return ValueError(
+            f"checkpoint: expected files of this chain. Got {str(path)!r}, of another. Remove it: the chain "
+            "resumes from the state before."
+        )
 
     def write_sample(self, sample: int, parameters: dict[str, Any]) -> None:
         """Write a sample."""
         write_tensors(self._sample_path(sample), parameters, {"method": self.method})
 
-    def read_sample(self, sample: int) -> dict[str, Any] | None:
-        """Return a saved sample; None where there is none."""
+    def read_sample(self, sample: int, like: ChainState) -> dict[str, Any] | None:
+        """Return a saved sample, on the device of a state; None where there is none."""
         path = self._sample_path(sample)
-        return read_tensors(path, self.method)[0] if path.exists() else None
+        if not path.exists():
+            return None
+        tensors, _ = read_tensors(path, self.method)
+        return {name: self._pick(path, tensors, name, value) for name, value in like.parameters.items()}
 
     def _sample_path(self, sample: int) -> Path:
         return self.path / f"sample-{sample:06d}.safetensors"

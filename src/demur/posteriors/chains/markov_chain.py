@@ -9,13 +9,13 @@ from typing import Any, Self, TypedDict
 
 from demur.posteriors import networks
 from demur.posteriors.chains.checkpoint import ChainCheckpoint
-from demur.posteriors.chains.gradients import CallWithParameters, Likelihood
+from demur.posteriors.chains.gradients import Likelihood
 from demur.posteriors.chains.minibatches import make_minibatches
 from demur.posteriors.chains.schedule import Schedule
 from demur.posteriors.chains.stepper import Factors, Moving, Stepper
 from demur.posteriors.fingerprint import fingerprint
-from demur.posteriors.posterior import Posterior, select_members, split_members
-from demur.posteriors.tensor_files import read_tensors, write_tensors
+from demur.posteriors.parameter_samples import ParameterSamples
+from demur.posteriors.posterior import select_members
 from demur.progress import progress_bar
 
 
@@ -33,7 +33,7 @@ class ChainOptions(TypedDict, total=False):
     every: float
 
 
-class MarkovChain(Posterior):
+class MarkovChain(ParameterSamples):
     r"""Samples of a network's parameters, along a Markov chain that converges to the posterior.
 
     The posterior is that of all parameters with ``requires_grad``, given N inputs and a Gaussian prior with
@@ -115,12 +115,9 @@ class MarkovChain(Posterior):
         self._place = (checkpoint, every)
 
     def _set_up(self, model: Any, forward: networks.Forward | None, members: int) -> None:
-        self.model, self.members, self._call = model, members, CallWithParameters(model, forward)
-        self.keep, self._samples, self._files = True, None, None
+        super()._set_up(model, forward, members)
+        self.keep, self._files = True, None
         self.stepper: Any = None
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.members} samples)"
 
     @abstractmethod
     def _move(self, moving: Moving, factors: Factors, rate: float, temperature: float) -> None:
@@ -129,26 +126,21 @@ class MarkovChain(Posterior):
     # --- drawing ---------------------------------------------------------------------------------
 
     def fit(self, *, progress: bool = True) -> Self:
-        """Draw all samples and keep them. `predict` and `demur.score` call this where needed."""
         if not self.keep:
             raise ValueError("fit keeps samples. Got keep=False, which draws them on demand.")
-        if self._samples is not None:
-            return self
+        return super().fit(progress=progress)
+
+    def _draw_samples(self, progress: bool) -> dict[str, Any]:
         steps = self.stepper.schedule.steps
         with progress_bar(steps, "steps", hidden=not progress) as show:
             samples = self._draw_all(range(self.members or 0), show)
-        self._samples, self._kept, self._now = samples, [self.stepper.start], None
-        return self
+        self._kept, self._now = [self.stepper.start], None
+        return samples
 
     def parameters(self, members: range | None = None) -> dict[str, Any]:
-        """Return the parameters of samples by name, with the samples along the first axis."""
-        wanted = select_members(members, self.members or 0)
         if self.keep:
-            samples = self.fit()._samples or {}
-            # A slice is no copy.
-            index = slice(wanted.start, wanted.stop, wanted.step) if wanted.step > 0 else list(wanted)
-            return {name: value[index] for name, value in samples.items()}
-        return self._draw_all(wanted)
+            return super().parameters(members)
+        return self._draw_all(select_members(members, self.members or 0))
 
     def _draw_all(self, wanted: range, show: Callable[[int], object] = lambda done: None) -> dict[str, Any]:
         """Return the parameters of samples, by name."""
@@ -173,8 +165,8 @@ class MarkovChain(Posterior):
         The next steps overwrite them.
         """
         schedule, target = self.stepper.schedule, self.stepper.schedule.find_step(sample)
-        files = self._open_folder()
-        if files is not None and self.keep and (found := files.read_sample(sample)) is not None:
+        files, start = self._open_folder(), self.stepper.start
+        if files is not None and self.keep and (found := files.read_sample(sample, start)) is not None:
             show(target)
             return found
         known = self._kept if self._now is None else [self._now, *self._kept]
@@ -229,46 +221,13 @@ class MarkovChain(Posterior):
                 "keep=False draws members on demand, and would draw them again for each batch. "
                 "Score with order='member', or keep them."
             )
-        wanted = select_members(members, self.members or 0)
-        inputs = networks.move_to_model(batch, self.model)
-        start = numbers = 0
-        while start < len(wanted):
-            run = next(split_members(wanted[start:], numbers)) if numbers else wanted[start : start + 1]
-            parameters = self.parameters(run)
-            with networks.suspend_training([self.model]), networks.preserve_random_state():
-                found = [
-                    networks.extract_predictions(
-                        self._call({n: v[k] for n, v in parameters.items()}, networks.copy_inputs(inputs))
-                    )
-                    for k in range(len(run))
-                ]
-            start += len(run)
-            chunk = networks.stack_members(found)
-            if self.keep:
-                numbers = chunk[0].numel() if hasattr(chunk, "numel") else chunk.values[0].numel()
-            yield chunk
+        yield from super().predict(batch, members=members, position=position)
+
+    @property
+    def _predicts_in_chunks(self) -> bool:
+        return self.keep
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the samples to a safetensors file."""
         if not self.keep:
             raise ValueError("Expected samples to save. Got keep=False, which keeps none.")
-        write_tensors(path, self.parameters(), {"method": type(self).__name__})
-
-    @classmethod
-    def load(
-        cls, path: str | os.PathLike[str], model: Any, *, forward: networks.Forward | None = None
-    ) -> Self:
-        """Read samples that ``save`` wrote, for a model of the same architecture; needs no data."""
-        networks.check_network("model", model)
-        tensors, _ = read_tensors(path, cls.__name__)
-        own = {name: value for name, value in model.named_parameters() if name in tensors}
-        wrong = [n for n, t in tensors.items() if n not in own or own[n].shape != t.shape[1:]]
-        if wrong:
-            raise ValueError(
-                f"model must have the parameters that were sampled. {wrong[0]!r} is missing or has another "
-                "shape."
-            )
-        self = cls.__new__(cls)
-        self._set_up(model, forward, len(next(iter(tensors.values()))))
-        self._samples = {name: value.to(own[name].device) for name, value in tensors.items()}
-        return self
+        super().save(path)

@@ -176,7 +176,8 @@ def add_noise(values: Any, deviation: float) -> None:
     import torch
 
     if deviation > 0:
-        values.add_(torch.randn_like(values), alpha=deviation)
+        # Not alpha=, which refuses deviations beyond the range of the type; a later check names the cause.
+        values.add_(torch.randn_like(values).mul_(deviation))
 
 
 def draw_noise_starts(moving: Moving, deviation: float) -> Any:

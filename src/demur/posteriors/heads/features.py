@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from demur.checksums import sum_array
 from demur.posteriors import networks
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.last_layer import LastLayer
@@ -113,7 +114,7 @@ def features(
     cache
         A folder for the features. After an interruption, the same call resumes from it; once it is complete,
         the network does not run at all. The loader is read in any case, and a folder for other inputs, or for
-        another network, is refused. None: the features stay in memory.
+        another network, is refused, as is one whose numbers changed. None: the features stay in memory.
     dtype
         The type of the stored numbers, such as ``"float16"``; None: that of the network.
     rows
@@ -195,6 +196,7 @@ class _FeatureStore:
         self.index = Checkpoint(None if self.folder is None else self.folder / _INDEX, settings, every)
         found = self.index.read()
         self.marks: list[int] = found["marks"].tolist() if found else []
+        self.checksums: list[int] = found["checksums"].tolist() if "checksums" in found else []
         self.inputs, self.size = (int(found[name]) if found else 0 for name in ("inputs", "size"))
         self.kind = np.dtype(str(found["dtype"])) if found else None
         self.complete = bool(found["complete"]) if found else False
@@ -217,6 +219,16 @@ class _FeatureStore:
                 f"cache: expected the inputs whose features it holds. Got others at input {batch.position}. "
                 "Switch off shuffling and random augmentation, or choose another folder."
             )
+        if self.folder is not None and index < len(self.checksums):  # older folders have none
+            path, row = self.folder / _VALUES, self.size * _count_bytes(self.kind)
+            stored = np.fromfile(
+                path, self.kind or np.uint8, batch.size * self.size, offset=batch.position * row
+            )
+            if sum_array(stored) != self.checksums[index]:
+                raise ValueError(
+                    f"cache: expected in {str(path)!r} what was written to it. Got other numbers for inputs "
+                    f"{batch.position} to {batch.position + batch.size - 1}. Remove the folder."
+                )
 
     def add(self, batch: InputBatch, values: np.ndarray) -> None:
         """Append the features of a batch."""
@@ -240,6 +252,8 @@ class _FeatureStore:
             if column is not None:
                 self.columns.setdefault(name, []).append(column)
         self.marks.append(batch.full_mark)
+        if len(self.checksums) == len(self.marks) - 1:
+            self.checksums.append(sum_array(values.reshape(-1)))
         self.inputs += batch.size
         if self.index.due():
             self.write(complete=False)
@@ -253,7 +267,8 @@ class _FeatureStore:
         columns = {name: np.concatenate(parts) for name, parts in self.columns.items()}
         kind = np.array("" if self.kind is None else self.kind.str)
         entries = {name: np.array(value) for name, value in numbers.items()}
-        self.index.write({"marks": np.array(self.marks), "dtype": kind, **entries, **columns})
+        lists = {"marks": np.array(self.marks), "checksums": np.array(self.checksums, np.int64)}
+        self.index.write({**lists, "dtype": kind, **entries, **columns})
 
     def finish(self, batches: int) -> None:
         """Mark the folder as complete, after this many batches."""

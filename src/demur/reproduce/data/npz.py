@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+
+from demur.reading import open_regular
 
 
 def read_arrays(path: Path, keys: Mapping[str, str], optional: Iterable[str] = ()) -> dict[str, np.ndarray]:
@@ -29,15 +33,26 @@ def read_arrays(path: Path, keys: Mapping[str, str], optional: Iterable[str] = (
     if not path.is_file() or not zipfile.is_zipfile(path):
         what = "a file that is not one" if path.is_file() else "no such file"
         raise ValueError(f"{path}: expected an .npz with {', '.join(keys)}, got {what}")
-    with np.load(path, allow_pickle=False) as file:
+    with open_npz(path) as file:
         missing = [key for key in keys if key not in file.files]
         if missing:
             raise ValueError(
                 f"{path}: expected {missing[0]!r}, {keys[missing[0]]}, got {', '.join(file.files)}"
             )
+        return {key: file[key] for key in (*keys, *(key for key in optional if key in file.files))}
+
+
+@contextlib.contextmanager
+def open_npz(path: Path) -> Iterator[Any]:
+    """Yield the arrays of a file by name, read when they are asked for; a damaged one is a ValueError."""
+    damaged = f"{path}: expected arrays of numbers, got arrays that cannot be read"
+    with open_regular(path) as opened:
         try:
-            return {key: file[key] for key in (*keys, *(key for key in optional if key in file.files))}
-        except (zipfile.BadZipFile, EOFError, ValueError) as error:
-            raise ValueError(
-                f"{path}: expected arrays of numbers, got arrays that cannot be read: {error}"
-            ) from error
+            with np.load(opened, allow_pickle=False) as file:
+                yield file
+        except ValueError as error:
+            if str(path) in str(error):  # a caller's own
+                raise
+            raise ValueError(f"{damaged}: {error}") from error
+        except Exception as error:  # a damaged archive fails in NumPy and zipfile in many ways
+            raise ValueError(f"{damaged}: {error}") from error

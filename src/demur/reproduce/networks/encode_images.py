@@ -26,6 +26,7 @@ import numpy as np
 from demur.atomic import write_file, write_text
 from demur.posteriors.last_layer import LastLayer
 from demur.progress import progress_bar
+from demur.reading import read_json
 from demur.reproduce.data.image_folders import ImageSet, decode_image, require_pillow
 from demur.reproduce.networks.pretrained import PretrainedNetwork, open_network
 from demur.reproduce.stages import Stage
@@ -313,9 +314,17 @@ class _ImageEncoder:
 def _open_arrays(folder: Path, rows: int, widths: dict[str, int]) -> tuple[dict[str, np.memmap], int]:
     """Return the arrays on disk to write rows into, and how many batches are done."""
     paths = {name: folder / f"{name}.npy" for name in widths}
-    if (folder / _PROGRESS_FILE).exists():
-        files: dict[str, Any] = {name: np.lib.format.open_memmap(path, "r+") for name, path in paths.items()}
-        return files, int(json.loads((folder / _PROGRESS_FILE).read_text("utf-8"))["batches"])
+    progress = folder / _PROGRESS_FILE
+    if progress.exists():
+        try:
+            files: dict[str, Any] = {n: np.lib.format.open_memmap(path, "r+") for n, path in paths.items()}
+            done = read_json(progress)["batches"]
+            shapes = {name: file.shape for name, file in files.items()}
+            if type(done) is not int or done < 0 or shapes != {n: (rows, widths[n]) for n in widths}:
+                raise ValueError("other sizes")
+        except Exception as error:  # a damaged array fails in NumPy in many ways
+            raise ValueError(f"{folder}: expected an interrupted run, got {error}: remove it") from error
+        return files, done
     create: Callable[..., Any] = functools.partial(np.lib.format.open_memmap, mode="w+", dtype=np.float32)
     files = {name: create(path, shape=(rows, widths[name])) for name, path in paths.items()}
     _save_progress(folder, files, 0)

@@ -10,6 +10,7 @@ import numpy as np
 
 from demur.atomic import open_file
 from demur.decompose import decompose
+from demur.reading import open_regular, read_arrays
 from demur.reproduce.networks.threads import use_one_thread
 from demur.reproduce.studies.active_learning.networks import MemberRecipe, predict_logits
 from demur.reproduce.studies.active_learning.pools import Pool
@@ -57,11 +58,9 @@ def run_curve(
     """
     state = folder / "state.npz"
     if state.exists():
-        with np.load(state) as found:
-            picked, correct, information = (
-                list(found[name]) for name in ("picked", "correct", "information")
-            )
-            logits = found["logits"]
+        found = _read_state(state)
+        picked, correct, information = (list(found[name]) for name in ("picked", "correct", "information"))
+        logits = found["logits"]
     else:
         picked, information, correct = [], [], list(np.load(begin / "correct.npy"))
         logits = np.load(begin / "pool_logits.npy")
@@ -125,6 +124,18 @@ def choose_inputs(
 def combine_seeds(*numbers: int) -> int:
     """Return a different seed for every combination of numbers."""
     return int(np.random.SeedSequence(numbers).generate_state(1)[0])
+
+
+def _read_state(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of an interrupted run."""
+    try:
+        with open_regular(path) as file:
+            found = read_arrays(file)
+        if set(found) != {"picked", "correct", "information", "logits"}:
+            raise ValueError(f"the arrays {', '.join(found)}")
+    except ValueError as error:
+        raise ValueError(f"{path}: expected the rounds so far, got {error}: remove it") from error
+    return found
 
 
 def _save_state(path: Path, **arrays: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from demur.reproduce.data.idx import read_idx
+from demur.reproduce.data.npz import open_npz
 from demur.reproduce.studies.paper_tables.config import Config
 
 _ROWS_STREAM = 0x5E75
@@ -184,7 +185,7 @@ def read_array(path: Path, key: str | None) -> np.ndarray:
     """Return an array by name from an .npz file, or the array of an IDX file if the name is None."""
     if key is None:
         return read_idx(path)
-    with np.load(path, allow_pickle=False) as archive:
+    with open_npz(path) as archive:
         if key not in archive.files:
             raise ValueError(f"{path}: expected an array {key!r}, found {', '.join(archive.files)}")
         return archive[key]

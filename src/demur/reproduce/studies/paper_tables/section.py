@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 from typing import Any
 
 from demur.report.tables import write_number as number
 from demur.reproduce.markdown import format_table
+from demur.reproduce.records import Records, convert_to_records
 from demur.reproduce.results_page import write_tally
 from demur.reproduce.studies.paper_tables.published_figures import get_figure
+from demur.stores import read_columns
 
 _PAIRS = {
     "total": ("average_total", "pairwise_total"),
@@ -58,15 +59,14 @@ def compose_section(out: Path) -> str:
     return "\n\n".join(text)
 
 
-def _read_table(path: Path) -> list[dict[str, str]]:
+def _read_table(path: Path) -> Records:
     """Return the rows of a CSV file."""
-    with path.open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return convert_to_records(read_columns(path))
 
 
-def _format_percent(text: str) -> str:
+def _format_percent(share: float) -> str:
     """Return a share in percent."""
-    return f"{100 * float(text):.1f} %"
+    return f"{100 * share:.1f} %"
 
 
 def _list_differences(out: Path) -> list[dict[str, Any]]:
@@ -77,11 +77,11 @@ def _list_differences(out: Path) -> list[dict[str, Any]]:
             if {each["score"], each["minus"]} != {current, new}:
                 continue
             sign = 1 if each["score"] == new else -1
-            ends = sorted(sign * float(each[end]) for end in ("low", "high"))
+            ends = sorted(sign * each[end] for end in ("low", "high"))
             found.append({
                 "task": each["task"], "method": each["method"], "part": part,
-                "difference": sign * float(each["difference"]), "low": ends[0], "high": ends[1],
-                "significant": float(each["adjusted"]) <= _SIGNIFICANCE,
+                "difference": sign * each["difference"], "low": ends[0], "high": ends[1],
+                "significant": each["adjusted"] <= _SIGNIFICANCE,
             })  # fmt: skip
     return found
 
@@ -96,7 +96,7 @@ def _name_winner(entry: dict[str, Any]) -> str:
 def _format_differences(out: Path, facts: dict[str, Any]) -> str:
     """Return the table of differences, beside the paper's figures where it has them."""
     figures = {
-        (each["task"], each["method"], each["score"]): float(each["value"])
+        (each["task"], each["method"], each["score"]): each["value"]
         for table in ("table1", "table2")
         for each in _read_table(out / f"{table}-figures.csv")
         if each["figure"] in ("auroc", "auc")
@@ -155,14 +155,13 @@ def _format_people(out: Path) -> str:
     rules = list(dict.fromkeys(each["rule"] for each in found))
     methods = list(dict.fromkeys(each["method"] for each in found))
     cells = {
-        (each["method"], each["rule"]): f"{number(float(each['correlation']))} "
-        f"[{number(float(each['low']))}, {number(float(each['high']))}]"
+        (each["method"], each["rule"]): f"{number(each['correlation'])} "
+        f"[{number(each['low'])}, {number(each['high'])}]"
         for each in found
     }
     rows = [[method, *(cells[method, rule] for rule in rules)] for method in methods]
     return (
-        format_table(["Method", *rules], rows)
-        + f"\n\n{int(found[0]['inputs']):,} inputs have labels from people."
+        format_table(["Method", *rules], rows) + f"\n\n{found[0]['inputs']:,} inputs have labels from people."
     )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from demur.atomic import open_file, write_text
+from demur.reproduce.data.npz import open_npz
 
 _WEIGHTS_FILE = "weights.safetensors"
 
@@ -28,7 +29,7 @@ def build_network(make: str, seed: int, which: int) -> Any:
 
 def count_stored_networks(file: Path) -> int:
     """Return how many networks a file of arrays with axes (ensembles, members, ...) holds."""
-    with np.load(file, allow_pickle=False) as archive:
+    with open_npz(file) as archive:
         first = next(archive[name] for name in archive.files if "." in name)
     return first.shape[0] * first.shape[1]
 
@@ -37,7 +38,7 @@ def extract_weights(file: Path, which: int, folder: Path) -> None:
     """Write the weights of one network in such a file."""
     from safetensors.numpy import save_file
 
-    with np.load(file, allow_pickle=False) as archive:
+    with open_npz(file) as archive:
         state = {name: archive[name] for name in archive.files if "." in name}
     found = {name: values.reshape(-1, *values.shape[2:])[which].copy() for name, values in state.items()}
     save_file(found, folder / _WEIGHTS_FILE)
@@ -73,10 +74,13 @@ def train_network(
     checkpoint = folder / "epoch.pt"
     first = 0
     if checkpoint.exists():
-        state = torch.load(checkpoint, weights_only=True)
-        first = state["epochs"]
-        for each, part in ((model, "model"), (optimizer, "optimizer"), (schedule, "schedule")):
-            each.load_state_dict(state[part])
+        try:
+            state = torch.load(checkpoint, weights_only=True)
+            first = int(state["epochs"])
+            for each, part in ((model, "model"), (optimizer, "optimizer"), (schedule, "schedule")):
+                each.load_state_dict(state[part])
+        except Exception as error:  # a damaged file fails in PyTorch in many ways
+            raise ValueError(f"{checkpoint}: expected an epoch, got a damaged file: remove it") from error
     model.train()
     for epoch in range(first, epochs):
         number = int(np.random.SeedSequence([*seed, epoch]).generate_state(1)[0])
