@@ -347,3 +347,11 @@ def test_bad_input_is_told(options, message) -> None:
         demur.Deferral.fit([1.0, 2.0, 3.0], [True, True, False], **options)
     with pytest.raises(ValueError, match="Got NaN"):
         demur.Deferral.fit([1.0, np.nan], [True, True], coverage=0.5)
+
+
+def test_an_accuracy_of_0_is_no_promise() -> None:
+    predicted, truth = np.linspace(0, 1, 50), np.linspace(0.01, 1, 50)  # numbers are never quite equal
+    with pytest.raises(demur.NoGuarantee, match=r"None of the 45 predictions.*near enough, as correct=abs"):
+        demur.Deferral.fit(predicted, predicted == truth + 1, coverage=0.9)
+    policy = demur.Deferral.fit(predicted, np.abs(predicted - truth) < 0.1, coverage=0.9)
+    assert policy.thresholds[""].promise > 0.9

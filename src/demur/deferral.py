@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
+from html import escape
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,7 +15,10 @@ import numpy as np
 
 from demur import atomic
 from demur.reading import read_json
+from demur.tasks.clusters import Clusters, check_clusters
+from demur.tasks.display import Displayed, Rows
 from demur.tasks.estimate import Estimate, check_correct, check_scores, check_share, proportion
+from demur.tasks.kept_accuracy import share_in_clusters
 from demur.tasks.thresholds import find_ends, find_threshold
 
 _SMALLEST_SHARE_KEPT = 0.3  # the smallest share kept that is tested: fewer inputs prove little and help few
@@ -61,12 +65,15 @@ class Report:
     accuracy: Estimate | None
     text: str
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text
 
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(self.text)}</pre>"
 
-@dataclass(frozen=True)
-class Deferral:
+
+@dataclass(frozen=True, repr=False)
+class Deferral(Displayed):
     """A rule that says which inputs to defer, made by ``Deferral.fit``.
 
     Parameters
@@ -81,6 +88,9 @@ class Deferral:
         The `Threshold` of each group; of "" where there are no groups.
     score, method : str or None
         The column of the scores and the folder of a run's METHOD/id.csv, where the command line fitted it.
+    clusters : int or None
+        How many clusters it was fitted on, where clusters were given: what is promised is then for inputs
+        drawn from new clusters, one from each.
     """
 
     goal: str
@@ -89,6 +99,16 @@ class Deferral:
     thresholds: dict[str, Threshold]
     score: str | None = None
     method: str | None = None
+    clusters: int | None = None
+
+    def _display(self) -> tuple[str, Rows, list[str]]:
+        of = "".join(f", {each}" for each in (self.method, self.score) if each)
+        rows = [["group"] * (set(self.thresholds) != {""}) + ["threshold", "kept", "right of the kept"]]
+        for name, t in self.thresholds.items():
+            above = "defers all" if t.value is None else f"{t.value:.6g}"
+            share = f"{t.right:,} of {t.kept:,}" if t.kept else "none"
+            rows.append([name] * bool(name) + [above, f"{t.kept:,} of {t.number:,}", share])
+        return f"Deferral: {self.goal} {self.target:g}{of}", rows, self.promise().splitlines()
 
     @classmethod
     def fit(
@@ -102,6 +122,8 @@ class Deferral:
         cost: float | None = None,
         confidence: float = 0.95,
         groups: Any = None,
+        clusters: Any = None,
+        seed: int = 0,
     ) -> Deferral:
         """Return a policy from inputs whose truth is known, and on which the model was not trained.
 
@@ -128,6 +150,13 @@ class Deferral:
             Confidence level of the promise, for each group by itself.
         groups : (inputs,) array, optional
             A name for each input: each group gets a threshold of its own, and its own promise.
+        clusters : (inputs,) array, optional
+            A label for each input, as the image that a pixel is of. Promises need independent inputs, which
+            those of one cluster are not: so one input of each cluster is drawn at random (of each cluster and
+            group), and the policy is fitted on these alone. What it promises is for an input drawn from a
+            new cluster, whatever its size. ``cost`` promises nothing and takes all inputs.
+        seed : int
+            Seed of that draw.
 
         Examples
         --------
@@ -155,13 +184,18 @@ class Deferral:
         values = check_scores("scores", scores)
         right = check_correct(correct, len(values))
         names = _name_groups(groups, len(values))
+        together = check_clusters(clusters, len(values))
+        if together is not None and goal != "cost":
+            chosen = _draw_one_per_cluster(together, names, seed)
+            values, right, names = values[chosen], right[chosen], names[chosen]
         thresholds = {
             str(name): _fit_group(
                 goal, target, confidence, values[names == name], right[names == name], str(name)
             )
             for name in np.unique(names)
         }
-        return cls(goal, float(target), float(confidence), thresholds)
+        number = None if together is None else together.number
+        return cls(goal, float(target), float(confidence), thresholds, clusters=number)
 
     def defer(self, scores: Any, groups: Any = None) -> np.ndarray:
         """Return True where an input is to be deferred; inputs of a group never seen always are."""
@@ -174,17 +208,22 @@ class Deferral:
                 kept |= (names == name) & (values <= threshold.value)
         return ~kept
 
-    def report(self, scores: Any, correct: Any = None, groups: Any = None) -> Report:
-        """Return what the policy does to inputs: share kept and, where `correct` is given, its accuracy."""
+    def report(self, scores: Any, correct: Any = None, groups: Any = None, clusters: Any = None) -> Report:
+        """Return what the policy does to inputs: share kept and, where `correct` is given, its accuracy.
+
+        With `clusters`, a label for each input, intervals are over draws of whole clusters.
+        """
         kept = ~self.defer(scores, groups)
         number, count = len(kept), int(kept.sum())
-        share = proportion(count, number, self.confidence)
+        together = check_clusters(clusters, number)
+        share = _estimate_share(kept, together, self.confidence)
         lines = [self.promise(), f"Keeps {count} of {number} inputs: {share}."]
         accuracy = None
         if correct is not None:
             right = check_correct(correct, number)
             if count:
-                accuracy = proportion(int(right[kept].sum()), count, self.confidence)
+                own = None if together is None else Clusters(together.codes[kept], together.number)
+                accuracy = _estimate_share(right[kept], own, self.confidence)
                 lines.append(f"Accuracy of the kept: {accuracy}; of all: {right.mean():.4f}.")
                 promises = [t.promise for t in self.thresholds.values() if t.promise is not None]
                 if self.goal in ("accuracy", "coverage") and promises and accuracy.high < min(promises):
@@ -197,6 +236,11 @@ class Deferral:
         for name, t in self.thresholds.items():
             who = f"Group {name}: " if name else ""
             lines.append(who + _describe_promise(self.goal, self.confidence, t))
+        if self.clusters is not None and self.goal != "cost":
+            lines.append(
+                f"Fitted on one input of each of {self.clusters} clusters: it holds for an input drawn from "
+                "a new cluster."
+            )
         if len(self.thresholds) > 1 and self.goal in ("accuracy", "coverage"):
             together = max(0.0, 1 - len(self.thresholds) * (1 - self.confidence))
             lines.append(f"Each holds by itself; all at once with confidence {together:.4g} at least.")
@@ -304,6 +348,21 @@ def _name_groups(groups: Any, number: int) -> np.ndarray:
     return names
 
 
+def _draw_one_per_cluster(clusters: Clusters, groups: np.ndarray, seed: int) -> np.ndarray:
+    """Return the place of one input of each cluster, drawn at random; of each cluster and group."""
+    order = np.random.default_rng([seed, 0xDE4]).permutation(len(groups))
+    _, kinds = np.unique(groups, return_inverse=True)
+    both = clusters.codes * (kinds.max() + 1) + kinds.ravel()
+    return np.sort(order[np.unique(both[order], return_index=True)[1]])
+
+
+def _estimate_share(chosen: np.ndarray, clusters: Clusters | None, confidence: float) -> Estimate:
+    """Return the share of chosen inputs with its interval."""
+    if clusters is None:
+        return proportion(int(chosen.sum()), len(chosen), confidence)
+    return share_in_clusters(chosen, clusters, confidence)
+
+
 def _fit_group(
     goal: str, target: float, confidence: float, scores: np.ndarray, right: np.ndarray, name: str
 ) -> Threshold:
@@ -318,6 +377,12 @@ def _fit_group(
 
     if goal == "coverage":
         kept = int(ends[np.searchsorted(ends / number, target)])  # a share of k / n keeps k, not k + 1
+        if hits[kept] == 0:
+            why = (
+                f"None of the {kept} predictions that it would keep is right. Predicted numbers are hardly "
+                "ever equal to the truth: say which are near enough, as correct=abs(predicted - truth) <= 0.1"
+            )
+            _refuse(name, f"an accuracy above 0 at a coverage of {target:g}", why)
         return threshold(kept, float(lower_bound(hits[kept], kept, confidence)))
     if goal == "risk":
         shares = np.arange(1, number + 2) / (number + 1)

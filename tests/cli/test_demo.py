@@ -63,7 +63,7 @@ def test_tables_are_those_of_the_command_line(demo):
         found = run("evaluate", "selective", files[0], "--score", "average_epistemic", "--json")
         assert f"{json.loads(found.stdout)['auc']['value']:.3f}".lstrip("0") in text
     assert r"\toprule" in (out / "tables.tex").read_text()
-    assert "Epistemic, new" in (out / "tables.md").read_text()
+    assert "Epistemic, pairwise KL" in (out / "tables.md").read_text()
 
 
 def test_headings_and_marks_are_explained(demo):
@@ -74,9 +74,9 @@ def test_headings_and_marks_are_explained(demo):
         ["method", "known", "digits", "attacked", "digits", "members"],
     ]
     lines = text.splitlines()
-    (words,) = [line for line in lines if "I (current: each against their average)" in line]
-    assert "K (new: each against each other)" in words and lines.index(words) < min(
-        k for k, line in enumerate(lines) if "I (current)" in line
+    (words,) = [line for line in lines if "I (mutual information: each against their average)" in line]
+    assert "K (pairwise KL: each against each other)" in words and lines.index(words) < min(
+        k for k, line in enumerate(lines) if "information I" in line
     )
     files = [read_columns(out / method / "id.csv") for method in METHODS]
     wrong = sorted(int((each["label"] != each["prediction"]).sum()) for each in files)

@@ -510,3 +510,76 @@ def test_real_predictions_give_the_published_figures(data_kit) -> None:
         "average_total",
     )
     assert run_json(*errors)["auroc"]["value"] == pytest.approx(0.814, abs=6e-4)
+
+
+def write_clustered(path, shift=0.0, seed=0):
+    """Write scores of 30 images of 20 pixels, which go together within an image."""
+    rng = np.random.default_rng(seed)
+    image = np.repeat(np.arange(30), 20)
+    values = shift + rng.normal(size=30)[image] + rng.normal(size=600)
+    label = (rng.uniform(size=600) < 0.3).astype(int)
+    columns = {"pairwise_epistemic": values + label, "prediction": np.zeros(600, int), "label": label}
+    write_columns(path, columns | {"image": np.array([f"{path.stem}-{each}" for each in image])})
+
+
+def test_clusters_make_intervals_over_whole_images(tmp_path):
+    write_clustered(tmp_path / "id.csv")
+    write_clustered(tmp_path / "ood.csv", 1.0, 1)
+    found = {
+        name: read_columns(tmp_path / f"{name}.csv") for name in ("id", "ood")
+    }  # fmt: skip
+    scores = [found[name]["pairwise_epistemic"] for name in found]
+    images = tuple(found[name]["image"] for name in found)
+    expected = demur.tasks.detection(*scores, clusters=images)
+    given = ("ood", "--id", "id.csv", "--ood", "ood.csv")
+    assert run_json(*given, "--clusters", "image")["auroc"] == expected.auroc.to_dict()
+    alone = run_json(*given)["auroc"]
+    assert expected.auroc.high - expected.auroc.low > 2 * (alone["high"] - alone["low"])
+    assert "intervals over draws of whole clusters" in run(*given, "--clusters", "image")
+    correct = found["id"]["label"] == 0
+    for task, figure in (("misclassification", "auroc"), ("selective", "auc")):
+        expected = getattr(demur.tasks, task)(scores[0], correct, clusters=images[0])
+        shown = run_json(task, "id.csv", "--clusters", "image")
+        assert shown[figure] == getattr(expected, figure).to_dict()
+        if task == "misclassification":
+            assert shown["within"] == expected.within.to_dict()
+
+
+def test_clusters_of_the_file_of_labels(tmp_path):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(3, 90, 4))
+    np.save("id.npy", logits)
+    labels, patient = rng.integers(0, 4, 90), np.arange(90) // 9
+    write_columns(tmp_path / "labels.csv", {"label": labels, "patient": patient})
+    given = ("id.npy", "--logits", "--labels", "labels.csv")
+    p = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+    expected = demur.tasks.calibration(p.mean(axis=0), labels, clusters=patient, resamples=200)
+    shown = run_json("calibration", *given, "--clusters", "patient")["brier"]
+    assert shown == pytest.approx(expected.brier.to_dict())
+    text = run("misclassification", *given, "--clusters", "patient", "--score", "K")
+    assert "over draws of whole clusters" in text
+
+
+def test_a_column_of_clusters_that_is_not_there(tmp_path):
+    write_clustered(tmp_path / "id.csv")
+    result = CliRunner().invoke(app, ["evaluate", "misclassification", "id.csv", "--clusters", "patient"])
+    assert result.exit_code == 2
+    assert "id.csv: expected a column patient, got pairwise_epistemic" in result.stderr
+
+
+def test_pooled_figures_of_unlike_images_say_so(tmp_path):
+    rng = np.random.default_rng(0)
+    image = np.repeat(np.arange(40), 50)
+    bad = image % 2 == 1
+    label = (rng.uniform(size=2000) < np.where(bad, 0.5, 0.05)).astype(int)
+    scores = bad + rng.normal(0, 0.3, 2000)
+    columns = {"pairwise_epistemic": scores, "average_epistemic": scores / 2, "label": label, "image": image}
+    write_columns(tmp_path / "id.csv", columns | {"prediction": np.zeros(2000, int)})
+    for more in ((), ("--score", "K")):
+        text = " ".join(run("misclassification", "id.csv", "--clusters", "image", *more).split())
+        assert "pools unlike clusters: between inputs of one cluster, AUROC is .504" in text
+    columns["part"] = np.where(bad, "object", "background")
+    write_columns(tmp_path / "parts.csv", columns | {"prediction": np.zeros(2000, int)})
+    text = " ".join(run("misclassification", "parts.csv", "--strata", "part", "--score", "K").split())
+    assert "parts: pools unlike strata: between inputs of one stratum, AUROC is .50" in text
+    assert "pools unlike" not in run("misclassification", "id.csv")

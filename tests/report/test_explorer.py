@@ -197,14 +197,16 @@ def test_what_a_screen_reader_is_told(open_page):
         ("combobox", "Theme"),
         ("heading", "Uncertainty in nats"),
         ("table", "The same in numbers"),
-        ("rowheader", "new − current"),
+        ("rowheader", "pairwise − average"),
     ):
         assert page.get_by_role(role, name=name, exact=True).count() == 1, (role, name)
     assert page.get_attribute("#summary", "aria-live") == "polite"
     assert page.inner_text("#summary").startswith("Beta(5, 5): epistemic uncertainty 0.04751")
     image = page.get_by_role("img", name="Beta(5, 5), density over θ from 0 to 1; expected value 0.5")
     assert image.count() == 1
-    assert "new: total 0.7456, aleatoric 0.6456, epistemic 0.1" in page.get_attribute("#bars", "aria-label")
+    assert "pairwise: total 0.7456, aleatoric 0.6456, epistemic 0.1" in page.get_attribute(
+        "#bars", "aria-label"
+    )
     assert page.get_attribute("#a-range", "aria-valuetext") == "5"
     assert page.get_attribute("html", "lang") == "en"
 

@@ -79,17 +79,26 @@ def test_markdown_and_text(found) -> None:
     table = table_of_scores(found)
     lines = table.markdown().splitlines()
     assert lines[0].startswith(
-        "| Figure | Method | Total, current | Total, new | Aleatoric | Epistemic, current"
+        "| Figure | Method | Total, average | Total, pairwise | Aleatoric | Epistemic, mutual information"
     )
     assert r"DE\|5" in lines[3]
     assert {line.replace(r"\|", "").count("|") for line in lines[:6]} == {8}
     assert "Bold: the better of the two totals, or of the two epistemic parts" in lines[-1]
-    assert lines[-1].startswith("Current: average (I), new: pairwise (K).")
+    assert lines[-1].startswith("Total: aleatoric + I (average), or K (pairwise).")
     cells = table.cells()
     assert [len(row) for row in cells] == [7] * 5
     assert [row[0] for row in cells[1:]] == ["AUROC", "", "FPR95", ""]
-    heads = ["Total\ncurrent", "Total\nnew", "Aleatoric", "Epistemic\nI (current)", "Epistemic\nK (new)"]
-    assert cells[0][2:] == heads
+    heads = ["Total\naverage", "Total\npairwise", "Aleatoric"]
+    assert cells[0][2:] == [*heads, "Epistemic\nmutual\ninformation I", "Epistemic\npairwise KL K"]
+
+
+def test_only_the_paper_s_tables_have_its_names(found) -> None:
+    plain, paper = table_of_scores(found), table_of_scores(found, paper=True)
+    assert not {"current", "new"} & {column.heading for column in plain.columns}
+    assert paper.markdown().splitlines()[0].endswith("| Epistemic, current | Epistemic, new |")
+    assert paper.notes("*")[0] == "Current: average (I), new: pairwise (K)."
+    assert paper.cells()[0][5:] == ["Epistemic\nI (current)", "Epistemic\nK (new)"]
+    assert plain.csv() == paper.csv()  # files have the names of the columns
 
 
 def table_with(*cells, section="auroc"):

@@ -108,7 +108,13 @@ def of_large_selective(scale: float, power: int, levels: int = 0) -> Draw:
         found = selective(np.floor(levels * scores) if levels else scores, correct)
         assert found.auc.method == "asymptotic"
         area, excess = area_truth(scale, power, levels)
-        return {"auc": (found.auc, area), "excess": (found.excess, excess)}
+        kept = 1 - scale * 0.8**power / (power + 1)  # the accuracy of four fifths, where a level ends, too
+        return {
+            "auc": (found.auc, area),
+            "excess": (found.excess, excess),
+            "accuracy at 0.8": (found.accuracy_at(0.8), kept),
+            "coverage": (found.coverage_at(kept), 0.8),
+        }
 
     return draw
 
@@ -159,12 +165,15 @@ def of_large_compare(seed: int) -> dict[str, tuple[Estimate, float]]:
     rng = np.random.default_rng(seed)
     a = rng.normal(0, 1, LARGE // 2), rng.normal(1.5, 1, LARGE // 2 + 1)
     b = tuple(part + rng.normal(0, 1, len(part)) for part in a)
-    plain, noisy = (truth_of(1.5, 0.5, spread)["aupr"] for spread in (1.0, np.sqrt(2)))
+    plain, noisy = (truth_of(1.5, 0.5, spread) for spread in (1.0, np.sqrt(2)))
     scores = rng.uniform(size=LARGE)
     correct = rng.uniform(size=LARGE) > scores / 2
     other = np.where(rng.uniform(size=LARGE) < 0.5, scores, rng.uniform(size=LARGE))
     return {
-        "aupr": (compare(a, b, "detection", figure="aupr").difference, plain - noisy),
+        **{
+            name: (compare(a, b, "detection", figure=name).difference, plain[name] - noisy[name])
+            for name in ("aupr", "fpr95")
+        },
         "auc": (compare(scores, other, "selective", correct=correct).difference, 0.0625),
     }
 

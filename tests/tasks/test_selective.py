@@ -106,3 +106,31 @@ def test_splits_and_bad_input() -> None:
         found.accuracy_at(0)
     with pytest.raises(ValueError, match="accuracy must be above 0"):
         found.coverage_at(2)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_formulas_of_shares_and_accuracies_agree_with_resampling(ties) -> None:
+    rng = np.random.default_rng(3)
+    scores = rng.uniform(size=5001)
+    correct = rng.uniform(size=5001) > scores / 2
+    scores = np.floor(20 * scores) if ties else scores
+    formula = selective(scores, correct)
+    drawn = selective(scores, correct, interval="bootstrap", resamples=500)
+    pairs = [(formula.accuracy_at(c), drawn.accuracy_at(c)) for c in (0.1, 0.6, 0.97, 1.0)]
+    pairs += [(formula.coverage_at(a), drawn.coverage_at(a)) for a in (0.8, 0.85, 0.9)]
+    for a, b in pairs:
+        assert (a.method, b.method) == ("asymptotic", "percentile") and a.value == pytest.approx(b.value)
+        assert a.high - a.low == pytest.approx(b.high - b.low, rel=0.3)
+        assert (a.low + a.high) / 2 == pytest.approx((b.low + b.high) / 2, abs=0.2 * (b.high - b.low))
+
+
+def test_shares_of_many_inputs_at_the_ends() -> None:
+    scores = np.arange(6000.0)
+    found = selective(scores, scores < 5500)  # all errors last
+    sure = found.accuracy_at(0.5)
+    assert (sure.value, sure.high) == (1, 1) and sure.low == pytest.approx(0.025 ** (1 / 3000))
+    whole = found.coverage_at(1.0)
+    assert (whole.low, whole.high) == (0, whole.value) and whole.value == pytest.approx(5500 / 6000)
+    assert found.coverage_at(0.5).value == found.coverage_at(0.5).low == 1
+    none = selective(scores, scores < 0).coverage_at(0.9)
+    assert (none.value, none.low) == (0, 0) and none.high < 0.01

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 _EXPLANATION = (
     "Aleatoric: how unsure members are by themselves, on average. Epistemic: how far they disagree, by I "
-    "(current: each against their average) or K (new: each against each other). Total: aleatoric plus I or "
-    "K.\nAUROC: how often an input to be found scores higher than one of the others; .5 is a coin toss. In "
-    "brackets: 95 % intervals.\n"
-    "Marks compare current with new, so aleatoric has none. The verdict below compares all measures."
+    "(mutual information: each against their average) or K (pairwise KL: each against each other). Total: "
+    "aleatoric plus I or K.\nAUROC: how often an input to be found scores higher than one of the others; .5 "
+    "is a coin toss. In brackets: 95 % intervals.\n"
+    "Marks compare I with K, and the totals, so aleatoric has none. The verdict below compares all measures."
 )
 
 

@@ -1,4 +1,4 @@
-"""`demur evaluate`: how well scores detect unknown inputs and errors, with intervals."""
+"""`demur evaluate`: how well scores detect out-of-distribution inputs and errors, with intervals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from demur.cli import defer
-from demur.cli.method_files import Reader, name_methods, pair_methods, split_method_name
+from demur.cli.method_files import MethodScores, Reader, name_methods, pair_methods, split_method_name
 from demur.cli.options import (
     Axis,
     Confidence,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from demur.tasks import Contest
 
 app = typer.Typer(
-    help="Evaluate scores: detect unknown inputs and wrong predictions, and decide what to defer."
+    help="Evaluate scores: detect out-of-distribution inputs and wrong predictions, and decide what to defer."
 )
 app.add_typer(defer.app, name="defer")
 
@@ -83,6 +83,29 @@ _Splits = Annotated[
 ]
 
 
+_Clusters = Annotated[
+    str | None,
+    typer.Option(
+        "--clusters",
+        metavar="COLUMN",
+        show_default=False,
+        help="Column that says which inputs belong together, such as the image of a pixel or the patient of "
+        "a visit: intervals and tests are then over draws of whole clusters.",
+    ),
+]
+
+_Strata = Annotated[
+    str | None,
+    typer.Option(
+        "--strata",
+        metavar="COLUMN",
+        show_default=False,
+        help="Column of kinds of inputs, such as background and object: says so where the AUROC of all "
+        "inputs together is not that between inputs of one kind.",
+    ),
+]
+
+
 @app.command()
 def ood(
     known: Annotated[
@@ -118,6 +141,8 @@ def ood(
     resamples: Resamples = 2000,
     splits: _Splits = None,
     seed: Seed = 0,
+    clusters: _Clusters = None,
+    strata: _Strata = None,
     json: Json = False,
     latex: Latex = False,
     csv: Csv = False,
@@ -138,8 +163,17 @@ def ood(
             method: {name: (first.score(name), second.score(name)) for name in names}
             for method, (first, second) in pairs.items()
         }
+
+        def pick(column: str | None) -> dict[str, Any] | None:
+            if column is None:
+                return None
+            return {
+                method: tuple(_pick_clusters(column, each) for each in pair) for method, pair in pairs.items()
+            }
+
         answer = _evaluate(
             "detection", scores, None, figure, form, reader.head,
+            clusters=pick(clusters), strata=pick(strata),
             confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
         )  # fmt: skip
     answer()
@@ -173,6 +207,8 @@ def _add_command(task: str, text: str) -> None:
         resamples: Resamples = 2000,
         splits: _Splits = None,
         seed: Seed = 0,
+        clusters: _Clusters = None,
+        strata: _Strata = None,
         json: Json = False,
         latex: Latex = False,
         csv: Csv = False,
@@ -191,8 +227,17 @@ def _add_command(task: str, text: str) -> None:
             scores = {
                 method: {name: source.score(name) for name in names} for method, (source, _) in judged.items()
             }
+
+            def pick(column: str | None) -> dict[str, Any] | None:
+                if column is None:
+                    return None
+                return {
+                    method: _pick_clusters(column, source, labels) for method, (source, _) in judged.items()
+                }
+
             answer = _evaluate(
                 task, scores, correct, figure, form, reader.head,
+                clusters=pick(clusters), strata=pick(strata),
                 confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
             )  # fmt: skip
         answer()
@@ -226,6 +271,7 @@ def calibration(
     confidence: Confidence = 0.95,
     resamples: Resamples = 2000,
     seed: Seed = 0,
+    clusters: _Clusters = None,
     json: Json = False,
     latex: Latex = False,
     csv: Csv = False,
@@ -244,6 +290,7 @@ def calibration(
         form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
         kind = choose_kind(logits=logits, probs=probs, log_probs=log_probs)
         truth = read_labels(labels)["label"]
+        together = None if clusters is None else _read_clusters(clusters, labels)
         results = {}
         for written in files:
             name, path = split_method_name(written)
@@ -257,13 +304,13 @@ def calibration(
                 average = average_predictions(predictions, kind, progress=progress)
             own = number_labels(truth, predictions.names, path)
             options = {"confidence": confidence, "resamples": resamples, "seed": seed}
-            results[name] = calibration(average, own, bins=bins, **options)
+            results[name] = calibration(average, own, bins=bins, clusters=together, **options)
     figures = ("nll", "brier", "ece")
     if form == "json":
         found = {name: _json_figures(result, figures) for name, result in results.items()}
         print_object(next(iter(found.values())) | ({"methods": found} if len(found) > 1 else {}))
     else:
-        title = f"Calibration of {len(truth)} predictions, with {100 * confidence:g} % intervals"
+        title = f"Calibration of {len(truth)} predictions, {_say_intervals(confidence, clusters)}"
         print_figures(table_of_figures(results, figures), form, title)
 
 
@@ -273,6 +320,32 @@ def _choose_form(**forms: bool) -> str:
     if len(asked) > 1:
         raise ValueError(f"expected at most one form, got --{' and --'.join(asked)}: choose one")
     return asked[0] if asked else "text"
+
+
+def _pick_clusters(name: str, source: MethodScores, labels: str | None = None) -> Any:
+    """Return the column of clusters, of the scores or of the file of labels, for the rows that count."""
+    if name in source.columns or labels is None:
+        return source.column(name)
+    found = _read_clusters(name, labels)
+    if len(found) != len(source.rows):
+        raise ValueError(
+            f"{labels}: expected {len(source.rows)} clusters, one per row of {source.path}, got {len(found)}"
+        )
+    return found[source.rows]
+
+
+def _read_clusters(name: str, labels: str) -> Any:
+    """Return a column of the file of labels."""
+    from demur.stores import pick_column, read_columns, split_name
+
+    path = split_name(labels)[0]
+    columns = {} if path.lower().endswith(".npy") else read_columns(Path(path), nameless="label")
+    return pick_column(columns, name, path)
+
+
+def _say_intervals(confidence: float, clusters: Any) -> str:
+    """Return what the intervals of a table are."""
+    return f"with {100 * confidence:g} % intervals{' over draws of whole clusters' if clusters else ''}"
 
 
 def _evaluate(
@@ -312,7 +385,7 @@ def _write_title(task: str, table: Table, options: Mapping[str, Any]) -> str:
     (section,) = what if len(what) == 1 else ("",)
     by = FIGURE_NAMES.get(section, section)
     spread = f"mean ± spread over {options['splits']} splits" if options["splits"] else None
-    interval = f"with {100 * options['confidence']:g} % intervals"
+    interval = _say_intervals(options["confidence"], options["clusters"])
     return f"{_TITLES[task]}{f': {by}' if by else ''}, {spread or interval}"
 
 
@@ -320,10 +393,14 @@ def _json_figures(result: Any, figures: tuple[str, ...]) -> dict[str, Any]:
     """Return figures as JSON can hold them."""
     from demur.stores import json_number
 
-    return {
+    if getattr(result, "within", None) is not None:
+        figures = (*figures, "within")
+    found: dict[str, Any] = {
         figure: {key: json_number(value) for key, value in getattr(result, figure).to_dict().items()}
         for figure in figures
     }
+    chance = getattr(result, "chance", None)
+    return found if chance is None else found | {"chance": chance}
 
 
 def _make_json(found: Contest, figures: tuple[str, ...], head: str) -> dict[str, Any]:

@@ -220,7 +220,7 @@ def print_figures(table: tables.Table, form: str, title: str) -> None:
     for index, (cells, row) in enumerate(zip(body, table.rows, strict=True)):
         names = len(cells) - len(row.cells)
         last = index + 1 == len(body) or table.rows[index + 1].section != row.section
-        bold = [False] * names + [cell.best for cell in row.cells]
+        bold = [False] * names + [cell.best and cell.wins for cell in row.cells]
         texts = [Text(c, style="bold" if best else "") for c, best in zip(cells, bold, strict=True)]
         shown.add_row(*texts, end_section=last)
     print_table(title, shown)

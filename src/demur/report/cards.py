@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from demur.deferral import Deferral, write_threshold
+from demur.deferral import Deferral, NoGuarantee, write_threshold
 from demur.report.contents import ReportContents
 from demur.report.percent import (
     digits_for,
@@ -100,7 +100,10 @@ def _deferral_cards(found: ReportContents, key: Key) -> list[dict[str, Any]]:
         return []
     names = [method.name for method in found.run.methods]
     known = found.run.methods[names.index(key[0])].sets["id"]
-    policy = Deferral.fit(known.scores[key[1]], known.correct, coverage=0.9, confidence=found.confidence)
+    try:
+        policy = Deferral.fit(known.scores[key[1]], known.correct, coverage=0.9, confidence=found.confidence)
+    except NoGuarantee:  # all that it would keep is wrong
+        return []
     t = policy.thresholds[""]
     if t.kept == t.number:
         return []
@@ -140,8 +143,13 @@ def _say_doubts(result: Detection, kinds: tuple[str, str]) -> list[str]:
     """Return where a figure says little: no better than chance, or few inputs of one of two kinds."""
     sentences = []
     area = result.auroc
-    if area.low <= 0.5 <= area.high:
+    if result.chance == "toss":
         sentences.append("No better than chance, as far as these inputs can show: 50 % is a coin toss.")
+    if result.chance == "below":
+        sentences.append(
+            f"Below 50 %, a coin toss: the model is more certain of the {kinds[0]} than of the {kinds[1]}, "
+            "so this does not find them."
+        )
     fewest = min(result.positives, result.negatives)
     if fewest < FEW_INPUTS:
         what = kinds[result.positives > fewest]
@@ -164,6 +172,9 @@ def _compare_within(found: ReportContents, key: Key, task: str) -> list[str]:
     below = {name: contest.difference("auroc", method, best, name) for name in standings if name != best}
     of = f"{method}'s {number} measures" if len(found.run.methods) > 1 else f"the {number} measures"
     lowest = f" The lowest is {write_points(max(c.difference.value for c in below.values()))} below the best."
+    if all(each.chance in ("toss", "below") for each in standings.values()):
+        top = f"{name_of(best).short}, has {write_estimate(standings[best].estimate)}"
+        return [f"None of {of} is shown to be better than a coin toss: the highest, {top}."]
     if standings[score].tied:
         top = write_estimate(standings[best].estimate)
         return [f"Not shown to be worse than the best of {of}, {name_of(best).short} ({top}).{lowest}"]
@@ -171,7 +182,7 @@ def _compare_within(found: ReportContents, key: Key, task: str) -> list[str]:
         behind = write_difference(below[score].difference)
         return [f"Below the best of {of}, {name_of(best).short}, by {behind}.{lowest}"]
     others = [name for name in standings if name != score]
-    ties = [name for name in others if standings[name].best or standings[name].tied]
+    ties = [name for name in others if standings[name].wins]
     if len(ties) == len(others):
         rest = "the other" if len(others) == 1 else f"the other {len(others)}"
         return [f"The highest of {of}, but not shown to be better than {rest}.{lowest}"]

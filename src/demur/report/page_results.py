@@ -59,7 +59,7 @@ def _describe_detection(found: ReportContents, key: Key, task: str) -> dict[str,
         some = find_corners(band.at, end)
         ends.append([shorten_all(band.at[some], 4), shorten_all(end[some], 4)])
     return {
-        "mark": "best" if standing.best else "tie" if standing.tied else "",
+        "mark": ("best" if standing.best else "tie") if standing.wins else "",
         "auroc": shorten_estimate(result.auroc),
         "aupr": shorten_estimate(result.aupr),
         "fpr95": shorten_estimate(result.fpr95),

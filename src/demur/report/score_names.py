@@ -19,8 +19,8 @@ class Name(NamedTuple):
 SCORE_NAMES = {
     "pairwise_epistemic": Name(
         "K",
-        "K: epistemic, pairwise",
-        "How far the predictions of two members are apart, on average: the expected pairwise divergence.",
+        "K: epistemic, pairwise KL",
+        "How far the predictions of two members are apart, on average: the expected pairwise KL divergence.",
     ),
     "average_epistemic": Name(
         "I",
@@ -29,7 +29,7 @@ SCORE_NAMES = {
     ),
     "reverse_epistemic": Name(
         "M",
-        "M: epistemic, reverse",
+        "M: epistemic, reverse mutual information",
         "I the other way round: how far the average prediction is from the members. Large where one of them "
         "rules out what others find likely. M = K − I.",
     ),

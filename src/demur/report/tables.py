@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from itertools import groupby
 from typing import Any
 
 from demur.control_characters import escape_controls
+from demur.report.percent import join_names
 from demur.tasks.contest import Contest, Standing
 from demur.tasks.detection import Detection
 from demur.tasks.estimate import Estimate
@@ -19,8 +21,11 @@ PAPER = ("average_total", "pairwise_total", "pairwise_aleatoric", "average_epist
 """The columns of the paper's tables. Its current measure is "average", its new one "pairwise"."""
 
 _PARTS = ("total", "aleatoric", "epistemic")
-_MEASURE_NAMES = {"average": "current", "pairwise": "new"}
-_LETTERS = {"average": "I", "pairwise": "K"}
+_PAPER_NAMES = {"average": "current", "pairwise": "new"}
+_EPISTEMIC_NAMES = {
+    "average": "mutual information", "pairwise": "pairwise KL", "reverse": "reverse mutual information",
+}  # fmt: skip
+_LETTERS = {"average": "I", "pairwise": "K", "reverse": "M"}
 _GROUP_NAMES = {
     "Total": "totals",
     "Aleatoric": "aleatoric parts",
@@ -69,19 +74,21 @@ class Table:
         Significance level of the tests behind the marks of best and tied figures.
     rare : str
         What the rarer kind of inputs is called.
+    remarks : list of str
+        What else is to be said below it.
 
     Examples
     --------
     >>> from demur.tasks import Estimate, Standing
     >>> best = Standing(Estimate(0.9, 0.85, 0.94), best=True)
     >>> tied = Standing(Estimate(0.88, 0.83, 0.92), tied=True)
-    >>> columns = [Column("I", "Epistemic", "current"), Column("K", "Epistemic", "new")]
+    >>> columns = [column_of(name, PAPER) for name in ("average_epistemic", "pairwise_epistemic")]
     >>> print(Table(columns, [Row("auroc", "MCD", (best, tied))]).markdown())
-    | Method | Epistemic, current | Epistemic, new |
+    | Method | Epistemic, mutual information | Epistemic, pairwise KL |
     |---|---|---|
     | MCD | **.900** [.850, .940] | .880= [.830, .920] |
     <BLANKLINE>
-    Current: average (I), new: pairwise (K). Bold: the better of the two epistemic parts. =: ...
+    Bold: the better of the two epistemic parts. =: ...
     """
 
     columns: Sequence[Column]
@@ -89,6 +96,7 @@ class Table:
     across: str = "score"
     level: float = 0.05
     rare: str = "inputs of one kind"
+    remarks: Sequence[str] = ()
 
     @property
     def corner(self) -> list[str]:
@@ -111,21 +119,25 @@ class Table:
 
     def notes(self, best: str) -> list[str]:
         """Return what headings and marks mean, a line each, with `best` for the mark of the best."""
-        said = [
-            f"{_MEASURE_NAMES[m]}: {m} ({_LETTERS[m]})"
-            for m in _MEASURE_NAMES
-            if any(c.heading == _MEASURE_NAMES[m] for c in self.columns)
-        ]
+        headings = {column.heading for column in self.columns}
+        said = [f"{name}: {m} ({_LETTERS[m]})" for m, name in _PAPER_NAMES.items() if name in headings]
         notes = [f"{', '.join(said)}.".replace("current", "Current", 1)] if said else []
+        totals = [
+            c.name.rpartition("_")[0] for c in self.columns if c.group == "Total" and c.heading in _LETTERS
+        ]
+        if totals:
+            each = ", or ".join(f"{_LETTERS[m]} ({m})" for m in totals)
+            notes.append(f"Total: aleatoric + {each}.")
         cells = [cell for row in self.rows for cell in row.cells]
-        if any(cell.best or cell.tied for cell in cells):
+        if any(cell.wins for cell in cells):
             equal = "; several where they are equal" if any(map(self._has_equals, self.rows)) else ""
             notes.append(f"{best}: {self._say_contested()}{equal}.")
-        if any(cell.tied for cell in cells):
+        if any(cell.wins and cell.tied for cell in cells):
             notes.append(
                 "=: no difference from it is shown by a paired test on the same inputs, at "
                 f"{self.level:g} for all comparisons together (Holm's correction)."
             )
+        notes += self._say_what_is_missed()
         if any(row.section.lower().endswith("auc") for row in self.rows):
             notes.append("AUC: mean accuracy over all shares kept, the most certain first.")
         bounded = [row for row in self.rows if self._has_bound(row)]
@@ -137,11 +149,31 @@ class Table:
                 f"{self.rare}: with so few, even a perfect ranking does not rule out that the true value is "
                 "that low."
             )
+        return [*notes, *self.remarks]
+
+    def _say_what_is_missed(self) -> list[str]:
+        """Return which rows have no score above chance, and that nothing is won there."""
+        notes = []
+        chances = {row.name: {cell.chance for cell in row.cells} for row in self.rows}
+        below = [name for name, each in chances.items() if each == {"below"}]
+        if below:
+            notes.append(
+                f"{join_names(below)}: none of these scores finds what is sought. AUROC is at or below .5: "
+                "the model is more certain there."
+            )
+        toss = [name for name, each in chances.items() if each in ({"toss"}, {"toss", "below"})]
+        if toss:
+            notes.append(f"{join_names(toss)}: no score is shown to be better than a coin toss, AUROC .5.")
+        some = [row for row in self.rows if "above" in chances[row.name]]
+        if any((cell.best or cell.tied) and not cell.wins for row in some for cell in row.cells):
+            notes.append(
+                "No mark where the AUROC may be that of a coin toss, .5: ties at chance are no wins."
+            )
         return notes
 
     def _has_equals(self, row: Row) -> bool:
         """Return whether several figures under one heading are best, being equal."""
-        best = [c.group for c, cell in zip(self.columns, row.cells, strict=True) if cell.best]
+        best = [c.group for c, cell in zip(self.columns, row.cells, strict=True) if cell.best and cell.wins]
         return len(best) > len(set(best))
 
     def _has_bound(self, row: Row) -> bool:
@@ -160,7 +192,7 @@ class Table:
 
     def cells(self) -> list[list[str]]:
         """Return the table for a terminal, headings first; line feeds part values from intervals."""
-        head = [*self.corner, *(f"{c.group}\n{_both_names(c)}".strip("\n") for c in self.columns)]
+        head = [*self.corner, *(f"{c.group}\n{_break_heading(c)}".strip("\n") for c in self.columns)]
         body = [
             [f"{write_number(e.value)}{_mark(e, '*')}\n{_around(e.estimate)}" for e in r.cells]
             for r in self.rows
@@ -174,9 +206,8 @@ class Table:
         for names, row in zip(self.name_rows(), self.rows, strict=True):
             found = []
             for cell in row.cells:
-                value = (
-                    f"**{write_number(cell.value)}**" if cell.best else write_number(cell.value) + _mark(cell)
-                )
+                value = write_number(cell.value)
+                value = f"**{value}**" if cell.best and cell.wins else value + _mark(cell)
                 found.append(f"{value} {_around(cell.estimate)}")
             lines.append(names + found)
         text = ["| " + " | ".join(cell.replace("|", r"\|") for cell in line) + " |" for line in lines]
@@ -220,16 +251,17 @@ class Table:
             for column, cell in zip(self.columns, row.cells, strict=True):
                 e = cell.estimate
                 figures = [e.value, e.low, e.high, "" if e.spread is None else e.spread]
-                marks = [int(cell.best), int(cell.tied)]
+                marks = [int(cell.wins and cell.best), int(cell.wins and cell.tied)]
                 what = [row.section, column.name][:: 1 if self.across == "score" else -1]
                 writer.writerow([what[0], row.name, what[1], *figures, *marks])
         return text.getvalue().rstrip("\n")
 
 
-def table_of_scores(found: Contest, scores: Sequence[str] | None = None) -> Table:
+def table_of_scores(found: Contest, scores: Sequence[str] | None = None, *, paper: bool = False) -> Table:
     """Return the paper's table: a row for each method, a column for each score, a section for each figure.
 
-    `scores` are the columns; all of them by default.
+    `scores` are the columns; all of them by default. With `paper` they have the paper's names, current for
+    average and new for pairwise.
     """
     names = list(scores or dict.fromkeys(name for named in found.results.values() for name in named))
     rows = [
@@ -242,7 +274,27 @@ def table_of_scores(found: Contest, scores: Sequence[str] | None = None) -> Tabl
         for figure, methods in found.standings.items()
         for method, named in methods.items()
     ]
-    return Table([column_of(name, names) for name in names], rows, level=found.level)
+    columns = [column_of(name, names, paper=paper) for name in names]
+    remarks = [
+        remark
+        for method, results in found.results.items()
+        for remark in _say_what_is_pooled({name: results[name] for name in names}, method)
+    ]
+    return Table(columns, rows, level=found.level, remarks=remarks)
+
+
+def _say_what_is_pooled(results: Mapping[str, Any], method: str) -> list[str]:
+    """Return that figures pool unlike parts, and what they are within one, where that is so."""
+    pooled = {name: each for name, each in results.items() if isinstance(each, Detection) and each.pooled}
+    told = [
+        f"{write_number(each.within.value)} {_around(each.within)}{f' by {name}' if name else ''}"
+        for name, each in pooled.items()
+        if each.within is not None
+    ]
+    if not told:
+        return []
+    said = next(iter(pooled.values())).describe_pooling(join_names(told))
+    return [f"{method}: {said[0].lower()}{said[1:]}".replace(", auroc is", ", AUROC is")]
 
 
 def _count_fewest(result: Any) -> int | None:
@@ -257,35 +309,47 @@ def table_of_figures(results: Mapping[str, Any], figures: Sequence[str], score: 
         Row(
             escape_controls(score),
             escape_controls(method),
-            tuple(Standing(getattr(result, figure)) for figure in figures),
+            tuple(Standing(getattr(result, f), chance=getattr(result, "chance", "")) for f in figures),
         )
         for method, result in results.items()
     ]
-    return Table(columns, rows, across="figure")
+    remarks = [
+        each for method, result in results.items() for each in _say_what_is_pooled({"": result}, method)
+    ]
+    return Table(columns, rows, across="figure", remarks=remarks)
 
 
-def column_of(name: str, all_names: Sequence[str]) -> Column:
-    """Return the column of a score: {measure}_{part} under its part, other names by themselves."""
+def column_of(name: str, all_names: Sequence[str], *, paper: bool = False) -> Column:
+    """Return the column of a score: {measure}_{part} under its part, other names by themselves.
+
+    Examples
+    --------
+    >>> column_of("average_epistemic", PAPER).heading, column_of("average_total", PAPER).heading
+    ('mutual information', 'average')
+    """
     measure, _, part = name.rpartition("_")
     if part not in _PARTS or not measure:
         return Column(name, "", escape_controls(name))
     alone = sum(other.rpartition("_")[2] == part for other in all_names) == 1
-    return Column(
-        name, part.capitalize(), "" if alone else escape_controls(_MEASURE_NAMES.get(measure, measure))
-    )
+    names = _PAPER_NAMES if paper else _EPISTEMIC_NAMES if part == "epistemic" else {}
+    return Column(name, part.capitalize(), "" if alone else escape_controls(names.get(measure, measure)))
 
 
-def _both_names(column: Column) -> str:
-    """Return the heading of a column with the letter of its measure, as pages have it.
+def _break_heading(column: Column) -> str:
+    """Return the heading of a column for a terminal: narrow, with the letter of its measure as pages have it.
 
     Examples
     --------
-    >>> _both_names(Column("average_epistemic", "Epistemic", "current"))
-    'I (current)'
+    >>> _break_heading(column_of("average_epistemic", PAPER)).splitlines()
+    ['mutual', 'information I']
     """
     measure, _, part = column.name.rpartition("_")
     letter = _LETTERS.get(measure) if part == "epistemic" else None
-    return f"{letter} ({column.heading})" if letter and column.heading else column.heading
+    if not letter or not column.heading:
+        return column.heading
+    if column.heading in _PAPER_NAMES.values():
+        return f"{letter} ({column.heading})"
+    return textwrap.fill(f"{column.heading} {letter}", 14)  # as wide as an interval
 
 
 def kinds_of(names: Sequence[str]) -> list[list[str]]:
@@ -324,14 +388,18 @@ def _around(estimate: Estimate) -> str:
 
 def _mark(cell: Standing, best: str = "") -> str:
     """Return the mark of a figure."""
-    return best if cell.best else "=" * cell.tied
+    if not cell.wins:
+        return ""
+    return best if cell.best else "="
 
 
 def _latex_cell(cell: Standing) -> str:
     """Return a figure in LaTeX: the spread below the line as in the paper, or the interval behind it."""
     estimate = cell.estimate
-    value = rf"\boldsymbol{{{write_number(cell.value)}}}" if cell.best else write_number(cell.value)
-    value += "^{=}" * cell.tied
+    value = (
+        rf"\boldsymbol{{{write_number(cell.value)}}}" if _mark(cell, "*") == "*" else write_number(cell.value)
+    )
+    value += "^{=}" * (_mark(cell) == "=")
     if estimate.spread is not None:
         return rf"${value}_{{\pm {write_number(estimate.spread)}}}$"
     return rf"${value}$ {{\scriptsize [{write_number(estimate.low)}, {write_number(estimate.high)}]}}"

@@ -21,10 +21,18 @@ def write_verdict(found: ReportContents) -> list[str]:
     choice = found.recommendation
     if choice is None:
         return _say_what_is_missing(found)
+    if not choice.number:
+        return [
+            *_say_what_is_missed(found, choice),
+            *([] if found.evaluation.ood_sets else _explain_method(found, choice)),
+            _say_how_good(found, choice),
+            *_warn_of_few_mistakes(found),
+        ]
     return [
         _say_what_to_use(found, choice),
         *_explain_measure(found, choice),
         *_explain_method(found, choice),
+        *_say_what_is_missed(found, choice),
         _say_how_good(found, choice),
         *_explain_aleatoric(found, choice),
         *_say_what_matters(found, choice),
@@ -62,6 +70,41 @@ def _say_what_to_use(found: ReportContents, choice: Recommendation) -> str:
     if len(found.run.methods) > 1:
         return f"Use {method} with {name}."
     return f"Use {name}." if len(found.scores) > 1 else f"There is one measure, {name}, so nothing to choose."
+
+
+def _say_what_is_missed(found: ReportContents, choice: Recommendation) -> list[str]:
+    """Return what no measure finds: where the model is more certain, and where nothing is shown."""
+    one = len(found.scores) == 1
+    measures = (
+        f"the measure {_name_choice(choice)} does not find " if one else "none of these measures finds "
+    )
+    by = f"With {choice.key[0]}, " if len(found.run.methods) > 1 else ""
+
+    def name(kind: str) -> list[str]:
+        return [_name_task(found, task) for task, chance in choice.missed.items() if chance == kind]
+
+    said = []
+    if below := name("below"):
+        more = "where it is wrong" if choice.missed.get(ERRORS) == "below" and len(below) == 1 else "there"
+        said.append(
+            f"{by}{measures}{join_names(below)}: the model is more certain {more} than elsewhere, so a high "
+            "score does not point to it."
+        )
+    if toss := name("toss"):
+        said.append(
+            f"{by}{measures}{join_names(toss)}, as far as these inputs can show: it may be a coin toss."
+        )
+    return [each[0].upper() + each[1:] for each in said]
+
+
+def _name_choice(choice: Recommendation) -> str:
+    """Return the short name of the measure chosen."""
+    return name_of(choice.key[1]).short
+
+
+def _name_task(found: ReportContents, task: str) -> str:
+    """Return what is to be found, in words."""
+    return "mistakes" if task == ERRORS else found.run.set_name(task)
 
 
 def _explain_measure(found: ReportContents, choice: Recommendation) -> list[str]:
@@ -130,12 +173,10 @@ def _say_how_good(found: ReportContents, choice: Recommendation) -> str:
         ends = " to ".join(f"{100 * end:.{digits_for(area)}f}" for end in (area.low, area.high))
         return f"{write_estimate(area)} ({ends})"
 
-    told = [
-        f"{'mistakes' if task == ERRORS else found.run.set_name(task)} {figure(result)}"
-        for task, result in choice.figures.items()
-    ]
+    told = [f"{_name_task(found, task)} {figure(result)}" for task, result in choice.figures.items()]
+    of = "this choice" if choice.number else f"{_name_choice(choice)}, the highest"
     return (
-        f"AUROC of this choice (50 % is a coin toss): {', '.join(told)}. The ranges are "
+        f"AUROC of {of} (50 % is a coin toss): {', '.join(told)}. The ranges are "
         f"{100 * found.confidence:g} % confidence intervals over draws of inputs; another training run may "
         "differ by more."
     )
@@ -143,7 +184,7 @@ def _say_how_good(found: ReportContents, choice: Recommendation) -> str:
 
 def _explain_aleatoric(found: ReportContents, choice: Recommendation) -> list[str]:
     """Return why the aleatoric part may find out-of-distribution inputs, if that is the verdict."""
-    finds = any(result.auroc.low > 0.5 for task, result in choice.figures.items() if kind_of(task) == "ood")
+    finds = any(r.chance == "above" for task, r in choice.figures.items() if kind_of(task) == "ood")
     if choice.aleatoric_with_k is None or not finds:
         return []
     where = f"with {choice.key[0]} " if len(found.run.methods) > 1 else "here "

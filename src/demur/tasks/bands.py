@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from demur.tasks.detection import Detection
+from demur.tasks.kept_accuracy import accuracy_intervals
 from demur.tasks.selective import Selective
 
 
@@ -43,6 +44,11 @@ def roc_band(found: Detection, at: Any = None, *, confidence: float = 0.95) -> B
     >>> band.low.round(2), band.high.round(2)
     (array([0.36, 0.74]), array([0.7 , 0.96]))
     """
+    if found.clusters is not None:
+        raise ValueError(
+            "roc_band needs independent inputs: its bound (Massart's) does not hold for clusters. Got a "
+            "result with clusters. Use the intervals of its figures, or one input of each cluster."
+        )
     each = 1 - math.sqrt(confidence)  # of each of two independent samples
     aside, along = (math.sqrt(math.log(2 / each) / (2 * n)) for n in (found.negatives, found.positives))
     curve = found.curve
@@ -57,6 +63,8 @@ def roc_band(found: Detection, at: Any = None, *, confidence: float = 0.95) -> B
 
 def accuracy_band(found: Selective, at: Any = None, *, confidence: float = 0.95) -> Band:
     """Return exact (Clopper-Pearson) intervals of the accuracy of what is kept: pointwise, each by itself.
+
+    With clusters they are those of ``Selective.accuracy_at``: over draws of whole clusters.
 
     Parameters
     ----------
@@ -81,6 +89,9 @@ def accuracy_band(found: Selective, at: Any = None, *, confidence: float = 0.95)
         raise ValueError(
             f"at must be numbers of inputs kept, from 1 to {len(accuracy)}. Got {kept.min()} to {kept.max()}."
         )
+    if found.together is not None:
+        _, low, high = accuracy_intervals(found.right, found.wrong, kept, confidence, found.together)
+        return Band(kept / len(accuracy), low, high)
     right = accuracy[kept - 1] * kept  # not whole where inputs with the same score are kept in part
     whole = np.rint(right)
     right = np.where(np.abs(right - whole) < 1e-9 * kept, whole, right)

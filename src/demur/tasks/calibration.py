@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from demur.core.arrays import as_array, to_numpy
-from demur.tasks.estimate import Estimate, IntervalOptions, generator, normal_quantile
+from demur.tasks.clusters import Clusters, check_clusters, spread_of_clusters
+from demur.tasks.display import Displayed, Rows
+from demur.tasks.estimate import Estimate, IntervalOptions, generator, normal_quantile, student_quantile
 
 
 class Reliability(NamedTuple):
@@ -20,8 +22,8 @@ class Reliability(NamedTuple):
     number: np.ndarray
 
 
-@dataclass(frozen=True)
-class Calibration:
+@dataclass(frozen=True, repr=False)
+class Calibration(Displayed):
     """How far probabilities can be taken at their word.
 
     Parameters
@@ -43,6 +45,11 @@ class Calibration:
     ece: Estimate
     curve: Reliability = field(repr=False, compare=False)
 
+    def _display(self) -> tuple[str, Rows, list[str]]:
+        number, confidence = int(self.curve.number.sum()), self.nll.confidence
+        title = f"Calibration: {number:,} inputs; {100 * confidence:g} % intervals"
+        return title, [[name, str(getattr(self, name))] for name in ("nll", "brier", "ece")], []
+
 
 def calibration(
     probs: Any,
@@ -52,6 +59,7 @@ def calibration(
     confidence: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
+    clusters: Any = None,
 ) -> Calibration:
     """Return how well calibrated predictions are, as those of the average of the members.
 
@@ -66,6 +74,9 @@ def calibration(
     confidence, resamples, seed
         Confidence level of the intervals, which are normal; `resamples` draws of normal numbers give the
         lower end of `ece`.
+    clusters : (inputs,) array, optional
+        A label for each input, as the image that a pixel is of. Inputs of one cluster are not independent, so
+        intervals are then over draws of whole clusters, with Student's distribution for their number.
 
     Examples
     --------
@@ -88,10 +99,17 @@ def calibration(
     curve = Reliability(
         np.bincount(placed, sure) / counts, np.bincount(placed, right.astype(float)) / counts, counts
     )
+    together = check_clusters(clusters, number)
+    shifts = None
+    if together is not None:
+        gaps = right - sure - (curve.accuracy - curve.confidence)[placed]
+        flat = together.codes * len(counts) + placed
+        shifts = np.bincount(flat, gaps / number, minlength=together.number * len(counts))
+        shifts = shifts.reshape(together.number, -1)
     return Calibration(
-        _estimate_mean(losses, confidence),
-        _estimate_mean(squares, confidence),
-        _estimate_ece(curve, options),
+        _estimate_mean(losses, confidence, together),
+        _estimate_mean(squares, confidence, together),
+        _estimate_ece(curve, options, shifts),
         curve,
     )
 
@@ -112,14 +130,14 @@ def _check_labels(probs: Any, labels: Any) -> tuple[np.ndarray, np.ndarray]:
     return p / p.sum(axis=1, keepdims=True), y
 
 
-def _estimate_mean(values: np.ndarray, confidence: float) -> Estimate:
+def _estimate_mean(values: np.ndarray, confidence: float, clusters: Clusters | None) -> Estimate:
     """Return a mean with its normal interval; an infinite one is bounded by nothing above."""
     mean = float(values.mean())
     if math.isinf(mean):
         return Estimate(mean, 0.0, math.inf, confidence, "asymptotic")
     if len(values) == 1:
         return Estimate(mean, 0.0, math.inf, confidence, "asymptotic")
-    half = normal_quantile(confidence) * float(values.std(ddof=1)) / math.sqrt(len(values))
+    half = spread_of_clusters(values / len(values), clusters).half(confidence)
     return Estimate(mean, max(mean - half, 0.0), mean + half, confidence, "asymptotic")
 
 
@@ -129,7 +147,7 @@ def _assign_bins(sure: np.ndarray, bins: int) -> np.ndarray:
     return np.unique(first * bins // len(sure), return_inverse=True)[1]
 
 
-def _estimate_ece(curve: Reliability, options: IntervalOptions) -> Estimate:
+def _estimate_ece(curve: Reliability, options: IntervalOptions, shifts: np.ndarray | None) -> Estimate:
     """Return the calibration error with an interval that holds however well calibrated the predictions are.
 
     The error averages the sizes of the gaps, and noise makes sizes larger. So the error found is above the
@@ -137,13 +155,28 @@ def _estimate_ece(curve: Reliability, options: IntervalOptions) -> Estimate:
     lower end takes its quantile off. It is below the true one by at most noise with the signs of the true
     gaps, which is normal: the upper end adds its quantile. The noise of an accuracy is found with two right
     and two wrong predictions added (Agresti and Coull, 1998), so that bins without an error have some too.
+
+    `shifts` are what each cluster adds to the gaps, (clusters, bins): the noise of bins then goes together,
+    and the signs of the true gaps are taken as those that add the most to it.
     """
     number = curve.number
     shares = number / number.sum()
     value = float(shares @ np.abs(curve.confidence - curve.accuracy))
     accuracy = (curve.accuracy * number + 2) / (number + 4)
     noise = shares * np.sqrt(accuracy * (1 - accuracy) / number)
-    sizes = np.abs(generator(options.seed).standard_normal((options.resamples, len(number)))) @ noise
-    low = value - float(np.quantile(sizes, (1 + options.confidence) / 2))
-    high = value + normal_quantile(options.confidence) * float(np.sqrt(np.sum(noise**2)))
+    normal = generator(options.seed).standard_normal((options.resamples, len(number)))
+    if shifts is None:
+        sizes, most = np.abs(normal) @ noise, float(np.sqrt(np.sum(noise**2)))
+        wider = 1.0
+    else:
+        clusters = len(shifts)
+        covariance = clusters / (clusters - 1) * shifts.T @ shifts
+        # Of no bin is more known than if its inputs were independent.
+        covariance[np.diag_indices_from(covariance)] = np.maximum(np.diag(covariance), noise**2)
+        values, vectors = np.linalg.eigh(covariance)
+        sizes = np.sum(np.abs(normal @ (vectors * np.sqrt(np.maximum(values, 0.0))).T), axis=1)
+        most = float(np.sqrt(np.sum(np.abs(covariance))))
+        wider = student_quantile(options.confidence, clusters - 1) / normal_quantile(options.confidence)
+    low = value - wider * float(np.quantile(sizes, (1 + options.confidence) / 2))
+    high = value + wider * normal_quantile(options.confidence) * most
     return Estimate(value, max(low, 0.0), min(high, 1.0), options.confidence, "asymptotic")

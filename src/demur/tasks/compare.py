@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from demur.tasks.clusters import check_clusters, check_pair_of_clusters
+from demur.tasks.display import Displayed, Rows, write_p_value
 from demur.tasks.estimate import Estimate, Figures, IntervalOptions, check_correct, check_scores
 from demur.tasks.levels import (
     Levels,
@@ -17,6 +19,7 @@ from demur.tasks.levels import (
     average_precision_influence,
     count_levels,
     false_positive_rate,
+    false_positive_rate_influence,
 )
 from demur.tasks.own_figure import OwnFigure, compare_figure
 from demur.tasks.paired_tests import (
@@ -27,6 +30,7 @@ from demur.tasks.paired_tests import (
     normal_paired,
     percentile_paired,
     place_inputs,
+    spread_of_inputs,
 )
 from demur.tasks.selective import area_influence, area_of, excess_influence, excess_of
 
@@ -37,7 +41,7 @@ class _Figure(NamedTuple):
     """A figure of positives and negatives per level, from the highest score down, and its influence."""
 
     of_counts: Figures
-    influence: Influence | None = None  # None: the figure has no influence function, so it is resampled
+    influence: Influence | None = None  # None: it has a test of its own
 
 
 def _upward(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -58,7 +62,7 @@ def _downward_influence(function: Influence, sign: int = 1) -> Influence:
 _RANKING = {
     "auroc": _Figure(lambda positive, negative: np.array([area(positive[0], negative[0])])),
     "aupr": _Figure(average_precision, average_precision_influence),
-    "fpr95": _Figure(false_positive_rate),
+    "fpr95": _Figure(false_positive_rate, false_positive_rate_influence),
 }
 FIGURES: dict[str, dict[str, _Figure]] = {
     "detection": _RANKING,
@@ -72,8 +76,8 @@ FIGURES: dict[str, dict[str, _Figure]] = {
 """The figures that can be compared, by task; the first of each is the default."""
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, repr=False)
+class Comparison(Displayed):
     """A figure of one score minus that of another on the same inputs.
 
     Parameters
@@ -90,6 +94,13 @@ class Comparison:
     p_value: float
     adjusted: float
 
+    def _display(self) -> tuple[str, Rows, list[str]]:
+        title = f"Comparison, first minus second; {100 * self.difference.confidence:g} % interval"
+        rows = [["difference", str(self.difference)], ["no difference", write_p_value(self.p_value)]]
+        if self.adjusted != self.p_value:
+            rows.append(["corrected (Holm)", write_p_value(self.adjusted)])
+        return title, rows, []
+
 
 def compare(
     a: Any,
@@ -102,6 +113,7 @@ def compare(
     interval: str = "auto",
     resamples: int = 2000,
     seed: int = 0,
+    clusters: Any = None,
 ) -> Comparison:
     """Return the paired difference, figure of `a` minus figure of `b`.
 
@@ -120,9 +132,13 @@ def compare(
     confidence, resamples, seed
         As for ``detection``.
     interval : "auto", "bootstrap" or "asymptotic"
-        AUROCs are always compared by DeLong's paired test, and "fpr95" always by a paired bootstrap. The
-        others are compared by a paired bootstrap or, with "asymptotic", by the normal distribution with the
-        variance of their influence functions; "auto" does so above 5,000 inputs.
+        AUROCs are always compared by DeLong's paired test. The others are compared by a paired bootstrap or,
+        with "asymptotic", by the normal distribution with the variance of their influence functions; "auto"
+        does so above 5,000 inputs, and with clusters.
+    clusters : array, or pair of arrays, optional
+        A label for each input, as the image that a pixel is of; a pair for "detection". Inputs of one cluster
+        are not independent: interval and p-value are then over draws of whole clusters, with Student's
+        distribution for their number, or by resampling clusters.
 
     Examples
     --------
@@ -135,7 +151,8 @@ def compare(
     """
     options = IntervalOptions(confidence, interval, resamples, seed=seed)
     figure = check_figure(task, figure)
-    (found,) = compare_pairs({"a": a, "b": b}, [("a", "b")], task, figure, options, correct=correct)
+    scores = {"a": a, "b": b}
+    (found,) = compare_pairs(scores, [("a", "b")], task, figure, options, correct=correct, clusters=clusters)
     return found
 
 
@@ -146,6 +163,7 @@ def compare_all(
     reference: str | None = None,
     correct: Any = None,
     figure: str | None = None,
+    clusters: Any = None,
     **options: Any,
 ) -> dict[tuple[str, str], Comparison]:
     """Return comparisons of all pairs of named scores, or of all with a reference, Holm-corrected together.
@@ -154,7 +172,7 @@ def compare_all(
     ----------
     scores : dict
         Scores by name, each as ``compare`` takes them.
-    task, correct, figure, options
+    task, correct, figure, clusters, options
         As for ``compare``.
     reference : str, optional
         Compare each of the others with this one only.
@@ -176,7 +194,8 @@ def compare_all(
     if reference is not None:
         pairs = [(name, reference) for name in scores if name != reference]
     figure = check_figure(task, figure)
-    found = compare_pairs(scores, pairs, task, figure, IntervalOptions(**options), correct=correct)
+    how = IntervalOptions(**options)
+    found = compare_pairs(scores, pairs, task, figure, how, correct=correct, clusters=clusters)
     return dict(zip(pairs, adjust_by_holm(found), strict=True))
 
 
@@ -201,6 +220,7 @@ def compare_pairs(
     options: IntervalOptions,
     *,
     correct: Any = None,
+    clusters: Any = None,
 ) -> list[Comparison]:
     """Return the comparisons of pairs of named scores, without a correction for their number.
 
@@ -208,6 +228,7 @@ def compare_pairs(
     """
     if callable(task):
         asked = {"confidence": options.confidence, "resamples": options.resamples, "seed": options.seed}
+        asked["clusters"] = clusters
         own = [compare_figure(task, scores[a], scores[b], correct, **asked) for a, b in pairs]
         return [Comparison(difference, p_value, p_value) for difference, p_value in own]
     used = list(dict.fromkeys(name for pair in pairs for name in pair))
@@ -222,25 +243,40 @@ def compare_pairs(
     of_counts, influence = FIGURES[task][figure]
     stratified = task == "detection"
     confidence = options.confidence
+    if task == "detection":
+        together = check_pair_of_clusters(clusters, int(np.sum(~positive)), int(np.sum(positive)))
+    else:
+        together = check_clusters(clusters, len(positive))
     levels = {name: count_levels(each, positive) for name, each in values.items()}
     figures = {name: _figure_of(of_counts, each) for name, each in levels.items()}
     if figure == "auroc":
         places = {name: place_inputs(each, positive, levels[name]) for name, each in values.items()}
         found = [
-            delong_paired(figures[a] - figures[b], places[a] - places[b], positive, confidence)
+            delong_paired(figures[a] - figures[b], places[a] - places[b], positive, confidence, together)
             for a, b in pairs
         ]
-    elif influence is not None and not options.uses_bootstrap(len(positive)):
-        shifts = {n: influence_of_inputs(influence, each, positive, levels[n]) for n, each in values.items()}
+        return [Comparison(difference, p_value, p_value) for difference, p_value in found]
+    assert influence is not None
+    shifts = {n: influence_of_inputs(influence, each, positive, levels[n]) for n, each in values.items()}
+    spreads = [
+        spread_of_inputs(shifts[a] - shifts[b], positive, together, stratified=stratified) for a, b in pairs
+    ]
+    by_formula = (
+        not options.uses_bootstrap(len(positive)) if together is None else options.interval != "bootstrap"
+    )
+    if by_formula:
         found = [
-            normal_paired(figures[a] - figures[b], shifts[a] - shifts[b], positive, stratified, confidence)
-            for a, b in pairs
+            normal_paired(figures[a] - figures[b], spread, confidence)
+            for (a, b), spread in zip(pairs, spreads, strict=True)
         ]
     else:
         both = task != "selective"
-        drawn = bootstrap_figures(values, positive, of_counts, options, stratified=stratified, both=both)
+        drawn = bootstrap_figures(
+            values, positive, of_counts, options, stratified=stratified, both=both, clusters=together
+        )
         found = [
-            percentile_paired(figures[a] - figures[b], drawn[a] - drawn[b], confidence) for a, b in pairs
+            percentile_paired(figures[a] - figures[b], drawn[a] - drawn[b], confidence, spread.freedom)
+            for (a, b), spread in zip(pairs, spreads, strict=True)
         ]
     return [Comparison(difference, p_value, p_value) for difference, p_value in found]
 

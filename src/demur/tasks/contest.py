@@ -11,7 +11,8 @@ from itertools import combinations
 from typing import Any
 
 from demur.tasks.compare import Comparison, adjust_by_holm, check_figure, compare_pairs
-from demur.tasks.detection import detection, misclassification
+from demur.tasks.detection import Detection, detection, misclassification
+from demur.tasks.display import Displayed, Rows
 from demur.tasks.estimate import Estimate, IntervalOptions
 from demur.tasks.own_figure import OwnFigure, estimate_figure
 from demur.tasks.selective import selective
@@ -31,11 +32,20 @@ class Standing:
         No other score of the group has a better value.
     tied : bool
         It is not the best, but the paired test does not tell it from the best.
+    chance : str
+        "above", "toss" or "below": how the AUROC compares with that of a coin toss (see ``Detection``);
+        empty for figures of other tasks.
     """
 
     estimate: Estimate
     best: bool = False
     tied: bool = False
+    chance: str = ""
+
+    @property
+    def wins(self) -> bool:
+        """Whether it is the best or tied, and not at chance or below: there nothing is won."""
+        return (self.best or self.tied) and self.chance in ("", "above")
 
     @property
     def value(self) -> float:
@@ -43,8 +53,8 @@ class Standing:
         return self.estimate.value
 
 
-@dataclass(frozen=True)
-class Contest:
+@dataclass(frozen=True, repr=False)
+class Contest(Displayed):
     """What ``contest`` found.
 
     Parameters
@@ -63,6 +73,25 @@ class Contest:
     comparisons: dict[tuple[str, str, Any, Any], Comparison]
     standings: dict[str, dict[str, dict[Any, Standing]]]
     level: float = 0.05
+
+    def _display(self) -> tuple[str, Rows, list[str]]:
+        methods = list(dict.fromkeys(m for by_method in self.standings.values() for m in by_method))
+        rows = [["method", "score", *self.standings]]
+        for method in methods:
+            for name in self.results[method]:
+                found = [self.standings[figure][method][name] for figure in self.standings]
+                marks = ["" if not each.wins else " *" if each.best else " =" for each in found]
+                cells = [f"{each.estimate}{mark}" for each, mark in zip(found, marks, strict=True)]
+                rows.append([str(method), str(name), *cells])
+        notes = [f"*: the best; =: not told from it by a paired test at {self.level:g}, all together (Holm)."]
+        if any(each.chance in ("toss", "below") for each in self._all_standings()):
+            notes.append("No mark where the AUROC is not shown to be above 0.5, a coin toss.")
+        return "Contest", rows, notes
+
+    def _all_standings(self) -> list[Standing]:
+        """Return the standings of all figures, methods and scores."""
+        by_figure = self.standings.values()
+        return [each for methods in by_figure for named in methods.values() for each in named.values()]
 
     def best(self, figure: str, method: str) -> Any:
         """Return the score with the best figure of a method; the first of equal ones."""
@@ -107,6 +136,8 @@ def contest(
     level: float = 0.05,
     interval: str = "auto",
     splits: int | None = None,
+    clusters: Any = None,
+    strata: Any = None,
     **options: Any,
 ) -> Contest:
     """Return the figures of several scores of several methods, with those marked that are best.
@@ -130,6 +161,10 @@ def contest(
         only those with the best, since the best is picked by the same inputs.
     interval, splits, options
         As for ``detection``; the tests are always on all inputs, without splits.
+    clusters : as for ``compare``, or a dict of such by method, optional
+        Labels of inputs that belong together: intervals and tests are then over draws of whole clusters.
+    strata : as for ``detection``, or a dict of such by method, optional
+        Labels of kinds of inputs: the results of "detection" and "misclassification" then have `within`.
 
     Examples
     --------
@@ -146,9 +181,24 @@ def contest(
     if not scores or not all(scores.values()):
         raise ValueError("scores must have at least one method, and each at least one score. Got none.")
     right = correct or {}
+
+    def labels(given: Any, method: str) -> Any:
+        return given.get(method) if isinstance(given, Mapping) else given
+
+    if strata is not None and task not in ("detection", "misclassification"):
+        raise ValueError(f"strata must be None for {task}: they are for detection and misclassification.")
     results = {
         method: {
-            name: evaluate_score(values, task, right.get(method), interval=interval, splits=splits, **options)
+            name: evaluate_score(
+                values,
+                task,
+                right.get(method),
+                interval=interval,
+                splits=splits,
+                clusters=labels(clusters, method),
+                **({} if strata is None else {"strata": labels(strata, method)}),
+                **options,
+            )
             for name, values in named.items()
         }
         for method, named in scores.items()
@@ -164,7 +214,8 @@ def contest(
                 for pair in combinations([name for name in group if name in named], 2)
             ]
             keys += [(figure, method, *pair) for pair in pairs]
-            found += compare_pairs(named, pairs, task, figure, how, correct=right.get(method))
+            given = {"correct": right.get(method), "clusters": labels(clusters, method)}
+            found += compare_pairs(named, pairs, task, figure, how, **given)
     comparisons = dict(zip(keys, adjust_by_holm(found), strict=True))
     standings = {
         figure: {method: _rank(figure, method, results[method], comparisons, level) for method in scores}
@@ -176,7 +227,8 @@ def contest(
 def evaluate_score(values: Any, task: str | OwnFigure, correct: Any, **options: Any) -> Any:
     """Return the figures of one score."""
     if callable(task):
-        own = {name: options[name] for name in ("confidence", "resamples", "seed") if name in options}
+        taken = ("confidence", "resamples", "seed", "clusters")
+        own = {name: options[name] for name in taken if name in options}
         return estimate_figure(task, values, correct, **own)
     if task == "detection":
         return detection(*values, **options)
@@ -205,5 +257,6 @@ def _rank(
         best, tied = bool(others) and furthest <= 0, furthest > 0 and not told
         found = results[name]
         estimate = found if isinstance(found, Estimate) else getattr(found, figure)
-        standings[name] = Standing(estimate, best, tied)
+        chance = found.chance if isinstance(found, Detection) else ""
+        standings[name] = Standing(estimate, best, tied, chance)
     return standings

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from demur.tasks.estimate import (
-    Estimate,
-    IntervalOptions,
-    check_scores,
-    generator,
-    normal_quantile,
-    percentile,
-    spread_of,
-)
+from demur.tasks.clusters import check_clusters, spread_of_clusters
+from demur.tasks.estimate import Estimate, IntervalOptions, check_scores, generator, percentile
 
 
 def rank_correlation(
@@ -25,6 +19,7 @@ def rank_correlation(
     interval: str = "auto",
     resamples: int = 1000,
     seed: int = 0,
+    clusters: Any = None,
 ) -> Estimate:
     """Return Spearman's rank correlation of scores with a target, with an interval over draws of inputs.
 
@@ -39,6 +34,9 @@ def rank_correlation(
     interval : "auto", "bootstrap" or "asymptotic"
         Quantiles over resampled inputs, or the normal interval of the influence function on Fisher's scale;
         "auto" resamples up to 5,000 inputs.
+    clusters : (inputs,) array, optional
+        A label for each input, as the image that a pixel is of: the interval is then over draws of whole
+        clusters, by the influence function unless "bootstrap" is asked for.
 
     Examples
     --------
@@ -58,18 +56,23 @@ def rank_correlation(
         raise ValueError("scores and target must each have two different values at least. Got one only.")
     number, rng = len(both[0]), generator(options.seed)
     value = correlation(levels, np.ones(number))
-    if not options.uses_bootstrap(number) and abs(value) < 1:
-        error, _ = spread_of([(_influence(levels) / number, np.ones(number))])
-        half = normal_quantile(confidence) * error / (1 - value**2)
+    together = check_clusters(clusters, number)
+    resampled = options.uses_bootstrap(number) if together is None else interval == "bootstrap"
+    if not resampled and abs(value) < 1:
+        half = spread_of_clusters(_influence(levels) / number, together).half(confidence) / (1 - value**2)
         low, high = np.tanh(np.arctanh(value) + half * np.array([-1, 1]))
         return Estimate(value, float(low), float(high), confidence, "asymptotic")
     replicates = []
     while len(replicates) < options.resamples:
-        drawn = np.bincount(rng.integers(0, number, number), minlength=number).astype(float)
-        found = correlation(levels, drawn)
+        if together is None:
+            drawn = np.bincount(rng.integers(0, number, number), minlength=number)
+        else:
+            drawn = together.draw(rng, 1)[0]
+        found = correlation(levels, drawn.astype(float))
         if not np.isnan(found):  # a resample may hold one value only
             replicates.append(found)
-    return percentile(value, np.array(replicates), options.confidence)
+    freedom = math.inf if together is None else together.number - 1
+    return percentile(value, np.array(replicates), options.confidence, freedom)
 
 
 def _influence(levels: list[np.ndarray]) -> np.ndarray:

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from demur.tasks.clustered_detection import detect_in_clusters
+from demur.tasks.clusters import Clusters, check_clusters, check_pair_of_clusters
+from demur.tasks.display import Displayed, Rows
 from demur.tasks.estimate import (
     Estimate,
     IntervalOptions,
@@ -30,6 +33,7 @@ from demur.tasks.levels import (
     false_positive_rate,
     placements,
 )
+from demur.tasks.within_parts import auroc_within
 
 
 class Roc(NamedTuple):
@@ -40,8 +44,8 @@ class Roc(NamedTuple):
     thresholds: np.ndarray
 
 
-@dataclass(frozen=True)
-class Detection:
+@dataclass(frozen=True, repr=False)
+class Detection(Displayed):
     """How well a score finds the positives.
 
     Parameters
@@ -54,6 +58,14 @@ class Detection:
         False positive rate at the first threshold with a true positive rate of at least 0.95.
     positives, negatives : int
         How many inputs of each kind.
+    clusters : int or None
+        How many clusters the inputs are of, where clusters are given.
+    within : Estimate or None
+        The AUROC over pairs of one stratum only, or of one cluster where no strata are given; None without
+        either, or where none of them has both kinds of inputs. Where it is lower than `auroc`, the score
+        tells strata or clusters apart more than what is in them.
+    parts : str
+        What `within` is about: "stratum", "cluster" or nothing.
     """
 
     auroc: Estimate
@@ -62,6 +74,47 @@ class Detection:
     positives: int
     negatives: int
     levels: Levels = field(repr=False, compare=False)
+    clusters: int | None = None
+    within: Estimate | None = None
+    parts: str = ""
+
+    def _display(self) -> tuple[str, Rows, list[str]]:
+        title = (
+            f"Detection: {self.positives:,} positives, {self.negatives:,} negatives"
+            f"{f', {self.clusters:,} clusters' if self.clusters else ''}; "
+            f"{100 * self.auroc.confidence:g} % intervals"
+        )
+        rows = [[name, str(getattr(self, name))] for name in ("auroc", "aupr", "fpr95")]
+        notes = []
+        if self.pooled:
+            notes.append(self.describe_pooling(str(self.within)))
+        if self.chance == "toss":
+            notes.append("Not shown to be better than a coin toss, an auroc of 0.5.")
+        if self.chance == "below":
+            notes.append("Below a coin toss: the positives are those that the model is more certain of.")
+        return title, rows, notes
+
+    @property
+    def pooled(self) -> bool:
+        """Whether `auroc` pools unlike strata or clusters: its value is outside the interval of `within`."""
+        return self.within is not None and not self.within.low <= self.auroc.value <= self.within.high
+
+    def describe_pooling(self, within: str) -> str:
+        """Return that unlike parts are pooled, with `within` as it is written."""
+        parts = {"stratum": "strata"}.get(self.parts, f"{self.parts}s")
+        return f"Pools unlike {parts}: between inputs of one {self.parts}, auroc is {within}."
+
+    @property
+    def chance(self) -> str:
+        """Whether the AUROC is shown to be "above" that of a coin toss, 1/2; else "toss" or "below".
+
+        Decided by the interval: "below" where all of it is at or below 1/2, since there the positives are
+        those that the model is more certain of. Over splits it is decided by all inputs together.
+        """
+        area = self.auroc
+        if area.spread is not None:
+            area = _estimate_auroc(self.levels, area.confidence)
+        return "below" if area.high <= 0.5 else "toss" if area.low <= 0.5 else "above"
 
     @property
     def curve(self) -> Roc:
@@ -74,8 +127,9 @@ class Detection:
         return Roc(alarms / alarms[-1], hits / hits[-1], np.append(np.nan, self.levels.scores))
 
     def to_dict(self) -> dict[str, dict[str, float]]:
-        """Return the three figures under their names."""
-        return {name: getattr(self, name).to_dict() for name in ("auroc", "aupr", "fpr95")}
+        """Return the three figures under their names, and `within` where there is one."""
+        found = {name: getattr(self, name).to_dict() for name in ("auroc", "aupr", "fpr95")}
+        return found if self.within is None else found | {"within": self.within.to_dict()}
 
 
 def detection(
@@ -87,6 +141,8 @@ def detection(
     resamples: int = 2000,
     splits: int | None = None,
     seed: int = 0,
+    clusters: Any = None,
+    strata: Any = None,
 ) -> Detection:
     """Return how well scores tell out-of-distribution (or attacked) inputs from in-distribution ones.
 
@@ -109,6 +165,14 @@ def detection(
         Give mean and spread over this many random, disjoint splits of both kinds of inputs instead.
     seed : int
         Seed of resamples and splits.
+    clusters : pair of (inputs,) arrays, optional
+        ``(id_clusters, ood_clusters)``: a label for each input, as the image that a pixel is of. Inputs of
+        one cluster are not independent, so intervals are over draws of whole clusters: DeLong's in the form
+        of Obuchowski (1997), and influence functions summed over clusters, with Student's distribution for
+        the number of clusters; "bootstrap" resamples clusters. The same label in both is the same cluster.
+    strata : pair of (inputs,) arrays, optional
+        ``(id_strata, ood_strata)``: a label for each input, as background or object. `within` is then the
+        AUROC between inputs of one stratum, and the result says so where the pooled one differs from it.
 
     Examples
     --------
@@ -121,7 +185,10 @@ def detection(
     scores = np.concatenate([known, unknown])
     positive = np.arange(len(scores)) >= len(known)
     options = IntervalOptions(confidence, interval, resamples, splits, seed)
-    return _detect(scores, positive, options, stratified=True)
+    numbers = len(known), len(unknown), splits
+    together = check_pair_of_clusters(clusters, *numbers)
+    apart = check_pair_of_clusters(strata, *numbers, "strata")
+    return _detect(scores, positive, options, together, apart, stratified=True)
 
 
 def misclassification(
@@ -133,6 +200,8 @@ def misclassification(
     resamples: int = 2000,
     splits: int | None = None,
     seed: int = 0,
+    clusters: Any = None,
+    strata: Any = None,
 ) -> Detection:
     """Return how well scores find wrong predictions: as ``detection``, with errors as the positives.
 
@@ -146,6 +215,10 @@ def misclassification(
         Whether the prediction is right.
     confidence, interval, resamples, splits, seed
         As for ``detection``.
+    clusters : (inputs,) array, optional
+        A label for each input, as the image that a pixel is of; see ``detection``.
+    strata : (inputs,) array, optional
+        A label for each input, as background or object; see ``detection``.
 
     Examples
     --------
@@ -161,15 +234,26 @@ def misclassification(
             f"Got {len(right)} that are all {'right' if right.all() else 'wrong'}. Use more inputs."
         )
     options = IntervalOptions(confidence, interval, resamples, splits, seed)
-    return _detect(values, ~right, options, stratified=False)
+    together = check_clusters(clusters, len(values), splits)
+    apart = check_clusters(strata, len(values), splits, "strata")
+    return _detect(values, ~right, options, together, apart, stratified=False)
 
 
 def _detect(
-    scores: np.ndarray, positive: np.ndarray, options: IntervalOptions, *, stratified: bool
+    scores: np.ndarray,
+    positive: np.ndarray,
+    options: IntervalOptions,
+    clusters: Clusters | None,
+    strata: Clusters | None,
+    *,
+    stratified: bool,
 ) -> Detection:
     """Return the figures of scores with positives marked."""
     levels = count_levels(scores, positive)
-    if options.splits is None:
+    if clusters is not None:
+        figures = detect_in_clusters(scores, positive, levels, clusters, options, stratified=stratified)
+        auroc, aupr, fpr95 = figures
+    elif options.splits is None:
         auroc = _estimate_auroc(levels, options.confidence)
         aupr = _estimate_aupr(levels, options, stratified)
         fpr95 = _estimate_fpr95(levels, options.confidence)
@@ -181,7 +265,20 @@ def _detect(
             average_splits([float(figure(p.positive, p.negative)) for p in parts], options.confidence)
             for figure in (area, average_precision, false_positive_rate)
         )
-    return Detection(auroc, aupr, fpr95, int(positive.sum()), int((~positive).sum()), levels)
+    parts, within = strata or clusters, None
+    if parts is not None:
+        within = auroc_within(scores, positive, parts, options.confidence, clusters)
+    return Detection(
+        auroc,
+        aupr,
+        fpr95,
+        int(positive.sum()),
+        int((~positive).sum()),
+        levels,
+        None if clusters is None else clusters.number,
+        within,
+        "" if within is None else "stratum" if strata else "cluster",
+    )
 
 
 def split_inputs(positive: np.ndarray, splits: int, seed: int) -> list[np.ndarray]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,13 +34,15 @@ class Estimate:
         How often such an interval holds the true value, over repeated draws of the inputs.
     method : str
         How the interval was found: "delong", "bca", "percentile", "asymptotic", "binomial", "exact" or
-        "splits".
+        "splits"; "obuchowski" is DeLong's with clusters.
     spread : float or None
         The standard deviation over splits, where splits were asked for.
 
     Examples
     --------
     >>> auroc = demur.tasks.detection([0.1, 0.2, 0.3, 0.4], [0.35, 0.5, 0.6]).auroc
+    >>> auroc
+    0.9167 [0.2920, 0.9960]
     >>> f"{float(auroc):.3f} in [{auroc.low:.3f}, {auroc.high:.3f}] by {auroc.method}"
     '0.917 in [0.292, 0.996] by delong'
     """
@@ -59,6 +61,13 @@ class Estimate:
         if self.spread is not None:
             return f"{self.value:.4f} ± {self.spread:.4f}"
         return f"{self.value:.4f} [{self.low:.4f}, {self.high:.4f}]"
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        value, around = str(self).split(" ", 1)
+        return f"{value} <small>{around}, {100 * self.confidence:g} %</small>"
 
     def to_dict(self) -> dict[str, float]:
         """Return value, low and high under their names, and the spread where there is one."""
@@ -104,19 +113,56 @@ class IntervalOptions:
         return self.interval == "bootstrap" or (self.interval == "auto" and number <= RESAMPLED_UP_TO)
 
 
+class Spread(NamedTuple):
+    """A standard error, and the degrees of freedom of Student's distribution that go with it."""
+
+    error: float
+    freedom: float = math.inf
+
+    def half(self, confidence: float) -> float:
+        """Return how far an interval of this confidence goes to each side."""
+        return student_quantile(confidence, self.freedom) * self.error
+
+    def p_value(self, value: float) -> float:
+        """Return the two-sided p-value of a true value of 0."""
+        from scipy.special import stdtr
+
+        return (
+            float(2 * stdtr(self.freedom, -abs(value) / self.error)) if self.error > 0 else float(value == 0)
+        )
+
+
+def student_quantile(confidence: float, freedom: float = math.inf) -> float:
+    """Return how many standard errors a two-sided interval of this confidence is wide to each side."""
+    from scipy.special import ndtri, stdtrit
+
+    if math.isinf(freedom):
+        return float(ndtri((1 + confidence) / 2))
+    return float(stdtrit(freedom, (1 + confidence) / 2))
+
+
 def normal_quantile(confidence: float) -> float:
     """Return how many standard deviations a two-sided interval of this confidence is wide to each side."""
-    from scipy.special import ndtri
-
-    return float(ndtri((1 + confidence) / 2))
+    return student_quantile(confidence)
 
 
-def logit_interval(value: float, error: float, confidence: float, method: str) -> Estimate:
+def logit_interval(
+    value: float, error: float, confidence: float, method: str, freedom: float = math.inf
+) -> Estimate:
     """Return an interval that is symmetric on the logit scale, for a value strictly between 0 and 1."""
     logit = math.log(value) - math.log1p(-value)
-    half = normal_quantile(confidence) * error / (value * (1 - value))
+    half = student_quantile(confidence, freedom) * error / (value * (1 - value))
     low, high = (1 / (1 + math.exp(-min(max(x, -700.0), 700.0))) for x in (logit - half, logit + half))
     return Estimate(value, low, high, confidence, method)
+
+
+def share_interval(value: float, spread: Spread, confidence: float, method: str) -> Estimate:
+    """Return the interval on the logit scale; of 0 and 1 the value alone, and all where nothing is known."""
+    if not math.isfinite(spread.error):
+        return Estimate(value, 0.0, 1.0, confidence, method)
+    if value in (0, 1):
+        return Estimate(value, value, value, confidence, method)
+    return logit_interval(value, spread.error, confidence, method, spread.freedom)
 
 
 def perfect_bound(number: int, confidence: float) -> float:
@@ -146,9 +192,19 @@ def average_splits(values: Sequence[float], confidence: float) -> Estimate:
     return Estimate(mean, max(mean - half, 0.0), min(mean + half, 1.0), confidence, "splits", spread)
 
 
-def percentile(value: float, replicates: np.ndarray, confidence: float) -> Estimate:
-    """Return the interval between quantiles of bootstrap replicates."""
+def percentile(
+    value: float, replicates: np.ndarray, confidence: float, freedom: float = math.inf
+) -> Estimate:
+    """Return the interval between quantiles of bootstrap replicates.
+
+    Replicates of n draws spread by sqrt((n - 1) / n) too little, and as if that spread were known: with few
+    degrees of freedom, n - 1, the quantiles are moved outward (Hesterberg, 2015).
+    """
+    from scipy.special import ndtr
+
     tail = (1 - confidence) / 2
+    if math.isfinite(freedom):
+        tail = float(ndtr(-student_quantile(confidence, freedom) * math.sqrt((freedom + 1) / freedom)))
     low, high = np.quantile(replicates, [tail, 1 - tail])
     return Estimate(value, float(low), float(high), confidence, "percentile")
 

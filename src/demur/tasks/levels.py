@@ -58,6 +58,26 @@ def false_positive_rate(positive: np.ndarray, negative: np.ndarray, share: float
     return np.take_along_axis(alarms, level[..., None], axis=-1)[..., 0] / alarms[..., -1]
 
 
+def false_positive_rate_influence(
+    positive: np.ndarray, negative: np.ndarray, share: float = 0.95
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the derivatives of that rate by the weight of one positive, one negative, per level.
+
+    A positive moves the threshold, and that the rate by the slope of the ROC curve. The slope is taken over
+    ranks next to the threshold, a number of them that grows slower than the number of positives.
+    """
+    hits, alarms = np.append(0, np.cumsum(positive)), np.append(0, np.cumsum(negative))
+    positives, negatives = int(hits[-1]), int(alarms[-1])
+    level = int(_first_reaching(positive, share))
+    reach = max(1.0, positives**0.75 / 4)
+    first, last = max(share * positives - reach, 0.0), min(share * positives + reach, float(positives))
+    low, high = np.interp([first, last], hits, alarms)
+    slope = (high - low) / negatives / ((last - first) / positives)
+    taken = np.arange(len(positive)) <= level
+    of_positive = -slope * (taken - hits[level + 1] / positives) / positives
+    return of_positive, (taken - alarms[level + 1] / negatives) / negatives
+
+
 def placements(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return, per level, the share of negatives below a positive and of positives above a negative.
 

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from demur.core.arrays import as_array, to_numpy
-from demur.tasks.estimate import Estimate
+from demur.tasks.clusters import check_clusters
+from demur.tasks.estimate import Estimate, percentile
+from demur.tasks.paired_tests import percentile_paired
 
 OwnFigure = Callable[[np.ndarray, np.ndarray], float]
 """From scores and outcomes, (inputs,) each, to a number; more is better."""
@@ -22,6 +24,7 @@ def estimate_figure(
     confidence: float = 0.95,
     resamples: int = 2000,
     seed: int = 0,
+    clusters: Any = None,
 ) -> Estimate:
     """Return a figure of your own with a bootstrap interval.
 
@@ -34,6 +37,9 @@ def estimate_figure(
         What the function takes, input by input: outcomes are whether each prediction is right, for instance.
     confidence, resamples, seed
         As for ``detection``. The interval is between percentiles of the figure over resampled inputs.
+    clusters : (inputs,) array, optional
+        A label for each input, as the image that a pixel is of: whole clusters are resampled then, and the
+        percentiles are further out the fewer clusters there are.
 
     Examples
     --------
@@ -44,31 +50,31 @@ def estimate_figure(
     >>> print(demur.tasks.estimate_figure(accuracy_of_surest_half, rng.normal(~correct * 1.5), correct))
     0.9300 [0.8899, 0.9650]
     """
-    values, replicates = _resample(figure, [scores], outcomes, resamples, seed)
-    return _percentile_interval(values[0], replicates[:, 0], confidence)
+    values, replicates, freedom = _resample(figure, [scores], outcomes, resamples, seed, clusters)
+    return percentile(float(values[0]), replicates[:, 0], confidence, freedom)
 
 
 def compare_figure(
-    figure: OwnFigure, a: Any, b: Any, outcomes: Any, *, confidence: float, resamples: int, seed: int
+    figure: OwnFigure,
+    a: Any,
+    b: Any,
+    outcomes: Any,
+    *,
+    confidence: float,
+    resamples: int,
+    seed: int,
+    clusters: Any = None,
 ) -> tuple[Estimate, float]:
     """Return the figure of ``a`` minus that of ``b``, and the p-value of none, by a paired bootstrap."""
-    values, replicates = _resample(figure, [a, b], outcomes, resamples, seed)
-    differences = replicates[:, 0] - replicates[:, 1]
-    tails = [(1 + np.sum(side)) / (1 + len(differences)) for side in (differences <= 0, differences >= 0)]
-    interval = _percentile_interval(values[0] - values[1], differences, confidence)
-    return interval, min(1.0, 2 * float(min(tails)))
-
-
-def _percentile_interval(value: float, replicates: np.ndarray, confidence: float) -> Estimate:
-    """Return a value with the percentiles of its resampled ones."""
-    low, high = np.quantile(replicates, [(1 - confidence) / 2, (1 + confidence) / 2])
-    return Estimate(float(value), float(low), float(high), confidence, "percentile")
+    values, replicates, freedom = _resample(figure, [a, b], outcomes, resamples, seed, clusters)
+    difference = float(values[0] - values[1])
+    return percentile_paired(difference, replicates[:, 0] - replicates[:, 1], confidence, freedom)
 
 
 def _resample(
-    figure: OwnFigure, scores: Sequence[Any], outcomes: Any, resamples: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the figure of each score, and of each on resampled inputs, (resamples, scores)."""
+    figure: OwnFigure, scores: Sequence[Any], outcomes: Any, resamples: int, seed: int, clusters: Any
+) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return the figure of each score, of each on resampled inputs, (resamples, scores), and the freedom."""
     if outcomes is None:
         raise ValueError("correct must be given for a task of your own: its second argument. Got None.")
     beside = to_numpy(as_array(outcomes))
@@ -85,11 +91,18 @@ def _resample(
 
     rng = np.random.default_rng(seed)
     values = np.array(figures(slice(None)))
-    drawn = np.array([figures(rng.integers(0, len(beside), len(beside))) for _ in range(resamples)])
+    together = check_clusters(clusters, len(beside))
+
+    def draw() -> np.ndarray:
+        if together is None:
+            return rng.integers(0, len(beside), len(beside))
+        return np.repeat(np.arange(len(beside)), together.draw(rng, 1)[0])
+
+    drawn = np.array([figures(draw()) for _ in range(resamples)])
     known = np.isfinite(drawn).all(axis=1)  # a resample of one kind of input may have no figure
     if not np.isfinite(values).all() or 2 * known.sum() < resamples:
         raise ValueError(
             f"figure must return finite numbers. Got {values.tolist()}, and no number for "
             f"{resamples - int(known.sum())} of {resamples} resamples."
         )
-    return values, drawn[known]
+    return values, drawn[known], np.inf if together is None else together.number - 1

@@ -8,12 +8,13 @@ from typing import TypeVar
 
 import numpy as np
 
+from demur.tasks.clusters import Clusters, spread_of_clusters
 from demur.tasks.estimate import (
     Estimate,
     Figures,
     IntervalOptions,
+    Spread,
     generator,
-    normal_quantile,
     percentile,
     resampling_progress,
     spread_of,
@@ -26,28 +27,46 @@ _Name = TypeVar("_Name", bound=Hashable)
 
 
 def delong_paired(
-    value: float, differences: np.ndarray, positive: np.ndarray, confidence: float
+    value: float,
+    differences: np.ndarray,
+    positive: np.ndarray,
+    confidence: float,
+    clusters: Clusters | None = None,
 ) -> tuple[Estimate, float]:
     """Return the difference of two AUROCs and the p-value of none (DeLong, DeLong and Clarke-Pearson, 1988).
 
-    `differences` are those of what ``place_inputs`` returns. Where DeLong's variance is 0 though the areas
-    differ, as for a perfect and a perfectly wrong ranking, interval and p-value are Hoeffding's (1963) for
-    k = min(positives, negatives) independent pairs, which always hold.
+    `differences` are those of what ``place_inputs`` returns. With clusters the variance is Obuchowski's
+    (1997). Where the variance is 0 though the areas differ, as for a perfect and a perfectly wrong ranking,
+    interval and p-value are Hoeffding's (1963) for k = min(positives, negatives) independent pairs, with
+    clusters for as many as share no cluster; these always hold.
     """
-    from scipy.special import erfc
-
-    strata = [differences[positive], differences[~positive]]
+    method = "delong" if clusters is None else "obuchowski"
     if not differences.any():
-        return Estimate(0.0, 0.0, 0.0, confidence, "delong"), 1.0
-    error, _ = spread_of([(d / len(d), np.ones(len(d))) for d in strata])
-    fewest = min(len(d) for d in strata)
-    if error > 0 and fewest > 1:
-        half = normal_quantile(confidence) * error
-        p_value = float(erfc(abs(value) / error / math.sqrt(2)))
+        return Estimate(0.0, 0.0, 0.0, confidence, method), 1.0
+    sizes = np.where(positive, positive.sum(), (~positive).sum())
+    spread = spread_of_inputs(differences / sizes, positive, clusters, stratified=True)
+    fewest = int(sizes.min()) if clusters is None else clusters.count_pairs(positive)
+    if 0 < spread.error < math.inf and fewest > 1:
+        half, p_value = spread.half(confidence), spread.p_value(value)
     else:
         half = math.sqrt(2 * math.log(2 / (1 - confidence)) / fewest)
         p_value = min(1.0, 2 * math.exp(-fewest * value**2 / 2))
-    return Estimate(value, max(value - half, -1.0), min(value + half, 1.0), confidence, "delong"), p_value
+    return Estimate(value, max(value - half, -1.0), min(value + half, 1.0), confidence, method), p_value
+
+
+def spread_of_inputs(
+    influence: np.ndarray, positive: np.ndarray, clusters: Clusters | None, *, stratified: bool
+) -> Spread:
+    """Return the standard error of a figure from the influence of each input, or of each cluster on it.
+
+    `stratified` says that positives and negatives were drawn apart.
+    """
+    if not stratified:
+        return spread_of_clusters(influence, clusters)
+    if clusters is not None:
+        return clusters.spread_of_kinds(influence, positive)
+    strata = [influence[positive], influence[~positive]]
+    return Spread(spread_of([(each, np.ones(len(each))) for each in strata])[0])
 
 
 def place_inputs(scores: np.ndarray, positive: np.ndarray, levels: Levels | None = None) -> np.ndarray:
@@ -74,16 +93,9 @@ def influence_of_inputs(
     return _by_input(*influence(levels.positive, levels.negative), scores, positive, levels)
 
 
-def normal_paired(
-    value: float, shifts: np.ndarray, positive: np.ndarray, stratified: bool, confidence: float
-) -> tuple[Estimate, float]:
-    """Return the difference of a figure, its interval and p-value from the influence of each input on it."""
-    from scipy.special import erfc
-
-    strata = [shifts[positive], shifts[~positive]] if stratified else [shifts]
-    error, _ = spread_of([(d, np.ones(len(d))) for d in strata])
-    half = normal_quantile(confidence) * error
-    p_value = float(erfc(abs(value) / error / math.sqrt(2))) if error > 0 else float(value == 0)
+def normal_paired(value: float, spread: Spread, confidence: float) -> tuple[Estimate, float]:
+    """Return the difference of a figure with the interval and the p-value of its standard error."""
+    half, p_value = spread.half(confidence), spread.p_value(value)
     return Estimate(value, max(value - half, -1.0), min(value + half, 1.0), confidence, "asymptotic"), p_value
 
 
@@ -95,8 +107,9 @@ def bootstrap_figures(
     *,
     stratified: bool,
     both: bool,
+    clusters: Clusters | None = None,
 ) -> dict[_Name, np.ndarray]:
-    """Return bootstrap replicates of a figure of each score, all from the same resampled inputs."""
+    """Return bootstrap replicates of a figure of each score, all from the same inputs, or clusters."""
     number, resamples = len(positive), options.resamples
     rng = generator(options.seed)
     kinds = [np.flatnonzero(~positive), np.flatnonzero(positive)] if stratified else [np.arange(number)]
@@ -106,9 +119,12 @@ def bootstrap_figures(
     with resampling_progress(resamples, number) as progress:
         for begin in range(0, resamples, chunk):
             rows = min(chunk, resamples - begin)
-            drawn = [k[rng.integers(0, len(k), (rows, len(k)), dtype=np.uint32)] for k in kinds]
-            flat = np.concatenate(drawn, axis=1) + number * np.arange(rows)[:, None]
-            counts = np.bincount(flat.ravel(), minlength=rows * number).reshape(rows, number)
+            if clusters is not None:
+                counts = clusters.draw(rng, rows, positive if stratified else None)
+            else:
+                drawn = [k[rng.integers(0, len(k), (rows, len(k)), dtype=np.uint32)] for k in kinds]
+                flat = np.concatenate(drawn, axis=1) + number * np.arange(rows)[:, None]
+                counts = np.bincount(flat.ravel(), minlength=rows * number).reshape(rows, number)
             if both:
                 counts = counts[(counts[:, positive].any(axis=1)) & (counts[:, ~positive].any(axis=1))]
             for name, (order, starts) in rankings.items():
@@ -119,10 +135,20 @@ def bootstrap_figures(
     return {name: np.concatenate(values) for name, values in found.items()}
 
 
-def percentile_paired(value: float, replicates: np.ndarray, confidence: float) -> tuple[Estimate, float]:
-    """Return a difference, its percentile interval and p-value from bootstrap replicates of it."""
+def percentile_paired(
+    value: float, replicates: np.ndarray, confidence: float, freedom: float = math.inf
+) -> tuple[Estimate, float]:
+    """Return a difference, its percentile interval and p-value from bootstrap replicates of it.
+
+    With few degrees of freedom the p-value is that of the confidence at which the interval ends at 0.
+    """
+    from scipy.special import ndtri, stdtr
+
     tails = [(1 + np.sum(side)) / (1 + len(replicates)) for side in (replicates <= 0, replicates >= 0)]
-    return percentile(value, replicates, confidence), min(1.0, 2 * float(min(tails)))
+    tail = float(min(tails))
+    if math.isfinite(freedom):
+        tail = float(stdtr(freedom, ndtri(tail) * math.sqrt(freedom / (freedom + 1)))) if tail < 0.5 else 0.5
+    return percentile(value, replicates, confidence, freedom), min(1.0, 2 * tail)
 
 
 def _rank_inputs(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -24,9 +24,13 @@ class Recommendation:
         Without such inputs the most accurate method, or the first.
     good, number
         By score, in how many comparisons of the scores of one method on one task it is the best or tied; of
-        how many.
+        how many. Only comparisons count in which a score is shown to be better than a coin toss, and at
+        chance nothing is won: where `number` is 0, no score finds anything.
     losses
         By score, how far its AUROC is below the best in the comparison where it is furthest.
+    missed
+        By task that no score of the method finds: "below" where all of them are shown to be at or below
+        chance, so that the model is more certain there; else "toss".
     rivals
         Other methods that this one is not shown to be better than, by this score on any
         out-of-distribution set.
@@ -44,6 +48,7 @@ class Recommendation:
     good: dict[str, int]
     number: int
     losses: dict[str, float]
+    missed: dict[str, str]
     rivals: list[str]
     figures: dict[str, Detection]
     by_score: float
@@ -68,9 +73,10 @@ def recommend(found: Evaluation) -> Recommendation | None:
     scores = found.scores
     areas = {(m, t, s): found.result((m, s), t).auroc.value for m, t in within for s in scores}
     standings = {(m, t, s): found.standing((m, s), t) for m, t in within for s in scores}
-    good = {s: sum(standings[m, t, s].best or standings[m, t, s].tied for m, t in within) for s in scores}
+    good = {s: sum(standings[m, t, s].wins for m, t in within) for s in scores}
+    won = [(m, t) for m, t in within if any(standings[m, t, s].chance == "above" for s in scores)]
     losses = {
-        score: max(max(areas[m, t, s] for s in scores) - areas[m, t, score] for m, t in within)
+        score: max(max(areas[m, t, s] for s in scores) - areas[m, t, score] for m, t in won or within)
         for score in scores
     }
     best = max(scores, key=lambda score: (good[score], -losses[score]))
@@ -86,13 +92,15 @@ def recommend(found: Evaluation) -> Recommendation | None:
     method = max(names, key=worth)
     several = len(names) > 1 and bool(sets)
     beaten = _beaten_methods(found, method, best) if several else set()
+    tasks = found.tasks_of(method)
     return Recommendation(
         (method, best),
         good,
-        len(within),
+        len(won),
         losses,
+        _missed_tasks({task: [standings[method, task, s].chance for s in scores] for task in tasks}),
         [other for other in names if several and other != method and other not in beaten],
-        {task: found.result((method, best), task) for task in found.tasks_of(method)},
+        {task: found.result((method, best), task) for task in tasks},
         max(_gap([areas[m, t, s] for s in scores]) for m, t in within if t in sets or not several),
         max(_gap([areas[m, t, best] for m in names]) for t in sets) if several else None,
         _correlate_with_k(found, (method, best)),
@@ -116,6 +124,15 @@ def _beaten_methods(found: Evaluation, method: str, score: str) -> set[str]:
             ahead = each.difference.value * (1 if method == a else -1) > 0
             beaten |= {b if method == a else a} if ahead else set()
     return beaten
+
+
+def _missed_tasks(chances: dict[str, list[str]]) -> dict[str, str]:
+    """Return the tasks at which no score is above chance, and whether all are shown to be below."""
+    return {
+        task: "below" if set(each) == {"below"} else "toss"
+        for task, each in chances.items()
+        if "above" not in each
+    }
 
 
 def _correlate_with_k(found: Evaluation, key: Key) -> float | None:

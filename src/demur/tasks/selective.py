@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from demur.tasks.clusters import check_clusters
 from demur.tasks.detection import split_inputs
+from demur.tasks.display import Displayed, Rows
 from demur.tasks.estimate import (
     Estimate,
     Figures,
@@ -24,7 +26,9 @@ from demur.tasks.estimate import (
     resample_counts,
     spread_of,
 )
+from demur.tasks.kept_accuracy import ClusteredInputs, accuracy_intervals, coverage_interval
 from demur.tasks.levels import count_levels, curve_influence
+from demur.tasks.paired_tests import bootstrap_figures
 
 
 class Kept(NamedTuple):
@@ -34,8 +38,8 @@ class Kept(NamedTuple):
     accuracy: np.ndarray
 
 
-@dataclass(frozen=True)
-class Selective:
+@dataclass(frozen=True, repr=False)
+class Selective(Displayed):
     """Accuracy over the fraction kept.
 
     Inputs with the same score are equally likely to be kept first: the accuracy is that expected over random
@@ -57,6 +61,16 @@ class Selective:
     right: np.ndarray = field(repr=False, compare=False)  # per level, the most certain first
     wrong: np.ndarray = field(repr=False, compare=False)
     options: IntervalOptions = field(repr=False)
+    together: ClusteredInputs | None = field(default=None, repr=False, compare=False)
+
+    def _display(self) -> tuple[str, Rows, list[str]]:
+        number, right = int(np.sum(self.right + self.wrong)), int(np.sum(self.right))
+        together = f", {self.together.clusters.number:,} clusters" if self.together else ""
+        title = (
+            f"Selective: {number:,} inputs, {right:,} right{together}; "
+            f"{100 * self.options.confidence:g} % intervals"
+        )
+        return title, [[name, str(getattr(self, name))] for name in ("auc", "aurc", "excess")], []
 
     @property
     def curve(self) -> Kept:
@@ -65,26 +79,53 @@ class Selective:
         return Kept(np.arange(1, len(accuracy) + 1) / len(accuracy), accuracy)
 
     def accuracy_at(self, coverage: float) -> Estimate:
-        """Return the accuracy of the most certain share of the inputs; interval by bootstrap."""
+        """Return the accuracy of the most certain share of the inputs.
+
+        The interval is by bootstrap up to 5,000 inputs, as `interval` says. Above, and with clusters, it is
+        Clopper-Pearson's for as many independent inputs as would give the same standard error.
+        """
         if not 0 < coverage <= 1:
             raise ValueError(f"coverage must be above 0 and at most 1. Got {coverage!r}.")
-        return self.figure(lambda right, wrong: _accuracy_of(right, wrong, coverage))
+        if self._resamples:
+            return self.figure(lambda right, wrong: _accuracy_of(right, wrong, coverage))
+        kept = coverage * np.sum(self.right + self.wrong)
+        confidence = self.options.confidence
+        found = accuracy_intervals(self.right, self.wrong, kept[None], confidence, self.together)
+        value, low, high = (float(each[0]) for each in found)
+        return Estimate(value, min(low, value), max(high, value), confidence, "asymptotic")
 
     def coverage_at(self, accuracy: float) -> Estimate:
-        """Return the largest share that can be kept with at least this accuracy; interval by bootstrap.
+        """Return the largest share that can be kept with at least this accuracy.
 
-        It describes these inputs. For a threshold that holds for new ones, use ``Deferral``.
+        It describes these inputs. For a threshold that holds for new ones, use ``Deferral``. The interval is
+        by bootstrap up to 5,000 inputs, as `interval` says. Above, and with clusters, it is between the
+        largest shares whose accuracy is surely, and is possibly, that high.
         """
         if not 0 < accuracy <= 1:
             raise ValueError(f"accuracy must be above 0 and at most 1. Got {accuracy!r}.")
-        return self.figure(lambda right, wrong: _coverage_of(right, wrong, accuracy))
+        if self._resamples:
+            return self.figure(lambda right, wrong: _coverage_of(right, wrong, accuracy))
+        value = float(_coverage_of(self.right[None], self.wrong[None], accuracy)[0])
+        given = self.right, self.wrong, accuracy, self.options.confidence
+        return coverage_interval(value, *given, self.together)
+
+    @property
+    def _resamples(self) -> bool:
+        """Whether intervals are found by resampling."""
+        if self.together is not None:
+            return self.options.interval == "bootstrap"
+        return self.options.uses_bootstrap(int(np.sum(self.right + self.wrong)))
 
     def figure(self, figure: Figures) -> Estimate:
-        """Return any figure of the counts per level with its percentile interval."""
+        """Return any figure of the counts per level with its percentile interval, always by bootstrap."""
+        value = float(figure(self.right[None], self.wrong[None])[0])
+        if self.together is not None:
+            replicates = _resample_clusters(self.together, figure, self.options)
+            freedom = self.together.clusters.number - 1
+            return percentile(value, replicates, self.options.confidence, freedom)
         (replicates,) = resample_counts(
             self.right, self.wrong, [figure], self.options, stratified=False, both=False
         )
-        value = float(figure(self.right[None], self.wrong[None])[0])
         return percentile(value, replicates, self.options.confidence)
 
     def to_dict(self) -> dict[str, dict[str, float]]:
@@ -101,6 +142,7 @@ def selective(
     resamples: int = 2000,
     splits: int | None = None,
     seed: int = 0,
+    clusters: Any = None,
 ) -> Selective:
     """Return how accurate predictions are when only the most certain are kept.
 
@@ -113,6 +155,10 @@ def selective(
     confidence, interval, resamples, splits, seed
         As for ``detection``. Intervals of areas are found by resampling (BCa), or from their influence
         functions; "auto" resamples up to 5,000 scores.
+    clusters : (inputs,) array, optional
+        A label for each input, as the image that a pixel is of. Inputs of one cluster are not independent, so
+        intervals are over draws of whole clusters: by influence functions summed over clusters and Student's
+        distribution for their number, or, with "bootstrap", by resampling clusters.
 
     Notes
     -----
@@ -143,6 +189,12 @@ def selective(
     values = check_scores("scores", scores)
     correct = check_correct(correct, len(values))
     right, wrong = count_right_and_wrong(values, correct)
+    groups = check_clusters(clusters, len(values), splits)
+    if groups is not None:
+        together = ClusteredInputs(np.unique(values, return_inverse=True)[1].ravel(), correct, groups)
+        auc, excess = _estimate_in_clusters(right, wrong, together, options)
+        aurc = Estimate(1 - auc.value, 1 - auc.high, 1 - auc.low, confidence, auc.method)
+        return Selective(auc, aurc, excess, right, wrong, options, together)
     if splits is not None:
         parts = [count_right_and_wrong(values[s], correct[s]) for s in split_inputs(correct, splits, seed)]
         auc = average_splits([float(area_of(*part)) for part in parts], confidence)
@@ -180,8 +232,8 @@ def area_of(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     ``r + (c - a r) / k``: its sum over the level takes harmonic numbers only.
     """
     size, rate, start, hits = _before_levels(right, wrong)
-    number = int(np.sum(size.reshape(-1, size.shape[-1])[0]))
-    table = _harmonic(number)
+    number = np.sum(size, axis=-1)  # resamples of clusters differ in it
+    table = _harmonic(int(np.max(number)))
     steps = table[start + size] - table[start]
     return np.sum(right + (hits - start * rate) * steps, axis=-1) / number
 
@@ -251,7 +303,7 @@ def excess_influence(right: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, 
     return slope * (1 - hits / number) - of_right, -slope * hits / number - of_wrong
 
 
-def _excess_bound(right: np.ndarray, wrong: np.ndarray, confidence: float) -> float:
+def _excess_bound(right: np.ndarray, wrong: np.ndarray, pairs: int, confidence: float) -> float:
     """Return how large the excess may be where all errors of these inputs come last.
 
     With k inputs of the rarer kind there are k pairs of a right and a wrong one that share no input. Where
@@ -259,7 +311,7 @@ def _excess_bound(right: np.ndarray, wrong: np.ndarray, confidence: float) -> fl
     """
     hits, errors = int(right.sum()), int(wrong.sum())
     accuracy = hits / (hits + errors)
-    first = (1 - accuracy) * (1 - perfect_bound(min(hits, errors), confidence))
+    first = (1 - accuracy) * (1 - perfect_bound(pairs, confidence))
     end = first + accuracy
     return first * math.log(end / first) + accuracy * math.log(end / accuracy)
 
@@ -286,5 +338,40 @@ def _estimate_areas(
         half = normal_quantile(confidence) * over_error
         excess = Estimate(over, over - half, over + half, confidence, "asymptotic")
     # Rounding can leave replicates of a perfect ranking at -2e-16.
-    most = max(excess.high, _excess_bound(right, wrong, confidence))
+    pairs = min(int(right.sum()), int(wrong.sum()))
+    most = max(excess.high, _excess_bound(right, wrong, pairs, confidence))
     return auc, replace(excess, low=max(excess.low, 0.0), high=most)
+
+
+def _estimate_in_clusters(
+    right: np.ndarray, wrong: np.ndarray, together: ClusteredInputs, options: IntervalOptions
+) -> tuple[Estimate, Estimate]:
+    """Return area and excess with intervals over draws of whole clusters."""
+    confidence, clusters = options.confidence, together.clusters
+    value, over = float(area_of(right, wrong)), float(excess_of(right, wrong))
+    if not right.any() or not wrong.any():
+        auc = _perfect_area(value, clusters.number, confidence)
+        return auc, Estimate(0.0, 0.0, auc.high - auc.low, confidence, "exact")
+    of_area, of_excess = (
+        clusters.spread(np.where(together.correct, of_right[together.level], of_wrong[together.level]))
+        for of_right, of_wrong in (area_influence(right, wrong), excess_influence(right, wrong))
+    )
+    if options.interval == "bootstrap":
+        auc, excess = (
+            percentile(known, _resample_clusters(together, figure, options), confidence, clusters.number - 1)
+            for known, figure in ((value, area_of), (over, excess_of))
+        )
+    else:
+        auc = logit_interval(value, of_area.error, confidence, "asymptotic", of_area.freedom)
+        half = of_excess.half(confidence)
+        excess = Estimate(over, over - half, over + half, confidence, "asymptotic")
+    pairs = clusters.count_pairs(together.correct)
+    most = max(excess.high, _excess_bound(right, wrong, pairs, confidence))
+    return auc, replace(excess, low=max(excess.low, 0.0), high=most)
+
+
+def _resample_clusters(together: ClusteredInputs, figure: Figures, options: IntervalOptions) -> np.ndarray:
+    """Return bootstrap replicates of a figure of right and wrong inputs per level, by whole clusters."""
+    scores = {"": -together.level.astype(float)}  # so that the most certain are the first
+    given = {"stratified": False, "both": False, "clusters": together.clusters}
+    return bootstrap_figures(scores, together.correct, figure, options, **given)[""]

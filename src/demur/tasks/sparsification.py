@@ -9,15 +9,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from demur.core.arrays import as_array, to_numpy
+from demur.tasks.clusters import Clusters, check_clusters, spread_of_clusters
+from demur.tasks.display import Displayed, Rows
 from demur.tasks.estimate import (
     Estimate,
     IntervalOptions,
     check_scores,
     generator,
-    normal_quantile,
     percentile,
     resampling_progress,
-    spread_of,
 )
 from demur.tasks.levels import curve_influence
 
@@ -46,8 +46,8 @@ class Remaining(NamedTuple):
     error: np.ndarray
 
 
-@dataclass(frozen=True)
-class Sparsification:
+@dataclass(frozen=True, repr=False)
+class Sparsification(Displayed):
     """Error over the fraction kept, the most certain first.
 
     Inputs with the same score are equally likely to be kept first: squared (or absolute) errors are those
@@ -68,6 +68,10 @@ class Sparsification:
     curve: Remaining = field(repr=False, compare=False)
     oracle: Remaining = field(repr=False, compare=False)
 
+    def _display(self) -> tuple[str, Rows, list[str]]:
+        title = f"Sparsification: {len(self.curve.kept):,} inputs; {100 * self.ause.confidence:g} % interval"
+        return title, [["ause", str(self.ause)]], []
+
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Return the area under its name."""
         return {"ause": self.ause.to_dict()}
@@ -82,6 +86,7 @@ def sparsification(
     interval: str = "auto",
     resamples: int = 2000,
     seed: int = 0,
+    clusters: Any = None,
 ) -> Sparsification:
     """Return how the error falls when only the most certain predictions of numbers are kept.
 
@@ -102,6 +107,9 @@ def sparsification(
     interval : "auto", "bootstrap" or "asymptotic"
         Quantiles over resampled inputs, or the normal interval of the influence function; "auto" resamples
         up to 5,000 inputs.
+    clusters : (inputs,) array, optional
+        A label for each input, as the image that a pixel is of: the interval is then over draws of whole
+        clusters, by the influence function unless "bootstrap" is asked for.
 
     Examples
     --------
@@ -121,26 +129,31 @@ def sparsification(
     ranked, best = order_losses(values, loss), order_losses(np.abs(off), loss)
     curve, oracle = (remaining_error(each, kind.root) for each in (ranked, best))
     value = area_between(curve, oracle)
-    if options.uses_bootstrap(len(loss)):
+    number, together = len(loss), check_clusters(clusters, len(loss))
+    if options.uses_bootstrap(number) if together is None else interval == "bootstrap":
         # Resamples whose predictions are all right have no error to be a share of.
-        drawn = _bootstrap_area(ranked, best, kind.root, options)
-        ause = percentile(value, drawn[~np.isnan(drawn)], confidence)
+        drawn = _bootstrap_area(ranked, best, kind.root, options, together)
+        freedom = np.inf if together is None else together.number - 1
+        ause = percentile(value, drawn[~np.isnan(drawn)], confidence, freedom)
     else:
-        number = len(loss)
-        error_of_area, _ = spread_of([(_influence(values, off, kind) / number, np.ones(number))])
-        half = normal_quantile(confidence) * error_of_area
+        half = spread_of_clusters(_influence(values, off, kind) / number, together).half(confidence)
         ause = Estimate(value, max(value - half, 0.0), value + half, confidence, "asymptotic")
     kept = np.arange(1, len(loss) + 1) / len(loss)
     return Sparsification(ause, Remaining(kept, curve), Remaining(kept, oracle))
 
 
-def _bootstrap_area(ranked: Ranking, best: Ranking, root: _Root, options: IntervalOptions) -> np.ndarray:
+def _bootstrap_area(
+    ranked: Ranking, best: Ranking, root: _Root, options: IntervalOptions, clusters: Clusters | None
+) -> np.ndarray:
     """Return bootstrap replicates of the area."""
     replicates = []
     rng, number = generator(options.seed), len(ranked.loss)
     with resampling_progress(options.resamples, number) as progress:
         for k in range(options.resamples):
-            counts = np.bincount(rng.integers(0, number, number, dtype=np.uint32), minlength=number)
+            if clusters is None:
+                counts = np.bincount(rng.integers(0, number, number, dtype=np.uint32), minlength=number)
+            else:
+                counts = clusters.draw(rng, 1)[0]
             replicates.append(area_between(*(remaining_error(each, root, counts) for each in (ranked, best))))
             progress(k + 1)
     return np.array(replicates)

@@ -32,10 +32,10 @@ const FAMILIES = {
   },
 };
 const MEASURES = {
-  average: ["current", "entropy of the average"],
-  pairwise: ["new", "expected pairwise"],
+  average: ["average", "mutual information"],
+  pairwise: ["pairwise", "pairwise KL"],
   reverse: ["reverse", "average and a draw"],
-  difference: ["new − current", "equals M"],
+  difference: ["pairwise − average", "equals M"],
 };
 const PARTS = ["total", "aleatoric", "epistemic"];
 const LOWEST = -3, HIGHEST = 4; // powers of ten that the sliders of a Beta reach; typed numbers may go further
@@ -132,8 +132,8 @@ function show() {
   showPlot(family, values, figures.mean);
   showBars(found);
   showTable(found);
-  const sentenceNow = `${FAMILIES[family].name(values)}: epistemic uncertainty ${text(found.average.epistemic, 4)} under the current ` +
-    `measure, ${text(found.pairwise.epistemic, 4)} under the new one, ${text(found.reverse.epistemic, 4)} under the reverse one; ` +
+  const sentenceNow = `${FAMILIES[family].name(values)}: epistemic uncertainty ${text(found.average.epistemic, 4)} by the mutual ` +
+    `information, ${text(found.pairwise.epistemic, 4)} by the pairwise KL, ${text(found.reverse.epistemic, 4)} by the reverse mutual information; ` +
     `aleatoric ${text(found.pairwise.aleatoric, 4)}.`;
   clearTimeout(sentence); // said once a drag has come to rest, not at every step of it
   sentence = setTimeout(() => { $("summary").textContent = sentenceNow.replaceAll("∞", "∞ (infinite)"); }, 250);

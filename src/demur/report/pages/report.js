@@ -32,9 +32,11 @@ function card(content) {
   const range = element("span", { class: "range" }), dot = element("span", { class: "dot" });
   Object.assign(range.style, { left: place(low), right: `calc(100% - ${place(high)})` });
   dot.style.left = place(value);
+  const toss = content.chance && from < 0.5 ? [element("span", { class: "toss" }, "coin toss")] : []; // where the axis begins below it
+  for (const mark of toss) mark.style.left = place(0.5);
   return element("article", { class: "card" }, element("h3", {}, content.title),
     element("p", { class: "figure" }, glued(content.figure), element("small", {}, content.chance ? " AUROC" : " accuracy")),
-    element("div", { class: "whisker", "aria-hidden": "true" }, range, dot, element("small", {}, `${percent(from, 0)}${content.chance && from === 0.5 ? ", a coin toss" : ""}`), element("small", {}, "100 %")),
+    element("div", { class: "whisker", "aria-hidden": "true" }, ...toss, range, dot, element("small", {}, `${percent(from, 0)}${content.chance && from === 0.5 ? ", a coin toss" : ""}`), element("small", {}, "100 %")),
     element("p", { class: "certainty" }, glued(content.interval)), element("p", {}, glued(content.caption)),
     ...content.sentences.map((sentence) => element("p", { class: "sentence" }, glued(sentence))),
     ...(content.show ? [shower(...content.show)] : []));
@@ -416,7 +418,7 @@ function showAll() {
     if (kept) cells.push(own.kept ? cell(own.kept.auc, "") : element("td", {}, "–"));
     return element("tr", here ? { "aria-current": "true" } : {}, element("th", { scope: "row" }, each.short, ...(several ? [element("small", {}, method)] : [])), ...cells);
   }));
-  $("all-why").textContent = "In percent, with interval." + (DATA.tally ? ` ★ the best${several ? " of its method's measures" : ""}, several where they are equal; ≈ statistically tied with it by a paired test.` : "");
+  $("all-why").textContent = "In percent, with interval." + (DATA.tally ? ` ★ the best${several ? " of its method's measures" : ""}, several where they are equal; ≈ statistically tied with it by a paired test. No mark where the AUROC is not shown to be above 50 %, a coin toss.` : "");
   $("all").replaceChildren(element("caption", { class: "unseen" }, "All measures side by side"),
     element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "measure"), ...[...heads.map(({ name }) => name), ...(kept ? ["area of accuracy"] : [])].map((name) => element("th", { scope: "col" }, name)))), element("tbody", {}, ...rows));
   showTally();
@@ -427,7 +429,12 @@ function showTally() {
   $("tally").hidden = $("tally-why").hidden = !DATA.tally;
   if (!DATA.tally) return;
   const { number, good, loss } = DATA.tally;
-  $("tally-why").textContent = "The verdict picks the measure that is most often the best or tied (★ or ≈ below); among equals, the one with the smallest largest loss.";
+  if (number === 0) {
+    $("tally").hidden = true;
+    $("tally-why").textContent = "No measure is shown to be better than a coin toss anywhere, so nothing is counted.";
+    return;
+  }
+  $("tally-why").textContent = "The verdict picks the measure that is most often the best or tied (★ or ≈ below); among equals, the one with the smallest largest loss. Comparisons in which no measure is better than a coin toss do not count.";
   $("tally").replaceChildren(element("caption", { class: "unseen" }, "How often each measure is the best or tied"),
     element("thead", {}, element("tr", {}, ...["measure", "best or tied", "largest loss, below the best"].map((name) => element("th", { scope: "col" }, name)))),
     element("tbody", {}, ...DATA.scores.map((each, s) => element("tr", s === DATA.start[1] ? { class: "chosen" } : {}, element("th", { scope: "row" }, each.short),

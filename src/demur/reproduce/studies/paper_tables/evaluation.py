@@ -164,7 +164,7 @@ def build_table(sections: list[TableSection]) -> Table:
     rows: list[Row] = []
     columns: Any = []
     for each in sections:
-        table = table_of_scores(each.contest)
+        table = table_of_scores(each.contest, paper=True)
         columns = table.columns
         for row in table.rows:
             cells = [
