@@ -12,9 +12,9 @@ import demur
 SOURCE = Path(demur.__file__).parent
 ORDER = [
     "progress", "atomic", "reading", "checksums", "control_characters",
-    "core.arrays", "core.logarithms", "core.gamma_function", "core.class_terms",
-    "core.rules",
-    "families", "predictions", "core.state", "measures", "kernels",
+    "core.arrays", "core.rounding", "core.logarithms", "core.least_divergence",
+    "core.joint_information", "core.gamma_function", "core.class_terms", "core.rules",
+    "families", "predictions", "core.state", "measures", "core.rounded_members", "kernels",
     "core.jackknife",
     "core.second_order_state", "core.given", "moments", "core.gaussian_integral", "core.gaussian_estimates",
     "core.bounds", "core.second_order_measures", "decompose", "divergences", "regression", "credal", "adhoc",

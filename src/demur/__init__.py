@@ -15,6 +15,7 @@ them. ``register_rule`` and the page "Extend demur" show how to add what is miss
 
 from typing import TYPE_CHECKING, Any
 
+from demur.core.rounding import RoundingWarning
 from demur.credal import Credal, credal
 from demur.decompose import attribute, decompose
 from demur.divergences import Convergence, convergence, divergences
@@ -67,6 +68,7 @@ __all__ = [
     "MultivariateGaussian",
     "NoGuarantee",
     "Poisson",
+    "RoundingWarning",
     "Scores",
     "Uniform",
     "attribute",

@@ -10,7 +10,9 @@ import numpy as np
 from demur import kernels
 from demur.core import arrays
 from demur.core.given import Side, given_sides, part_of, refer_sides, with_gradients
-from demur.core.jackknife import Estimates, check_enough, unbiased_terms
+from demur.core.jackknife import Estimates, check_enough, unbiased_terms, without_cap
+from demur.core.rounded_members import apply_rounding, is_given_rounded, least_class_terms, may_be_rounded
+from demur.core.rounding import warn_if_infinite
 from demur.core.rules import Array, Rule, resolve_rule
 from demur.core.second_order_measures import (
     attribute_distribution,
@@ -22,6 +24,7 @@ from demur.measures import (
     Decomposition,
     Given,
     Measure,
+    cap_terms,
     check_base,
     check_separable,
     divergence_terms,
@@ -51,6 +54,7 @@ def decompose(
     groups: int | None = None,
     base: float | None = None,
     axis: int = 0,
+    rounding: float | str | None = None,
 ) -> Decomposition:
     r"""Split the uncertainty of each prediction into an aleatoric and an epistemic part.
 
@@ -88,6 +92,12 @@ def decompose(
         None for nats, 2 for bits; only with ``rule="log"``.
     axis
         The members' axis; classes, labels or coordinates are last.
+    rounding
+        How far each probability may be off, since it was rounded: a half-width, as 5e-7 for six decimals,
+        or ``"dtype"`` for half the epsilon of the type that the numbers came in. The epistemic part is then
+        the least that fits: a lower bound, and finite. 0 says that the numbers are exact; None takes them
+        as exact, with a ``RoundingWarning`` where that makes K or M infinite. Each measure has its own
+        least value, so that K is at least I + M; the aleatoric part is that of the numbers as they are.
 
     Returns
     -------
@@ -106,12 +116,15 @@ def decompose(
     """
     distribution = None if probs is None or isinstance(probs, np.ndarray) else as_second_order(probs)
     if distribution is not None:
-        refuse_member_arguments(distribution, logits, log_probs, weights, unbiased, stderr, groups, axis)
+        refuse_member_arguments(
+            distribution, logits, log_probs, weights, unbiased, stderr, groups, axis, rounding
+        )
         return decompose_distribution(distribution, measure, rule, base)
     members, chosen, loss, sides = check_arguments(
         probs, logits, log_probs, measure, rule, weights, groups, axis
     )
     scale = check_base(base, loss)
+    width = apply_rounding(rounding, members, loss, chosen, unbiased=unbiased, stderr=stderr)
     dealt = _group_count(members, chosen, groups, unbiased=unbiased, stderr=stderr)
     whole = loss.integrates and needs_groups(chosen)
 
@@ -124,7 +137,8 @@ def decompose(
     if unbiased or stderr or not is_summary(chosen) or not kernels.summarises(members, loss):
         parts_of_inputs = split_inputs(members, loss, dealt, sides)
         result = join_results(kernels.in_threads(one, *zip(*parts_of_inputs, strict=True)))
-        return finish_result(result, members, scale)
+        result = finish_result(result, members, scale)
+        return _settle_rounding(result, members, chosen, sides, width, unbiased, scale)
     summary, left = kernels.summarise(members, loss)
     aleatoric, epistemic = from_summary(chosen, *summary)
     parts = np.array((aleatoric + epistemic, aleatoric, epistemic))
@@ -135,7 +149,26 @@ def decompose(
         )
         parts[:, left] = found.total, found.aleatoric, found.epistemic
     parts = to_batch_shape(parts, members, scale, (3,))
-    return Decomposition(parts[0, ...], parts[1, ...], parts[2, ...])
+    result = Decomposition(parts[0, ...], parts[1, ...], parts[2, ...])
+    return _settle_rounding(result, members, chosen, sides, width, unbiased, scale)
+
+
+def _settle_rounding(
+    result: Decomposition, members: Members, measure: Measure, sides: list[Side], width: float | str | None,
+    unbiased: bool, scale: float,
+) -> Decomposition:  # fmt: skip
+    """Return the result of numbers as they are, or the least that fits; say where rounding may be felt."""
+    if width is None and (may_be_rounded(members) or is_given_rounded(measure, sides)):
+        warn_if_infinite(result.epistemic, stacklevel=4)
+    if not width:
+        return result
+    terms = least_class_terms(members, measure, width, unbiased)
+    xp = arrays.namespace(terms)
+    least = to_batch_shape(xp.sum(terms, axis=-1), members, scale)
+    xp = arrays.namespace(least)
+    # Rows that are not quite normalised may fit nothing; the numbers as they are bound the least, too.
+    epistemic = xp.where(least < result.epistemic, least, result.epistemic)
+    return Decomposition(result.aleatoric + epistemic, result.aleatoric, epistemic)
 
 
 def _estimates_with_average(state: State, members: Members, sides: list[Side]) -> Estimates:
@@ -158,6 +191,7 @@ def attribute(
     groups: int | None = None,
     base: float | None = None,
     axis: int = 0,
+    rounding: float | str | None = None,
 ) -> Array:
     r"""Say which classes the members disagree about: the epistemic part, class by class.
 
@@ -178,13 +212,16 @@ def attribute(
     """
     distribution = None if probs is None or isinstance(probs, np.ndarray) else as_second_order(probs)
     if distribution is not None:
-        refuse_member_arguments(distribution, logits, log_probs, weights, unbiased, False, groups, axis)
+        refuse_member_arguments(
+            distribution, logits, log_probs, weights, unbiased, False, groups, axis, rounding
+        )
         return attribute_distribution(distribution, measure, rule, base)
     members, chosen, loss, sides = check_arguments(
         probs, logits, log_probs, measure, rule, weights, groups, axis
     )
     check_separable(loss)
     scale = check_base(base, loss)
+    width = apply_rounding(rounding, members, loss, chosen, unbiased=unbiased, stderr=False)
 
     dealt = _group_count(members, chosen, groups, unbiased=unbiased, stderr=False)
 
@@ -194,17 +231,24 @@ def attribute(
 
         def by_class(which: Measure, means: Means) -> Array:
             apart, together = divergence_terms(*sides_of(which, means, given))
-            return state.xp.moveaxis(apart + together, -1, 0)
+            return state.xp.moveaxis(cap_terms(which, means, apart + together), -1, 0)
 
         if unbiased:
             check_enough(state, chosen, unbiased=True, stderr=False)
-            terms = unbiased_terms(state, chosen, by_class)
+            terms = unbiased_terms(without_cap(state), chosen, by_class)
         else:
             terms = by_class(chosen, state.means())
         return loss.by_outcome(state.xp, state.xp.moveaxis(terms, 0, -1))
 
     found = kernels.in_threads(one, *zip(*split_inputs(members, loss, dealt, sides), strict=True))
-    return to_batch_shape(found[0] if len(found) == 1 else np.concatenate(found), members, scale)
+    whole = found[0] if len(found) == 1 else np.concatenate(found)
+    if width:
+        xp = arrays.namespace(whole)
+        terms = loss.by_outcome(xp, least_class_terms(members, chosen, width, unbiased))
+        whole = xp.where((xp.sum(terms, axis=-1) < xp.sum(whole, axis=-1))[..., None], terms, whole)
+    elif width is None and (may_be_rounded(members) or is_given_rounded(chosen, sides)):
+        warn_if_infinite(whole, axes=1)
+    return to_batch_shape(whole, members, scale)
 
 
 def check_arguments(

@@ -220,6 +220,23 @@ def divergence_terms(predictor: Means, truth: Means) -> tuple[Array, Array]:
     return apart, together
 
 
+def cap_terms(measure: Measure, members: Means, terms: Array) -> Array:
+    """Return class terms of I or M with an I of at most the entropy of the weights, where a rule wants that.
+
+    Every class gives up the same share of its I.
+    """
+    sides = measure.sides()
+    if members.most is None or sides not in (("each", "bma"), ("bma", "each")):
+        return terms
+    xp = members.xp
+    mutual = terms if sides[0] == "each" else sum(divergence_terms(members, members.mixture))
+    whole = xp.sum(mutual, axis=-1)
+    above = whole > members.most
+    excess = xp.where(above, 1 - members.most / xp.where(above, whole, xp.ones_like(whole)), 0.0)
+    given_up = excess[..., None] * mutual
+    return terms - given_up if sides[0] == "each" else terms + given_up
+
+
 def drop_rounding(xp: Any, difference: Array, of: Array) -> Array:
     """Return a difference, but exactly 0 where it is within the rounding error of its terms."""
     noise = 8 * epsilon(xp, difference) * xp.abs(of)

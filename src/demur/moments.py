@@ -22,6 +22,8 @@ from demur.core.given import (
     with_gradients,
 )  # fmt: skip
 from demur.core.jackknife import Estimates
+from demur.core.rounded_members import is_from_probs, is_given_rounded, may_be_rounded
+from demur.core.rounding import SATURATED, warn_if_infinite
 from demur.core.rules import LOG, Array, Rule, resolve_rule
 from demur.core.state import SUMS, State, arrays_of
 from demur.families import FAMILIES, find_rule
@@ -30,6 +32,10 @@ from demur.predictions import Members, as_prediction, gather, rule_for
 from demur.reading import open_regular, read_arrays
 
 FORMAT = "demur moments 2"
+_ADVICE = (
+    "Update with logits=, or take measure='average', which is always finite. With all members in one array, "
+    "demur.decompose(..., rounding=...) gives the least value that fits."
+)
 _OUTWEIGHED = 1024  # a member this many times heavier than the reference's own becomes the reference
 
 
@@ -65,6 +71,7 @@ class Moments:
         self._estimates: Estimates | None = None  # of the state as it is, for several measures
         self._factors: tuple[Array, Array] | None = None
         self._double = False
+        self._from_probs = False  # some members came as probabilities, which may have been rounded
         self._like: Array = np.empty(0)
 
     def __repr__(self) -> str:
@@ -133,8 +140,10 @@ class Moments:
         if self.state is not None and came != self.shape:
             shapes = [rule.shape_as_given(shape) for shape in (self.shape, came)]
             raise ValueError(f"Expected inputs and classes {shapes[0]}, as before. Got {shapes[1]}.")
+        _refuse_rounding(members)
         if not _nothing_weighs(members):
             self._add(members, rule)
+            self._from_probs = self._from_probs or may_be_rounded(members)
         self._double = self._double or arrays.is_double(prediction.values)
         self._like = arrays.sample(prediction.values)
         return self
@@ -177,12 +186,14 @@ class Moments:
         else:
             self.state = self.state.merge(self._here(other.state))
         self._double = self._double or other._double
+        self._from_probs = self._from_probs or other._from_probs
         return self
 
     def only(self, inputs: Any) -> Moments:
         """Return the sums of some of the inputs, by their indices or as true and false for each."""
         found = Moments(groups=self.groups)
         found.rule, found._like, found._double = self.rule, self._like, self._double
+        found._from_probs = self._from_probs
         found.state = self._filled().only(inputs)
         if self._factors is not None:
             whole, rest = self._factors
@@ -219,6 +230,8 @@ class Moments:
         if self._estimates is None or self._estimates.state is not state:
             self._estimates = Estimates(state, self._factors)
         result = self._estimates.decompose(chosen, given, unbiased=unbiased, stderr=stderr)
+        if self._from_probs or is_given_rounded(chosen, sides):
+            warn_if_infinite(result.epistemic, advice=_ADVICE)
         return result.map(lambda part: arrays.like(part * scale, like, self._double))
 
     def _filled(self) -> State:
@@ -230,7 +243,7 @@ class Moments:
         """Write to an ``.npz`` file, completely or not at all; ``load`` gives the same figures."""
         header = {"format": FORMAT, "rule": self.rule.name, "groups": self.groups or 0}
         content: dict[str, Any] = {name: np.array(value) for name, value in header.items()}
-        content["double"] = np.array(self._double)
+        content |= {"double": np.array(self._double), "from_probs": np.array(self._from_probs)}
         if self.state is not None:
             found = arrays_of(self.state).items()
             content |= {name: arrays.to_numpy(a) for name, a in found if a is not None}
@@ -252,8 +265,9 @@ class Moments:
             moments = cls(groups=groups or None)
             moments.rule = find_rule(str(content.pop("rule")))
             moments._double = bool(content.pop("double"))
+            moments._from_probs = bool(content.pop("from_probs", False))  # older files do not say
             if content:
-                content = dict.fromkeys(("excluded", "allowed", "p")) | content
+                content = dict.fromkeys(("excluded", "allowed", "p", "weight_log")) | content
                 moments.state = State(rule=moments.rule, xp=np, **content)
                 _check_sums(moments.state, groups or 1)
         except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
@@ -299,6 +313,8 @@ def _check_sums(state: State, groups: int) -> None:
         wanted |= {"excluded": whole, "allowed": whole}
     if state.p is not None:
         wanted["p"] = whole
+    if state.weight_log is not None:
+        wanted["weight_log"] = whole[:2]
     for name, shape in wanted.items():
         sums = getattr(state, name)
         if sums is None or sums.shape != shape:
@@ -306,8 +322,18 @@ def _check_sums(state: State, groups: int) -> None:
             raise ValueError(f"{name} has {came}, not shape {shape}")
         if sums.dtype.kind not in ("iu" if name == "count" else "f") or not np.isfinite(sums).all():
             raise ValueError(f"{name} holds something else than finite numbers")
-        if name not in ("reference", *SUMS, "entropy") and (sums < 0).any():
+        if name not in ("reference", *SUMS, "entropy", "weight_log") and (sums < 0).any():
             raise ValueError(f"{name} is negative")
+
+
+def _refuse_rounding(members: Members) -> None:
+    """Raise where the least value that fits is wanted."""
+    width = members.prediction._rounding if is_from_probs(members) else None
+    if width and width != SATURATED:
+        raise ValueError(
+            "rounding needs all members at once, and Moments add them up as they come. "
+            f"Got rounding {width:g}. Use demur.decompose, or pass logits."
+        )
 
 
 def _nothing_weighs(members: Members) -> bool:

@@ -1,20 +1,29 @@
-"""For predictions of numbers: mutual information with its error, bounds of it, and variances."""
+"""For predictions of numbers: mutual information with its error, bounds of it, and variances.
+
+Mutual information also of several labels together, where sums over members do not give it either.
+"""
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from demur.core import arrays
 from demur.core.rules import Array
-from demur.decompose import LOGITS_AT_ONCE, check_arguments, to_batch_shape
+from demur.decompose import LOGITS_AT_ONCE, check_arguments, decompose, to_batch_shape
 from demur.families import Family
 from demur.families.family import variance_over
 from demur.measures import Decomposition, check_base
-from demur.predictions import Members
+from demur.predictions import Members, MultiLabel
+
+_ENUMERATED = 12  # labels up to which all outcomes of all of them are listed
+_SAMPLES = 4096
 
 
 class Information(NamedTuple):
-    """Mutual information of each input, and an estimate of the error of its integral."""
+    """Mutual information of each input, and an estimate of the error of its integral or sampling."""
 
     value: Array
     error: Array
@@ -28,19 +37,40 @@ class Bounds(NamedTuple):
 
 
 def information(
-    gaussian: Any, /, *, weights: Any = None, base: float | None = None, axis: int = 0
+    prediction: Any,
+    /,
+    *,
+    weights: Any = None,
+    base: float | None = None,
+    axis: int = 0,
+    samples: int | None = None,
+    seed: int = 0,
 ) -> Information:
-    """Return the mutual information I of Gaussian members, with the error of the integral.
+    """Return the mutual information I of Gaussian members, or of labels together, with its error.
 
-    ``decompose(gaussian, measure="average")`` returns the same number as its epistemic part. Its total and
-    M = K - I have the same absolute error. Arguments as for ``decompose``.
+    For a ``Gaussian``, ``decompose(gaussian, measure="average")`` returns the same number as its epistemic
+    part; its total and M = K - I have the same absolute error. For a ``MultiLabel`` that returns an upper
+    bound, and this function what it bounds: the I of all labels together.
+
+    Parameters
+    ----------
+    prediction
+        A ``Gaussian`` or a ``MultiLabel``.
+    weights, base, axis
+        As for ``decompose``.
+    samples
+        For labels: how many outcomes of all labels are drawn for each input. None: up to 12 labels, none,
+        since all outcomes are listed; else 4096.
+    seed
+        Of the draws.
 
     Returns
     -------
     Information
-        ``value`` in nats, and ``error``, an estimate of the absolute error: the rule of Gauss and Kronrod's
-        own, which is pessimistic, and what rounding may add. It is below 1e-8 of the value where that is
-        above 1e-12.
+        ``value`` in nats, and ``error``. For a Gaussian, an estimate of the absolute error: the rule of Gauss
+        and Kronrod's own, which is pessimistic, and what rounding may add; below 1e-8 of the value where
+        that is above 1e-12. For labels, the standard error of the draws, and 0 where all outcomes are
+        listed. The estimate from draws is unbiased.
 
     Examples
     --------
@@ -48,17 +78,58 @@ def information(
     >>> found = demur.information(members)
     >>> found.value.round(6), bool(found.error[0] < 1e-9)
     (array([0.336831]), True)
+
+    Two members that disagree about each of three labels: at most log 2 can be learned about which is right.
+
+    >>> labels = demur.MultiLabel(np.array([[[0.9, 0.9, 0.9]], [[0.1, 0.1, 0.1]]]))
+    >>> demur.information(labels).value.round(3)
+    array([0.598])
     """
-    members, family, scale = _numbers_only("information", gaussian, weights, base, axis)
+    if isinstance(prediction, MultiLabel):
+        return _joint_information(prediction, weights, base, axis, samples, seed)
+    if samples is not None:
+        raise ValueError(f"samples goes with demur.MultiLabel. Got {prediction!r}. Leave samples out.")
+    members, family, scale = _numbers_only("information", prediction, weights, base, axis)
     if family.name != "Gaussian":
         raise ValueError(
-            f"information integrates Gaussian predictions of a number. Got {family.name} ones. "
+            f"information takes Gaussian predictions of a number, or labels. Got {family.name} ones. "
             "demur.information_bounds takes all families."
         )
     from demur.core.gaussian_estimates import integrate_information
 
     found = integrate_information(members.part(*bounds) for bounds in members.parts(LOGITS_AT_ONCE))
     return Information(*(to_batch_shape(part, members, scale) for part in found))
+
+
+def _joint_information(
+    labels: MultiLabel, weights: Any, base: float | None, axis: int, samples: int | None, seed: int
+) -> Information:
+    """Return the mutual information of all labels together: from all outcomes if they are few, or drawn."""
+    from demur.core.joint_information import enumerate_outcomes, sample_information
+
+    if samples is not None and (not isinstance(samples, Integral) or samples < 2):
+        raise ValueError(f"samples must be None or an integer of at least 2. Got {samples!r}.")
+    members, _, rule, _ = check_arguments(labels, None, None, "average", "log", weights, None, axis)
+    scale = check_base(base, rule)
+    logits = arrays.to_numpy(members.logits()).astype(np.float64)
+    shares = _shares_of(np, logits, None if members.weights is None else arrays.to_numpy(members.weights))
+    pairs = logits.reshape((*logits.shape[:2], -1, 2))
+    pairs = pairs - np.logaddexp(pairs[..., :1], pairs[..., 1:])
+    value, error = np.zeros(members.inputs), np.zeros(members.inputs)
+    count = pairs.shape[2]
+    if samples is None and count <= _ENUMERATED:
+        step = max(1, (LOGITS_AT_ONCE >> count) // members.count)
+        for begin in range(0, members.inputs, step):
+            own = slice(begin, begin + step)
+            joint = enumerate_outcomes(pairs[:, own])
+            value[own] = decompose(logits=joint, measure="average", weights=shares[:, own]).epistemic
+    else:
+        random = np.random.default_rng(seed)
+        for index in range(members.inputs):
+            used = shares[:, index] > 0
+            given = pairs[used, index], shares[used, index], int(samples or _SAMPLES), random
+            value[index], error[index] = sample_information(*given)
+    return Information(*(to_batch_shape(part, members, scale) for part in (value, error)))
 
 
 def information_bounds(

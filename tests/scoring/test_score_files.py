@@ -308,3 +308,34 @@ def test_names_of_classes_are_written_where_they_are_names(tmp_path):
         assert columns["prediction"].tolist() == [1, 0]
         assert ("prediction_name" in columns) == written
         assert not written or columns["prediction_name"].tolist() == ["dog", "cat"]
+
+
+def test_a_saturated_yes_is_a_rounded_one(tmp_path):
+    """In text and in float32 alike, as for `demur.Bernoulli`; --rounding 0 says that it is exact."""
+    probs = np.float32([[[1.0, 0.3]], [[0.9999999, 0.2]]])
+    np.save(tmp_path / "p.npy", probs)
+    for member, rows in enumerate(probs):
+        np.savetxt(tmp_path / f"p{member}.csv", rows, delimiter=",", fmt="%.9g", header="a,b", comments="")
+    for names in ([tmp_path / "p.npy"], [tmp_path / "p*.csv"]):
+        with open_predictions(names, outcome="binary") as predictions:
+            scores = score_predictions(predictions, "probs").columns
+            exact = score_predictions(predictions, "probs", rounding=0).columns
+        np.testing.assert_allclose(
+            scores["pairwise_epistemic"], demur.decompose(demur.Bernoulli(probs)).epistemic.ravel(), rtol=0.02
+        )
+        assert np.isfinite(scores["pairwise_epistemic"]).all()
+        assert exact["pairwise_epistemic"][0] == np.inf and scores["prediction"].tolist() == [1, 0]
+
+
+def test_printed_decimals_need_not_sum_to_one(tmp_path):
+    probs = np.array([[[0.333, 0.333, 0.333], [1.0, 0.0, 0.0]], [[0.2, 0.3, 0.5], [0.9, 0.1, 0.0]]])
+    np.save(tmp_path / "p.npy", probs)
+    with open_predictions([tmp_path / "p.npy"]) as predictions:
+        with pytest.raises(StoreError, match="member 0, input 0: probs must sum to 1"):
+            score_predictions(predictions, "probs")
+        scores = score_predictions(predictions, "probs", rounding=5e-4).columns
+        with pytest.raises(ValueError, match="rounding goes with probabilities"):
+            score_predictions(predictions, "logits", rounding=5e-4)
+    expected = demur.decompose(probs, rounding=5e-4).epistemic
+    np.testing.assert_allclose(scores["pairwise_epistemic"], expected, rtol=1e-12)
+    assert scores["prediction"].tolist() == [2, 0]

@@ -123,6 +123,16 @@ def score(
             "are more).",
         ),
     ] = False,
+    rounding: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WIDTH|dtype",
+            show_default=False,
+            help="How far each probability may be off, since it was rounded: a half-width (5e-7 for six "
+            "decimals), or dtype. Epistemic parts are then the least that fit: lower bounds, and finite. 0: "
+            "the numbers are exact.",
+        ),
+    ] = None,
     top: Annotated[
         int | None,
         typer.Option(metavar="K", help="List the K most uncertain inputs.", min=1, show_default=False),
@@ -155,6 +165,7 @@ def score(
     demur score 'run/model_*.csv' --probs --binary --out scores.csv
     """
     with bad_input_exits():
+        from demur.core.rounding import describe as describe_infinite
         from demur.stores import split_name
 
         outcome = _choose_outcome(binary=binary, multilabel=multilabel, points=points, gaussian=gaussian)
@@ -164,6 +175,7 @@ def score(
             "base": base,
             "unbiased": unbiased,
             "stderr": stderr,
+            "rounding": _parse_rounding(rounding),
         }
         if measure:
             options["measures"] = measure
@@ -191,6 +203,13 @@ def score(
             f"one member of {scores.sizes['input']} inputs: a single member cannot disagree, so the "
             "epistemic parts are 0; give a file of shape (members, inputs, "
             f"{_LAST_AXIS[outcome]}), or one file per member"
+        )
+    infinite = scores.count_infinite()
+    if infinite and kind == "probs" and rounding is None:
+        complain(
+            f"{describe_infinite(infinite, scores.inputs)} Give logits; or --rounding dtype, or a half-width "
+            "(5e-7 for six decimals), for the least value that fits; or take --measure average, which is "
+            "always finite. --rounding 0 says that the numbers are exact."
         )
     if json:
         _print_json(scores, facts, out)
@@ -242,6 +261,16 @@ def _choose_kind_of(outcome: Outcome, **asked: bool) -> Kind | None:
             "have no logits or probabilities; leave one out"
         )
     return None
+
+
+def _parse_rounding(text: str | None) -> float | str | None:
+    """Return a half-width as a number; "dtype" stays."""
+    try:
+        return text if text is None or text == "dtype" else float(text)
+    except ValueError:
+        raise ValueError(
+            f"--rounding: expected a half-width, as 5e-7 for six decimals, or dtype, got {text!r}"
+        ) from None
 
 
 def score_files(
@@ -351,6 +380,7 @@ def _describe(
         if scores.outcome == "points"
         else name_unit(options["rule"], options["base"]),
         "unbiased": options["unbiased"],
+        "rounding": options["rounding"],
         "summary": scores.summary(),
     } | ({"failed": int(scores.failed.sum())} if scores.failed.any() else {})
 

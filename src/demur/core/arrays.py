@@ -6,6 +6,7 @@ No library is imported here that the caller has not imported already.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -170,3 +171,12 @@ def matching(array: Array, target: Array) -> Array:
             .to(target.device)
         )
     return sys.modules["jax"].numpy.asarray(array)
+
+
+def repeat(step: Callable[[Any], Any], times: int, start: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Apply a function to its own result so many times; JAX compiles it once, and not as often as that."""
+    if library(start[0]) == "jax":
+        return sys.modules["jax"].lax.fori_loop(0, times, lambda _, state: step(state), start)
+    for _ in range(times):
+        start = step(start)
+    return start

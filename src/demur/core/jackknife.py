@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from demur import kernels
 from demur.core.arrays import Array, is_traced
@@ -87,6 +88,10 @@ class Estimates:
         state = self.state
         if unbiased or stderr:
             check_enough(state, measure, unbiased=unbiased, stderr=stderr)
+        if unbiased and state.weight_log is not None:
+            return Estimates(without_cap(state), self.factors).decompose(
+                measure, given, unbiased=unbiased, stderr=stderr
+            )
         parts = self.parts(measure, given)
         replicates = None
         if stderr or (unbiased and needs_groups(measure)):
@@ -157,7 +162,18 @@ def _summary_of(means: Means) -> _Summary:
     none = Given()
     pairwise = evaluate(resolve("pairwise"), means, none)
     average = evaluate(resolve("average"), means, none)
-    return pairwise.aleatoric, pairwise.epistemic, average.epistemic
+    mutual = average.epistemic
+    if means.most is not None:
+        mutual = means.xp.minimum(mutual, means.most)
+    return pairwise.aleatoric, pairwise.epistemic, mutual
+
+
+def without_cap(state: State) -> State:
+    """Return a state that does not know the entropy of its weights.
+
+    That caps the I of these members; the I of infinitely many, which is estimated without bias, has no cap.
+    """
+    return replace(state, weight_log=None)
 
 
 def _add_total(parts: Parts) -> tuple[Array, Array, Array]:

@@ -57,6 +57,7 @@ class Rule(ABC):
     nats: ClassVar[bool] = False  # a logarithm, which has a base
     mixes: ClassVar[bool] = True  # the average of predictions follows from the means of the terms
     integrates: ClassVar[bool] = False  # it takes all members at once instead
+    caps: ClassVar[bool] = False  # I is an upper bound, of which the entropy of the weights is another
 
     @abstractmethod
     def entropy(self, xp: Any, logits: Array) -> Array:

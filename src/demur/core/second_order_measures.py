@@ -61,7 +61,7 @@ def _shape_like_batch(part: Array, distribution: SecondOrder, scale: float) -> A
 
 def refuse_member_arguments(distribution: SecondOrder, *arguments: Any) -> None:
     """Raise if an argument is given that is about members, of which a distribution has no list."""
-    names = ("logits", "log_probs", "weights", "unbiased", "stderr", "groups", "axis")
+    names = ("logits", "log_probs", "weights", "unbiased", "stderr", "groups", "axis", "rounding")
     for name, value in zip(names, arguments, strict=True):
         if value is not None and value is not False and not (name == "axis" and value == 0):
             raise ValueError(

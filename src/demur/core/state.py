@@ -39,6 +39,7 @@ class Means:
     p: Array | None  # the average prediction, where groups are kept; else it is the reference and a
     excludes: Array | None  # some member gives the class no probability at all
     allows: Array | None  # some member gives it some
+    most: Array | None = None  # (inputs,): entropy of the weights, which no I exceeds; where a rule needs it
 
     @functools.cached_property
     def mixture(self) -> Means:
@@ -79,6 +80,7 @@ class State:
     pair_weight: Array  # sum of products of weights of two different members, not from a difference
     heaviest: Array  # (inputs,): the weight of the member that the reference was taken from
     count: Array  # (inputs,): members of positive weight
+    weight_log: Array | None = None  # (groups, inputs): sum of w log w, where a rule needs their entropy
 
     @property
     def groups(self) -> int:
@@ -89,6 +91,7 @@ class State:
         """Return the averages over all members."""
         sums = {name: self.total(name) for name in (*SUMS, "entropy")}
         sums["p"] = None if self.p is None else self.total("p")
+        sums["weight_log"] = None if self.weight_log is None else self.total("weight_log")
         excludes = allows = None
         if self.excluded is not None:
             excludes = self.xp.any(self.excluded > 0, axis=0)
@@ -100,10 +103,11 @@ class State:
         xp = self.xp
         sums = {name: self.total(name) for name in (*SUMS, "entropy")}
         weights = self.weight_of_others()
-        p = None if self.p is None else _around(xp, self.p)
+        p, logs = (None if each is None else _around(xp, each) for each in (self.p, self.weight_log))
         for g in range(self.groups):
             others = {name: total - getattr(self, name)[g] for name, total in sums.items()}
             others["p"] = None if p is None else p[g]
+            others["weight_log"] = None if logs is None else logs[g]
             weight = weights[g]
             excludes = allows = None
             if self.excluded is not None:
@@ -143,10 +147,14 @@ class State:
         """Divide sums by the weight."""
         means = {name: sums[name] / weight[..., None] for name in SUMS}
         means["p"] = None if sums["p"] is None else sums["p"] / weight[..., None]
-        entropy = sums["entropy"] / weight
+        entropy, most = sums["entropy"] / weight, None
+        if sums["weight_log"] is not None:
+            most = self.xp.log(weight) - sums["weight_log"] / weight
+            most = self.xp.where(most > 0, most, self.xp.zeros_like(most))  # of one member, rounding is left
         return Means(
-            self.rule, self.xp, self.reference, **means, entropy=entropy, excludes=excludes, allows=allows
-        )
+            self.rule, self.xp, self.reference, **means, entropy=entropy, excludes=excludes, allows=allows,
+            most=most,
+        )  # fmt: skip
 
     def refer_to(self, reference: Array) -> State:
         """Return the same members relative to another reference: affine in the sums."""
@@ -211,7 +219,8 @@ class State:
             left,
             **sums,
             **_exclusions(left, right),
-            p=None if left.p is None or right.p is None else left.p + right.p,
+            p=_add(left.p, right.p),
+            weight_log=_add(left.weight_log, right.weight_log),
             entropy=left.entropy + right.entropy,
             weight=left.weight + right.weight,
             pair_weight=left.pair_weight + right.pair_weight + 2 * left.weight * right.weight,
@@ -240,6 +249,11 @@ class State:
         return xp.where(whole, mixed, self.rule.reference(xp, mixed))
 
 
+def _add(left: Array | None, right: Array | None) -> Array | None:
+    """Return a sum, or None where a part of it is not known."""
+    return None if left is None or right is None else left + right
+
+
 def _exclusions(left: State, right: State) -> dict[str, Array | None]:
     """Return the sums of weights that exclude and that allow each class, in both states together."""
     if left.excluded is None and right.excluded is None:
@@ -264,8 +278,9 @@ def joined(states: list[State]) -> State:
     by_group = (*SUMS, "entropy", "weight", "pair_weight")
     parts = {name: xp.concat([getattr(s, name) for s in states], axis=1) for name in by_group}
     parts |= {name: xp.concat([getattr(s, name) for s in states]) for name in _BY_INPUT}
-    if all(s.p is not None for s in states):
-        parts["p"] = xp.concat([s.p for s in states], axis=1)
+    for name in ("p", "weight_log"):
+        if all(getattr(s, name) is not None for s in states):
+            parts[name] = xp.concat([getattr(s, name) for s in states], axis=1)
     if any(s.excluded is not None for s in states):
         parts["excluded"] = xp.concat([sides(s)[0] for s in states], axis=1)
         parts["allowed"] = xp.concat([sides(s)[1] for s in states], axis=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from demur.core.rules import LOG, Array, LogRule, Terms
 
@@ -10,8 +10,12 @@ from demur.core.rules import LOG, Array, LogRule, Terms
 class MultiLabelRule(LogRule):
     """The log rule for each label's two classes; everything adds over labels.
 
-    Predictions are two logits per label, absent and present, side by side on the last axis.
+    Predictions are two logits per label, absent and present, side by side on the last axis. The sum of the
+    labels' I is an upper bound of the I of all of them together, and so is the entropy of the weights: what
+    the outcome says about the member is no more than there is to say. The smaller stands for I.
     """
+
+    caps: ClassVar[bool] = True
 
     def shape_as_given(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (*shape[:-1], shape[-1] // 2)

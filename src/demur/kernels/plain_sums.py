@@ -51,14 +51,14 @@ def state_of(
     if groups == 1:
         sums = {
             name: None if value is None else value[None, ...]
-            for name, value in summed(xp, terms, None, entropy, weights).items()
+            for name, value in summed(xp, terms, None, entropy, weights, rule.caps).items()
         }
     else:
         p = rule.likelihood(xp, terms, reference)
         rank = xp.cumsum(xp.astype(positive, xp.int32), axis=0) - 1
         group = (rank if ranks is None else rank + ranks) % groups
         dealt = [
-            summed(xp, terms, p, entropy, xp.where(group == g, weights, xp.zeros_like(weights)))
+            summed(xp, terms, p, entropy, xp.where(group == g, weights, xp.zeros_like(weights)), rule.caps)
             for g in range(groups)
         ]
         sums = {
@@ -68,8 +68,10 @@ def state_of(
     return State(rule=rule, xp=xp, reference=reference, heaviest=heaviest, count=count, **sums)
 
 
-def summed(xp: Any, terms: Terms, p: Array | None, entropy: Array, weights: Array) -> dict[str, Array | None]:
-    """Return the weighted sums over members, without the axis of groups."""
+def summed(
+    xp: Any, terms: Terms, p: Array | None, entropy: Array, weights: Array, caps: bool = False
+) -> dict[str, Array | None]:
+    """Return the weighted sums over members, without the axis of groups; ``caps``: also of ``w log w``."""
     w = weights[..., None]
     weighted = w * terms.a
     excluded = terms.excluded
@@ -88,7 +90,13 @@ def summed(xp: Any, terms: Terms, p: Array | None, entropy: Array, weights: Arra
         "entropy": xp.sum(weights * entropy, axis=0),
         "weight": xp.sum(weights, axis=0),
         "pair_weight": pairs_of(xp, weights),
+        "weight_log": _sum_of_logs(xp, weights) if caps else None,
     }
+
+
+def _sum_of_logs(xp: Any, weights: Array) -> Array:
+    """Return the sum of ``w log w``, in which a weight of 0 counts as 0."""
+    return xp.sum(weights * xp.log(xp.where(weights > 0, weights, xp.ones_like(weights))), axis=0)
 
 
 def first_reference(xp: Any, logits: Array, weights: Array | None, rule: Rule) -> Array:

@@ -32,16 +32,19 @@ class Categorical:
     Categorical(logits, shape=(5, 2, 3), float64)
     """
 
-    __slots__ = ("kind", "precision", "values")
+    __slots__ = ("_rounding", "kind", "precision", "values")
 
     values: Array
     kind: str
+    _rounding: float | str | None  # how far probabilities may be off; None: nobody said
     precision: str  # the type that the numbers came in, which sets the tolerance
 
     def __init__(self, probs: Any = None, *, logits: Any = None, log_probs: Any = None) -> None:
+        self._rounding = None
         self.kind, value = _the_given_one(probs, logits, log_probs)
         if self.kind == "probs" and isinstance(value, Categorical):
             self.kind, self.values, self.precision = value.kind, value.values, value.precision
+            self._rounding = value._rounding
             return
         if self.kind == "probs" and _is_torch_categorical(value):
             # Its other parametrisation is derived, with probabilities clamped: take what it was made from.
@@ -65,6 +68,7 @@ class Categorical:
         """Return predictions of the same kind and precision with other numbers."""
         other = object.__new__(Categorical)
         other.kind, other.precision, other.values = self.kind, self.precision, values
+        other._rounding = self._rounding
         return other
 
     def on_host(self) -> Categorical:
@@ -98,7 +102,8 @@ class Categorical:
     @property
     def tolerance(self) -> float:
         """How far the probabilities may sum from 1."""
-        return _SUM_TOLERANCE.get(self.precision, _SUM_TOLERANCE["float64"])
+        own = _SUM_TOLERANCE.get(self.precision, _SUM_TOLERANCE["float64"])
+        return max(own, self._rounding * self.shape[-1]) if isinstance(self._rounding, float) else own
 
     def _check(
         self, xp: Any, values: Array, ignored: Array | None = None, places: np.ndarray | None = None

@@ -18,7 +18,7 @@ from demur.report.page_results import describe_score
 from demur.report.percent import write_points
 from demur.report.run_folder import Run, kind_of
 from demur.report.score_names import name_of
-from demur.report.verdict import write_accuracies, write_verdict
+from demur.report.verdict import write_accuracies, write_infinities, write_verdict
 from demur.stores import StoreError
 from demur.tasks.estimate import RESAMPLED_UP_TO
 
@@ -76,7 +76,7 @@ def gather_data(found: ReportContents, top: int = 20) -> dict[str, Any]:
     return {
         "title": _title_of(run),
         "headline": write_verdict(found),
-        "accuracies": write_accuracies(found),
+        "accuracies": " ".join(filter(None, (write_accuracies(found), write_infinities(found)))),
         "cards": make_cards(found),
         "confidence": found.confidence,
         "methods": [method.name for method in run.methods],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from demur.report.contents import ReportContents
 from demur.report.percent import digits_for, join_names, write_estimate, write_points, write_share
 from demur.report.run_folder import kind_of
@@ -244,3 +246,23 @@ def write_accuracies(found: ReportContents) -> str:
         for name in found.evaluation.methods
     ]
     return f"Accuracy on {join_names(map(found.run.set_name, shares))}: {'; '.join(told)}."
+
+
+def write_infinities(found: ReportContents) -> str:
+    """Return how many inputs have an infinite epistemic part, by method and set; else nothing."""
+    told = []
+    for method in found.run.methods:
+        of = f" of {method.name}" if len(found.run.methods) > 1 else ""
+        for name, scored in method.sets.items():
+            parts = {each: v for each, v in scored.scores.items() if each.endswith("_epistemic")}
+            counts = {each: int(np.isposinf(values).sum()) for each, values in parts.items()}
+            if any(counts.values()):
+                most = max(counts, key=lambda each: counts[each])
+                share = f"{counts[most]:,} of {scored.number:,} {found.run.set_name(name)}"
+                told.append(f"{name_of(most).short}{of} for {share}")
+    if not told:
+        return ""
+    return (
+        f"Infinite: {'; '.join(told)}. There a member gives probability 0 to what another allows. Rounded "
+        "probabilities do so, too: score from logits, or with --rounding, to tell."
+    )

@@ -7,13 +7,20 @@ from typing import Any, Literal
 import numpy as np
 
 from demur import predictions as kinds
+from demur.core.rounding import check_rounding
 from demur.predictions import Bernoulli, Categorical, Gaussian, MultiLabel
 from demur.stores import Outcome
 
 Kind = Literal["logits", "probs", "log_probs"]
 
 
-def make_prediction(outcome: Outcome, kind: Kind | None, values: np.ndarray, precision: str) -> Any:
+def make_prediction(
+    outcome: Outcome,
+    kind: Kind | None,
+    values: np.ndarray,
+    precision: str,
+    rounding: float | str | None = None,
+) -> Any:
     """Return predictions of what the files are said to hold.
 
     Parameters
@@ -26,6 +33,8 @@ def make_prediction(outcome: Outcome, kind: Kind | None, values: np.ndarray, pre
         (..., classes), with one class for a yes or no and for a number, and two for mean and variance.
     precision
         The type that the numbers came in.
+    rounding
+        How far probabilities may be off, so that they need not quite sum to 1; None where nobody said.
     """
     if outcome == "points":
         return _points(values[..., 0])
@@ -36,9 +45,11 @@ def make_prediction(outcome: Outcome, kind: Kind | None, values: np.ndarray, pre
     else:
         if kind == "log_probs":
             kind, values = "logits", _to_logits_of_yes(values)
-        family = Bernoulli if outcome == "binary" else MultiLabel
+        family: Any = Bernoulli if outcome == "binary" else MultiLabel
         found = family(**{str(kind): values[..., 0] if outcome == "binary" else values})
     found.precision = precision
+    if rounding is not None and kind == "probs":
+        found._rounding = check_rounding(rounding, precision)
     return found
 
 
@@ -74,11 +85,17 @@ def fill_missing(outcome: Outcome, kind: Kind | None, values: np.ndarray, failed
 
 
 def find_complaint(
-    outcome: Outcome, kind: Kind | None, values: np.ndarray, precision: str, ignored: np.ndarray | None = None
+    outcome: Outcome,
+    kind: Kind | None,
+    values: np.ndarray,
+    precision: str,
+    ignored: np.ndarray | None = None,
+    *,
+    rounding: float | str | None = None,
 ) -> str | None:
     """Return what is wrong with some predictions, (inputs, classes) or (classes,); None where nothing is."""
     try:
-        found = make_prediction(outcome, kind, values, precision)
+        found = make_prediction(outcome, kind, values, precision, rounding)
         if outcome == "points":
             used = values if ignored is None else values[~ignored]
             if not np.isfinite(used).all():

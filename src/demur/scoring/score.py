@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
+from demur.core.rounding import hold_warnings, warn_of
 from demur.measures import Measure
 from demur.posteriors.networks import preserve_random_state
 from demur.posteriors.posterior import as_posterior
@@ -20,6 +21,12 @@ from demur.scoring.given_models import check_own_measure
 from demur.scoring.job import ScoringJob
 from demur.scoring.score_table import DEFAULT_MEASURES
 from demur.scoring.scores import Scores
+
+_ADVICE = (
+    "Let the posterior return logits, not probabilities, or rank by the 'average' measure, which is always "
+    "finite. With all members' probabilities in one array, demur.decompose(..., rounding=...) gives the "
+    "least value that fits."
+)
 
 
 def score(
@@ -101,10 +108,13 @@ def score(
     job.check(order)
     run = {"batch": score_by_batch, "member": score_by_member}[order]
     file = Checkpoint(checkpoint, {} if checkpoint is None else job.settings(order), every)
-    with preserve_random_state(), _show_progress(job, order, progress) as advance:
+    with preserve_random_state(), _show_progress(job, order, progress) as advance, hold_warnings() as held:
         so_far = run(job, file, advance)
         file.remove()
-    return so_far.finish(job.measures, rule=job.rule, base=job.base, unbiased=job.unbiased)
+    scores = so_far.finish(job.measures, rule=job.rule, base=job.base, unbiased=job.unbiased)
+    if held.any:
+        warn_of(scores.table.count_infinite(), len(scores), advice=_ADVICE, stacklevel=3)
+    return scores
 
 
 @contextlib.contextmanager

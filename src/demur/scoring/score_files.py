@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from demur.core.rounding import hold_warnings
 from demur.decompose import decompose
 from demur.measures import MEASURES, resolve
 from demur.moments import Moments
@@ -44,10 +45,11 @@ def score_predictions(
     weights_label: str = "weights",
     unbiased: bool = False,
     stderr: bool = False,
+    rounding: float | str | None = None,
     budget: int = _TILE_BYTES,
     progress: Callable[[int], object] | None = None,
 ) -> ScoreTable:
-    """Score each input of predictions in files.
+    """Score each input of predictions in files; no warning of what rounding may have done.
 
     Parameters
     ----------
@@ -55,9 +57,9 @@ def score_predictions(
         The open files, as `open_predictions` returns them.
     kind
         What the numbers are: "logits", "probs" or "log_probs"; None for numbers that are predicted.
-    measures, rule, base, unbiased, stderr
+    measures, rule, base, unbiased, stderr, rounding
         As in `demur.decompose`. Standard errors and the unbiased average leave out one member at a time;
-        with more than 64 members, one of 64 groups.
+        with more than 64 members, one of 64 groups. With a rounding, all members of a tile are in memory.
     weights
         (members,) or (members, inputs).
     weights_label
@@ -92,14 +94,19 @@ def score_predictions(
         if weights.ndim == 2:  # each pixel or task has the weights of its input
             weights = np.repeat(weights, predictions.inputs // predictions.batch[0], axis=1)
     groups = count_groups(measures, predictions.members, unbiased=unbiased, stderr=stderr)
-    tiles = _Tiles(predictions, kind, rule=rule, weights=weights, groups=groups, budget=budget)
+    if rounding is not None and kind is None:
+        raise ValueError("rounding goes with probabilities. Got predicted numbers. Leave rounding out.")
+    tiles = _Tiles(
+        predictions, kind, rule=rule, weights=weights, groups=groups, rounding=rounding, budget=budget
+    )
     figures: dict[str, Any] = {"unbiased": unbiased, "stderr": stderr, "base": base}
     columns: dict[str, np.ndarray] = {}
-    for inputs, found in tiles.iterate(named, figures, progress):
-        for name, values in found:
-            if name not in columns:
-                columns[name] = np.empty((predictions.inputs, *values.shape[1:]), values.dtype)
-            columns[name][inputs] = values
+    with hold_warnings():
+        for inputs, found in tiles.iterate(named, figures, progress):
+            for name, values in found:
+                if name not in columns:
+                    columns[name] = np.empty((predictions.inputs, *values.shape[1:]), values.dtype)
+                columns[name][inputs] = values
     return _make_table(predictions, tiles, columns, tuple(named))
 
 
@@ -201,15 +208,21 @@ class _Tiles:
         rule: str = "log",
         weights: np.ndarray | None = None,
         groups: int | None = None,
+        rounding: float | str | None = None,
         budget: int = _TILE_BYTES,
     ) -> None:
         self.predictions = predictions
         self.kind: Kind | None = kind
         self.outcome: Outcome = predictions.outcome
         self.moments: dict[str, Any] = {"rule": rule, "groups": groups}
-        self.weights = weights
-        # The average of numbers or of sets of labels does not follow from sums over members.
-        self.whole = self.outcome in ("multilabel", "points", "gaussian")
+        self.weights, self.rounding = weights, rounding
+        # The average of numbers or of sets of labels does not follow from sums over members, and neither
+        # does the least value that fits rounded numbers; a yes of probability 1 may always be rounded.
+        self.whole = (
+            self.outcome in ("multilabel", "points", "gaussian")
+            or rounding is not None
+            or (self.outcome == "binary" and kind == "probs")
+        )
         self.tile, self.members = plan_tiles(
             predictions, groups=groups or 1, budget=budget, members_together=self.whole
         )
@@ -253,14 +266,18 @@ class _Tiles:
             chunks = list(self._read(inputs, self.predictions.members))
             values = np.concatenate([chunk.values for chunk in chunks])
             exact = min((chunk.precision for chunk in chunks), key=lambda name: name[-2:] != "16")
-            prediction = make_prediction(self.outcome, self.kind, values, exact)
+            prediction = make_prediction(self.outcome, self.kind, values, exact, self.rounding)
             weights = self._choose_weights(range(self.predictions.members), inputs)
-            found = {"prediction": _average(self.outcome, prediction, values, weights)}
+            found = {"prediction": np.empty(0)}
+            options = figures | self.moments
+            if self.rounding is not None:
+                options["rounding"] = self.rounding
             for name, measure in measures.items():
-                parts = decompose(prediction, measure=measure, weights=weights, **figures, **self.moments)
+                parts = decompose(prediction, measure=measure, weights=weights, **options)
                 every = {"": parts, "_stderr": parts.stderr} if figures["stderr"] else {"": parts}
                 for ending, each in every.items():
                     found |= {f"{name}_{part}{ending}": np.asarray(getattr(each, part)) for part in PARTS}
+            found["prediction"] = _average(self.outcome, self.kind, values, weights)
             return found
 
         yield from self._retry(inputs, one).items()
@@ -322,7 +339,9 @@ class _Tiles:
 
                 row = self._find_bad_row(rows, chunk.precision, ignored)
                 if row is not None:
-                    what = find_complaint(self.outcome, self.kind, rows[row], chunk.precision)
+                    what = find_complaint(
+                        self.outcome, self.kind, rows[row], chunk.precision, rounding=self.rounding
+                    )
                     return StoreError(f"{self._describe_place(member, inputs.start + row)}: {what}")
         return None
 
@@ -331,7 +350,7 @@ class _Tiles:
 
         def fails(count: int) -> bool:
             some = rows[:count], precision, ignored[:count]
-            return find_complaint(self.outcome, self.kind, *some) is not None
+            return find_complaint(self.outcome, self.kind, *some, rounding=self.rounding) is not None
 
         low, high = 0, len(rows)  # the first `high` rows fail, the first `low` do not
         if not fails(high):
@@ -355,16 +374,24 @@ class _Tiles:
         return chosen if self.weights.ndim == 1 else chosen[:, inputs]
 
 
-def _average(outcome: str, prediction: Any, values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    """Return the mean of the numbers that are predicted, the probability of each label, or the class."""
-    if outcome not in ("points", "gaussian"):
-        average = arrays.to_numpy(Moments().update(prediction, weights=weights).mean)
-        return average if outcome == "multilabel" else np.argmax(average, axis=-1)
-    means = values[..., 0].astype(np.float64)
-    if weights is None:
-        return means.mean(axis=0)
-    shares = np.broadcast_to(weights if weights.ndim == 2 else weights[:, None], means.shape)
-    return np.average(np.where(shares > 0, means, 0.0), axis=0, weights=shares)
+def _average(
+    outcome: Outcome, kind: Kind | None, values: np.ndarray, weights: np.ndarray | None
+) -> np.ndarray:
+    """Return the class that the average predicts, the probability of each label, or the mean number."""
+    shares = np.ones(values.shape[:2]) if weights is None else np.asarray(weights, np.float64)
+    shares = np.broadcast_to(shares if shares.ndim == 2 else shares[:, None], values.shape[:2])[..., None]
+    known = np.where(shares > 0, values, 0.5 if kind == "probs" else 0.0).astype(np.float64)
+    if outcome in ("points", "gaussian"):
+        return np.average(known[..., 0], axis=0, weights=shares[..., 0])
+    if kind != "probs":
+        prediction = make_prediction(outcome, kind, known, "float64")
+        found = arrays.to_numpy(Moments().update(prediction, weights=weights).mean)
+    else:  # also of rounded numbers, which do not quite sum to 1
+        whole = known.sum(axis=-1, keepdims=True) if outcome == "classes" else 1.0
+        found = np.sum(shares * known / whole, axis=0) / shares.sum(axis=0)
+    if outcome == "multilabel":
+        return found
+    return (found[..., 0] > 0.5).astype(np.int64) if found.shape[-1] == 1 else np.argmax(found, axis=-1)
 
 
 def plan_tiles(

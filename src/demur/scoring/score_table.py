@@ -79,6 +79,11 @@ class ScoreTable:
         order = np.argsort(-epistemic, kind="stable")
         return order[~self.failed[order]][:count]
 
+    def count_infinite(self) -> int:
+        """Count the inputs that have an infinite epistemic part under any measure."""
+        parts = [self.columns[f"{measure}_epistemic"] for measure in self.measures]
+        return int(np.any([np.isposinf(part) for part in parts], axis=0).sum())
+
     def summary(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Compute mean, median and maximum over inputs, and count infinite values, by measure and part.
 
