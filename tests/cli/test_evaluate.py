@@ -469,7 +469,10 @@ def test_an_equals_sign_in_a_path_is_no_name():
         ),
         (("defer", "apply", "id.csv", "ood.csv"), "must be a policy written by Deferral.save"),
         (("defer", "apply", "none.json", "ood.csv"), "none.json"),
-        (("defer", "apply", "odd.json", "ood.csv"), "ood.csv: expected a column 1, got input"),
+        (
+            ("defer", "apply", "odd.json", "ood.csv"),
+            "odd.json must be a policy written by Deferral.save. Got something else: 1 for score",
+        ),
     ],
 )
 def test_bad_input_is_told_in_one_line(files, arguments, words) -> None:

@@ -60,6 +60,8 @@ class _Fit:
         As for ``DeepEnsemble.fit``.
     folder
         The folder for the members.
+    temporary
+        Whether it goes when this process ends.
     """
 
     factory: Callable[[], Any]
@@ -67,6 +69,7 @@ class _Fit:
     seed: int
     threads: int | None
     folder: Path
+    temporary: bool
 
     def member(self, k: int) -> Member:
         """Return the number and seed of a member."""
@@ -130,7 +133,7 @@ def fit_members(
     if processes is not None and (not isinstance(processes, int) or processes < 0):
         raise ValueError(f"processes must be 0 or more, where 0 trains in this process. Got {processes!r}.")
     with _open_folder(folder) as place:
-        fit = _Fit(factory, train, seed, threads, place)
+        fit = _Fit(factory, train, seed, threads, place, folder is None)
         _check_settings(place / _SETTINGS, fit.settings())
         missing = [k for k in range(members) if not fit.path(k).exists()]
         with progress_bar(members, "members", hidden=not progress) as show:
@@ -154,7 +157,7 @@ def _train_in_turn(fit: _Fit, missing: list[int]) -> Iterator[int]:
         try:
             fit.train_member(k)
         except Exception as error:
-            raise _make_error(k, f"{type(error).__name__}: {error}", fit.folder) from error
+            raise _make_error(k, f"{type(error).__name__}: {error}", fit) from error
         yield k
 
 
@@ -164,7 +167,9 @@ def _train_in_parallel(fit: _Fit, payload: bytes, missing: list[int], count: int
     from concurrent.futures.process import BrokenProcessPool
 
     failures: list[RuntimeError] = []
-    with ProcessPoolExecutor(count, get_context("spawn"), _end_with_parent, (fit.folder,)) as pool:
+    with ProcessPoolExecutor(
+        count, get_context("spawn"), _end_with_parent, (fit.folder if fit.temporary else None,)
+    ) as pool:
         tasks = {pool.submit(_train_in_child, payload, k): k for k in missing}
         for task in as_completed(tasks):
             if task.cancelled():
@@ -177,12 +182,12 @@ def _train_in_parallel(fit: _Fit, payload: bytes, missing: list[int], count: int
                 raise _make_error(
                     k, "its process ended without a word. It may have been killed, for instance for lack of "
                     "memory; or the script starts work when it is imported: put the call of fit under "
-                    "if __name__ == '__main__'", fit.folder,
+                    "if __name__ == '__main__'", fit,
                 ) from None  # fmt: skip
             if wrong is None:
                 yield k
                 continue
-            failures.append(_make_error(k, wrong[0], fit.folder))
+            failures.append(_make_error(k, wrong[0], fit))
             failures[-1].add_note(wrong[1])
             for other in tasks:
                 other.cancel()
@@ -200,26 +205,26 @@ def _train_in_child(payload: bytes, k: int) -> tuple[str, str] | None:
     return None
 
 
-def _end_with_parent(folder: Path) -> None:
+def _end_with_parent(temporary: Path | None) -> None:
     """End this process when its parent ends, even if that is killed; nobody then needs a temporary folder."""
     parent = parent_process()
     if parent is not None:
 
         def wait() -> None:
             connection.wait([parent.sentinel])
-            if folder.name.startswith(_TEMPORARY):
-                shutil.rmtree(folder, ignore_errors=True)
+            if temporary is not None:
+                shutil.rmtree(temporary, ignore_errors=True)
             os._exit(1)
 
         threading.Thread(target=wait, daemon=True).start()
 
 
-def _make_error(k: int, why: str, folder: Path) -> RuntimeError:
+def _make_error(k: int, why: str, fit: _Fit) -> RuntimeError:
     """Return an error for a member that says how to resume."""
-    until = " until this process ends" if folder.name.startswith(_TEMPORARY) else ""
+    until = " until this process ends" if fit.temporary else ""
     return RuntimeError(
         f"Training of member {k} failed: {why.rstrip('.')}. Members that were done are kept{until}: the same "
-        f"call with folder={str(folder)!r} trains only the missing ones."
+        f"call with folder={str(fit.folder)!r} trains only the missing ones."
     )
 
 

@@ -251,9 +251,9 @@ class _FeatureStore:
                 raise ValueError(f"{name} must be in every batch or in none. Got both.")
             if column is not None:
                 self.columns.setdefault(name, []).append(column)
-        self.marks.append(batch.full_mark)
-        if len(self.checksums) == len(self.marks) - 1:
+        if self.folder is not None and len(self.checksums) == len(self.marks):
             self.checksums.append(sum_array(values.reshape(-1)))
+        self.marks.append(batch.full_mark)
         self.inputs += batch.size
         if self.index.due():
             self.write(complete=False)
