@@ -181,12 +181,43 @@ def test_top(logits):
 
 def test_infinity():
     np.save("p.npy", np.array([[[1.0, 0.0], [0.5, 0.5]], [[0.0, 1.0], [0.5, 0.5]]]))
-    found = run_json("score", "p.npy", "--probs", "--top", "1")
-    assert found["scores"]["pairwise_epistemic"] == ["inf", 0.0]
+    found = run_json("score", "p.npy", "--probs", "--top", "1", "--rounding", "0")
+    assert found["scores"]["pairwise_epistemic"] == ["inf", 0.0] and found["rounding"] == 0
     assert found["summary"]["pairwise"]["epistemic"]["infinite"] == 1
     assert found["top"][0]["pairwise_epistemic"] == "inf"
     assert found["scores"]["average_epistemic"][0] == pytest.approx(np.log(2))
-    assert "inf" in run("score", "p.npy", "--probs")
+    assert "inf" in run("score", "p.npy", "--probs", "--rounding", "0")
+
+
+def test_rounded_probabilities_are_noted_and_bounded():
+    logits = np.random.default_rng(0).normal(size=(5, 60, 4)) * 4
+    p = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+    for member, own in enumerate(p):
+        np.savetxt(f"m{member}.csv", own, fmt="%.3f", delimiter=",", header="a,b,c,d", comments="")
+    np.save("p.npy", p.astype(np.float16))
+    infinite = int((np.ptp(p.astype(np.float16) == 0, axis=0)).any(-1).sum())
+    result = CliRunner().invoke(app, ["score", "p.npy", "--probs"])
+    assert result.exit_code == 0 and result.stderr.count("\n") == 1
+    assert f"infinite for {infinite} of 60 inputs" in result.stderr and "--rounding dtype" in result.stderr
+    result = CliRunner().invoke(app, ["score", "p.npy", "--probs", "--measure", "average"])
+    assert result.exit_code == 0 and result.stderr == ""
+    true = demur.decompose(logits=logits).epistemic
+    for name, rounding in (("p.npy", "dtype"), ("m*.csv", "5e-4")):
+        found = run_json("score", name, "--probs", "--rounding", rounding)
+        k = np.array(found["scores"]["pairwise_epistemic"])
+        assert (k <= true * 1.00001).all() and (k > 0).all() and np.isfinite(k).all()
+
+
+def test_rounding_that_is_none_is_one_line():
+    np.save("p.npy", np.full((2, 3, 2), 0.5))
+    for arguments, words in (
+        (("--probs", "--rounding", "six"), "expected a half-width"),
+        (("--probs", "--rounding", "2"), "rounding must be 0"),
+        (("--logits", "--rounding", "1e-3"), "rounding goes with probabilities"),
+        (("--probs", "--rounding", "1e-3", "--stderr"), "no standard error"),
+    ):
+        result = CliRunner().invoke(app, ["score", "p.npy", *arguments])
+        assert result.exit_code == 2 and words in result.stderr and result.stderr.count("\n") == 1
 
 
 def test_one_member_one_input():

@@ -18,7 +18,7 @@ from demur.report.run_folder import read_run
 from demur.report.score_names import name_of
 from demur.report.tables import kinds_of, table_of_scores
 from demur.report.thumbnails import encode_png, make_sprite, shrink
-from demur.report.verdict import write_accuracies, write_verdict
+from demur.report.verdict import write_accuracies, write_infinities, write_verdict
 from demur.stores import write_columns
 
 
@@ -328,6 +328,20 @@ def test_infinite_scores_and_ties(tmp_path):
     assert slider["threshold"][-1] == "inf" and slider["sets"][0]["kept"][-2:] == [70, 80]
     assert slider["sets"][1]["kept"][-2:] == [0, 30]
     assert content["results"][0][0]["density"]["infinite"][:2] == [10, 30]
+
+
+def test_inputs_with_an_infinite_k_are_counted(tmp_path):
+    rng = np.random.default_rng(0)
+    k = rng.uniform(size=80)
+    k[:3] = np.inf
+    write_columns(tmp_path / "id.csv", {"pairwise_epistemic": k, "pairwise_total": k + 1})
+    write_columns(tmp_path / "ood-a.csv", {"pairwise_epistemic": k[3:], "pairwise_total": k[3:]})
+    found = gather_contents(read_run(tmp_path))
+    said = gather_data(found)["accuracies"]
+    assert said == write_infinities(found)
+    assert said.startswith("Infinite: K for 3 of 80 in-distribution inputs. ") and "--rounding" in said
+    write_columns(tmp_path / "id.csv", {"pairwise_epistemic": k[3:], "pairwise_total": k[3:]}, force=True)
+    assert gather_data(gather_contents(read_run(tmp_path)))["accuracies"] == ""
 
 
 def test_ties_are_called_so(tmp_path):

@@ -339,3 +339,19 @@ def test_printed_decimals_need_not_sum_to_one(tmp_path):
     expected = demur.decompose(probs, rounding=5e-4).epistemic
     np.testing.assert_allclose(scores["pairwise_epistemic"], expected, rtol=1e-12)
     assert scores["prediction"].tolist() == [2, 0]
+
+
+@pytest.mark.parametrize("weights", [None, [1.0, 0.0, 2.0, 1.0, 0.5]])
+def test_rounded_probabilities_in_tiles(tmp_path, logits, weights):
+    p = np.exp(3 * logits) / np.exp(3 * logits).sum(-1, keepdims=True)
+    p = np.round(p.astype(np.float64), 2)
+    own = None if weights is None else np.array(weights)
+    np.save(tmp_path / "p.npy", p)
+    with open_predictions([tmp_path / "p.npy"]) as predictions:
+        for budget in (1, 1 << 20):
+            scores = score_predictions(predictions, "probs", weights=own, budget=budget, rounding=0.005)
+            for name, values in whole("probs", p, weights=own, rounding=0.005).items():
+                np.testing.assert_allclose(scores.columns[name], values, rtol=1e-9, atol=1e-14)
+            assert scores.count_infinite() == 0
+            mean = np.average(p / p.sum(-1, keepdims=True), axis=0, weights=own)
+            np.testing.assert_array_equal(scores.columns["prediction"], mean.argmax(-1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,6 +29,8 @@ class Predictors(Posterior):
     (4,)
     """
 
+    _exact: ClassVar[bool] = False  # a probability of 0 is never one by rounding
+
     def __init__(self, models: Sequence[Any]) -> None:
         self.models = list(models)
         if not self.models or not all(hasattr(model, "predict_proba") for model in self.models):
@@ -50,7 +52,9 @@ class Predictors(Posterior):
         wanted = select_members(members, len(self.models))
         step = max(1, len(inputs) * (2 if self.classes is None else len(self.classes)))
         for run in split_members(wanted, step):
-            yield Categorical(probs=np.stack([self.probabilities(k, inputs) for k in run]))
+            made = Categorical(probs=np.stack([self.probabilities(k, inputs) for k in run]))
+            made._rounding = 0.0 if self._exact else None
+            yield made
 
     def probabilities(self, k: int, inputs: Any) -> np.ndarray:
         """Return the probabilities that one member predicts, (inputs, classes)."""
@@ -123,6 +127,8 @@ class Forest(Bagging):
     >>> scores.members, bool(np.isfinite(scores["pairwise"].epistemic).all())
     (10, True)
     """
+
+    _exact: ClassVar[bool] = True  # shares of training inputs in a leaf
 
     def __init__(self, model: Any, *, prior: float = 0.0) -> None:
         super().__init__(model)
