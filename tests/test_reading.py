@@ -87,7 +87,7 @@ def test_archives_that_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ValueError, match=words):
             reading.read_arrays(content)
     monkeypatch.setattr(reading, "_TRUSTED_BYTES", 500_000)
-    with pytest.raises(ValueError, match="that unpack to 800 kB, as in files made to fill memory: if"):
+    with pytest.raises(ValueError, match="that unpack to 800 kB, as in files made to fill"):
         reading.read_arrays(pack(("a.npy", zeros)))
     stored = pack(("a.npy", zeros), method=zipfile.ZIP_STORED)
     assert reading.read_arrays(stored)["a"].shape == (100_000,)

@@ -18,9 +18,9 @@ import numpy as np
 
 _PIECE_BYTES = 1 << 20
 _TRUSTED_BYTES = 256 << 20
-"""An entry of an archive may unpack to so many bytes, however small it is packed."""
+"""Numbers may unpack to so many bytes, however small they are packed."""
 _TRUSTED_EXPANSION = 200
-"""A larger one may unpack to so many times its packed size: numbers that differ do not come near it."""
+"""Beyond that, they may unpack to so many times their packed size: numbers that differ never do."""
 _HEADER_READERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -131,11 +131,7 @@ def _read_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
         shape, fortran, dtype = read_array_header(member)
         size = count_bytes(shape, dtype)
         check_entry_size(info, member.tell() + size)
-        if size > max(_TRUSTED_BYTES, _TRUSTED_EXPANSION * info.compress_size):
-            raise ValueError(
-                f"{describe_bytes(info.compress_size)} that unpack to {describe_bytes(size)}, as in files "
-                "made to fill memory: if you trust it, write it with numpy.savez, not compressed"
-            )
+        check_expansion(info.compress_size, size)
         check_memory(size)
         content = bytearray(size)
         view, done = memoryview(content), 0
@@ -151,6 +147,15 @@ def check_entry_size(info: zipfile.ZipInfo, expected: int) -> None:
         raise ValueError(
             f"{info.file_size} bytes in {info.filename!r}, where its header says {expected}: the archive is "
             "damaged, write it again"
+        )
+
+
+def check_expansion(packed: int, size: int) -> None:
+    """Raise where so few bytes would unpack to so many that somebody must have meant it."""
+    if size > max(_TRUSTED_BYTES, _TRUSTED_EXPANSION * packed):
+        raise ValueError(
+            f"{describe_bytes(packed)} that unpack to {describe_bytes(size)}, as in files made to fill a disk "
+            "or memory: if you trust it, write it without compression, by numpy.save or numpy.savez"
         )
 
 

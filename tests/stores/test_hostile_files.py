@@ -46,6 +46,20 @@ def test_what_would_fill_the_disk_is_not_unpacked(tmp_path, suffix, monkeypatch)
     refused(path, "16 kB to unpack into", "which has 1 kB left: write the file without compression")
 
 
+@pytest.mark.parametrize("suffix", ["npz", "parquet"])
+def test_few_bytes_do_not_unpack_to_very_many(tmp_path, suffix, monkeypatch):
+    monkeypatch.setattr(reading, "_TRUSTED_BYTES", 1 << 20)
+    path = tmp_path / f"z.{suffix}"
+    if suffix == "npz":
+        pack(path, np.zeros((10, 20_000, 10)))
+    else:
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        pq.write_table(pa.table({"a": np.zeros(10**6), "b": np.zeros(10**6)}), path)
+        with pytest.raises(StoreError, match=r"z\.parquet: expected .* that unpack to 16 MB"):
+            read_columns(path)
+    refused(path, "kB that unpack to 16 MB, as in files made to fill", "write it without compression")
+
+
 def test_columns_that_do_not_fit_into_memory(tmp_path, monkeypatch):
     pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     pq.write_table(pa.table({"a": np.zeros(1000)}), tmp_path / "z.parquet")

@@ -82,7 +82,7 @@ def open_array(path: Path, name: str | None, spool: Spool, table: TableColumns |
         if suffix == ".npy":
             return _open_npy(path, file)
     if suffix == ".parquet":
-        spool.check_room(str(path), count_parquet_bytes(path))
+        spool.check_room(str(path), count_parquet_bytes(path), path.stat().st_size)
         return spool.add_rows(str(path), read_parquet_blocks(path, table))
     # Text rarely has more digits than float32, so its probabilities need not sum to 1 more exactly.
     return spool.add_rows(str(path), read_csv_blocks(path, table), precision="float32")
@@ -126,7 +126,7 @@ def _open_registered(path: Path, spool: Spool) -> FileArray:
     except Exception as error:  # whatever the reader says of a file that it does not understand
         raise StoreError(f"{path}: the reader registered for {path.suffix} failed: {error}") from error
     buffer.seek(0)
-    unpacked = spool.add_bytes(str(path), buffer, buffer.getbuffer().nbytes)
+    unpacked = spool.add_bytes(buffer)
     return _find_npy(str(path), unpacked, unpacked)
 
 
@@ -195,7 +195,8 @@ def _unpack(label: str, archive: zipfile.ZipFile, info: zipfile.ZipInfo, spool: 
         shape, fortran, dtype = _read_header(label, member)
         size = count_bytes(shape, dtype)
         _check_entry(label, info, member.tell() + size)
-        unpacked = spool.add_bytes(label, member, size)
+        spool.check_room(label, size, info.compress_size)
+        unpacked = spool.add_bytes(member)
     return FileArray(label, unpacked, shape, dtype, fortran, unpacked.tell())
 
 

@@ -14,7 +14,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from demur.reading import check_memory
+from demur.reading import check_expansion, check_memory
 from demur.stores.column_names import ID_NAMES, refuse_scores
 from demur.stores.errors import StoreError
 from demur.stores.paths import open_binary
@@ -125,7 +125,9 @@ def read_parquet_columns(path: Path) -> dict[str, np.ndarray]:
 
     open_binary(path).close()
     try:
-        check_memory(count_parquet_bytes(path))
+        size = count_parquet_bytes(path)
+        check_expansion(path.stat().st_size, size)
+        check_memory(size)
     except ValueError as error:
         raise StoreError(f"{path}: expected a table that fits into memory, got {error}") from error
     with _explain_damage(path):

@@ -12,7 +12,7 @@ from typing import IO, Self
 
 import numpy as np
 
-from demur.reading import check_disk
+from demur.reading import check_disk, check_expansion
 from demur.stores.errors import StoreError
 from demur.stores.mapped_arrays import FileArray
 
@@ -42,19 +42,19 @@ class Spool:
         shape = (rows, columns)
         return FileArray(label, file, shape, dtype, offset=offset, precision=precision)
 
-    def check_room(self, label: str, size: int) -> None:
-        """Raise a `StoreError` unless there is room for so many bytes."""
+    def check_room(self, label: str, size: int, packed: int) -> None:
+        """Raise a `StoreError` unless there is room for what so many bytes of a file unpack to."""
         folder = self._directory or Path(tempfile.gettempdir())
         try:
+            check_expansion(packed, size)
             check_disk(size, folder)
         except ValueError as error:
-            raise StoreError(f"{label}: expected room for what is packed in it, got {error}") from error
+            raise StoreError(f"{label}: expected predictions that can be unpacked, got {error}") from error
         except OSError:  # A folder that is missing is told when the file is made.
             return
 
-    def add_bytes(self, label: str, source: IO[bytes], size: int) -> IO[bytes]:
-        """Copy the `size` bytes of `source`; return the spool's file, at the first byte of the copy."""
-        self.check_room(label, size)
+    def add_bytes(self, source: IO[bytes]) -> IO[bytes]:
+        """Copy all of `source`; return the spool's file, positioned at the first byte of the copy."""
         file, offset = self._begin()
         while piece := source.read(1 << 20):
             with self._explain_full_disk():

@@ -277,3 +277,17 @@ def test_a_network_that_changes_after_the_plan_is_refused(place):
     sys.modules["tiny_networks"].tiny = sys.modules["tiny_networks"].other
     with pytest.raises(ValueError, match="expected the network that was planned with, got another"):
         Stages(place / "run").complete(stage)
+
+
+@pytest.mark.parametrize("damage", ["nothing", "[]", '{"batches": -1}', '{"batches": true}', "[" * 100_000])
+def test_a_damaged_run_is_told_in_one_line(tmp_path, damage):
+    widths = {"features": 3, "logits": 2}
+    encode_images._open_arrays(tmp_path, 4, widths)
+    (tmp_path / "progress.json").write_text(damage)
+    with pytest.raises(ValueError, match=rf"{tmp_path.name}: expected an interrupted run, got .*: remove it"):
+        encode_images._open_arrays(tmp_path, 4, widths)
+    (tmp_path / "progress.json").write_text('{"batches": 1}')
+    assert encode_images._open_arrays(tmp_path, 4, widths)[1] == 1
+    (tmp_path / "logits.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(ValueError, match="expected an interrupted run"):
+        encode_images._open_arrays(tmp_path, 4, widths)

@@ -154,6 +154,18 @@ def test_a_curve_that_is_stopped_goes_on_to_the_same_bytes(data, tmp_path, monke
 # What is said of it
 
 
+def test_a_damaged_state_is_told_in_one_line(tmp_path):
+    path = tmp_path / "state.npz"
+    arrays = {name: np.arange(5) for name in ("picked", "correct", "information", "logits")}
+    rounds._save_state(path, **arrays)
+    assert set(rounds._read_state(path)) == set(arrays)
+    whole = path.read_bytes()
+    for content in (whole[:-30], b"", whole.replace(b"picked", b"packed")):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"state\.npz: expected the rounds so far, got .*: remove it"):
+            rounds._read_state(path)
+
+
 def test_areas_are_those_of_the_trapezoid_rule():
     correct = np.random.default_rng(0).random((6, 50)) < 0.7
     expected = np.trapezoid(correct.mean(axis=1), np.linspace(0, 1, 6))
