@@ -1,5 +1,7 @@
 """Scores that are lower where they should be higher: no verdict, table or page calls one of them the best."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -9,7 +11,7 @@ from demur.report import cards
 from demur.report.contents import gather_contents
 from demur.report.page import gather_data
 from demur.report.run_folder import read_run
-from demur.report.tables import table_of_scores
+from demur.report.tables import Row, table_of_scores
 from demur.report.verdict import write_verdict
 from demur.stores import write_columns
 from demur.tasks import contest, detection
@@ -87,6 +89,10 @@ def test_tables_mark_no_winner_below_chance(tmp_path):
     assert note.startswith("m: none of these scores finds what is sought. AUROC is at or below .5")
     assert "**" not in table.markdown() and "boldsymbol" not in table.latex()
     assert all(line.endswith(",0,0") for line in table.csv().splitlines()[1:])
+
+    tasks = [Row(section, "m", table.rows[0].cells) for section in ("far, AUROC", "near, AUROC")]
+    (note,) = replace(table, rows=tasks).notes("*")
+    assert note.startswith("m, far, AUROC; m, near, AUROC: none of these")
 
     write_sets(tmp_path, {"ood": -1.0}, columns=("pairwise_epistemic",))
     files = ["--id", str(tmp_path / "id.csv"), "--ood", str(tmp_path / "ood.csv")]

@@ -153,22 +153,33 @@ class Table:
 
     def _say_what_is_missed(self) -> list[str]:
         """Return which rows have no score above chance, and that nothing is won there."""
+        below, toss, some = [], [], False
+        for row in self.rows:
+            chances = {cell.chance for cell in row.cells}
+            # Sections are figures of one task, or tasks: only of these the name says where.
+            name = (
+                row.name
+                if row.section in FIGURE_NAMES or len(self.corner) == 1
+                else f"{row.name}, {row.section}"
+            )
+            if chances == {"below"}:
+                below.append(name)
+            elif chances <= {"toss", "below"}:
+                toss.append(name)
+            else:
+                some |= any((cell.best or cell.tied) and not cell.wins for cell in row.cells)
         notes = []
-        chances = {row.name: {cell.chance for cell in row.cells} for row in self.rows}
-        below = [name for name, each in chances.items() if each == {"below"}]
         if below:
+            names = "; ".join(dict.fromkeys(below))
             notes.append(
-                f"{join_names(below)}: none of these scores finds what is sought. AUROC is at or below .5: "
-                "the model is more certain there."
+                f"{names}: none of these scores finds what is sought. AUROC is at or below .5: the model is "
+                "more certain there."
             )
-        toss = [name for name, each in chances.items() if each in ({"toss"}, {"toss", "below"})]
         if toss:
-            notes.append(f"{join_names(toss)}: no score is shown to be better than a coin toss, AUROC .5.")
-        some = [row for row in self.rows if "above" in chances[row.name]]
-        if any((cell.best or cell.tied) and not cell.wins for row in some for cell in row.cells):
-            notes.append(
-                "No mark where the AUROC may be that of a coin toss, .5: ties at chance are no wins."
-            )
+            names = "; ".join(dict.fromkeys(toss))
+            notes.append(f"{names}: no score is shown to be better than a coin toss, AUROC .5.")
+        if some:
+            notes.append("No mark where the AUROC may be a coin toss, .5: ties at chance are no wins.")
         return notes
 
     def _has_equals(self, row: Row) -> bool:

@@ -122,9 +122,10 @@ def accuracy_intervals(
 def share_in_clusters(chosen: np.ndarray, clusters: Clusters, confidence: float) -> Estimate:
     """Return the share of chosen inputs, with an interval over draws of whole clusters."""
     number, count = len(chosen), int(chosen.sum())
-    if len(np.unique(clusters.codes)) < 2:
+    present, codes = np.unique(clusters.codes, return_inverse=True)
+    if len(present) < 2:
         return Estimate(count / number, 0.0, 1.0, confidence, "exact")
-    together = ClusteredInputs(np.zeros(number, int), chosen, clusters)
+    together = ClusteredInputs(np.zeros(number, int), chosen, Clusters(codes.ravel(), len(present)))
     counts = np.array([count]), np.array([number - count])
     value, low, high = accuracy_intervals(*counts, np.array([number]), confidence, together)
     return Estimate(float(value[0]), float(low[0]), float(high[0]), confidence, "asymptotic")
