@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from demur.core import arrays
+from demur.core.rounding import hold_warnings, warn_of
 from demur.decompose import decompose
 from demur.measures import Measure
 from demur.predictions import Categorical, as_prediction
@@ -49,11 +50,15 @@ def divergences(
     """
     members = _classes_of(probs, logits, log_probs, axis)
     rows = []
-    for row in members.values:
-        left = members.with_values(np.broadcast_to(row, members.values.shape))
-        pairs = Measure(predictor=left, truth=members)
-        rows.append(decompose(left.with_values(left.values[None]), measure=pairs, base=base).epistemic)
-    return np.stack(rows)
+    with hold_warnings() as held:
+        for row in members.values:
+            left = members.with_values(np.broadcast_to(row, members.values.shape))
+            pairs = Measure(predictor=left, truth=members)
+            rows.append(decompose(left.with_values(left.values[None]), measure=pairs, base=base).epistemic)
+    found = np.stack(rows)
+    if held.any:
+        _warn_once(np.isposinf(found).any(axis=(0, 1)))
+    return found
 
 
 class Convergence(NamedTuple):
@@ -110,14 +115,20 @@ def convergence(
         sizes = np.asarray(members)
         if sizes.ndim != 1 or sizes.dtype.kind not in "iu" or not np.all((sizes >= 3) & (sizes <= number)):
             raise ValueError(f"members must be whole numbers from 3 to {number}. Got {members!r}.")
-    found = [
-        decompose(
-            given.with_values(given.values[:size]), measure=measure, unbiased=unbiased, stderr=True, base=base
-        )
-        for size in sizes
-    ]
+    options: dict[str, Any] = {"measure": measure, "unbiased": unbiased, "stderr": True, "base": base}
+    with hold_warnings() as held:
+        found = [decompose(given.with_values(given.values[:size]), **options) for size in sizes]
     errors = [part.stderr.epistemic for part in found if part.stderr is not None]
-    return Convergence(sizes, np.stack([part.epistemic for part in found]), np.stack(errors))
+    value = np.stack([part.epistemic for part in found])
+    if held.any:
+        _warn_once(np.isposinf(value).any(axis=0))
+    return Convergence(sizes, value, np.stack(errors))
+
+
+def _warn_once(infinite: np.ndarray) -> None:
+    """Warn of the inputs that are infinitely uncertain, by a part of the members or all."""
+    advice = "Pass logits=, or ignore this if the zeros are exact."
+    warn_of(int(infinite.sum()), infinite.size, advice=advice, stacklevel=4)
 
 
 def _classes_of(probs: Any, logits: Any, log_probs: Any, axis: int) -> Categorical:

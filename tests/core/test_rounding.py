@@ -41,6 +41,13 @@ def test_large_arrays_warn_once() -> None:
     assert len(warned(lambda: demur.decompose(many, stderr=True))) == 1
 
 
+def test_functions_that_decompose_many_times_warn_once() -> None:
+    assert len(warned(lambda: demur.divergences(ZEROS))) == 1
+    three = np.concatenate([ZEROS, ZEROS])
+    (said,) = warned(lambda: demur.convergence(three))
+    assert "infinite for 1 of 3 inputs" in said
+
+
 def test_nothing_to_say() -> None:
     with np.errstate(divide="ignore"):
         logs = np.log(ZEROS)
