@@ -276,8 +276,17 @@ class Deferral(Displayed):
 
 def _parse_policy(content: Any) -> Deferral:
     """Return the policy that JSON describes; raise a ValueError that says where it describes none."""
-    names = {"format": str, "goal": str, "target": float, "confidence": float, "thresholds": dict}
-    found = _check_entries("", content, names | {"score": (str, None), "method": (str, None)})
+    names: dict[str, Any] = {
+        "format": str,
+        "goal": str,
+        "target": float,
+        "confidence": float,
+        "thresholds": dict,
+    }
+    names |= {"score": (str, None), "method": (str, None), "clusters": (int, None)}
+    if isinstance(content, dict):
+        content = {"clusters": None} | content  # policies of before have no such entry
+    found = _check_entries("", content, names)
     if found.pop("format") != _FORMAT:
         raise ValueError("another format")
     if found["goal"] not in _GOALS:

@@ -123,6 +123,20 @@ def test_misclassification_and_selective(files) -> None:
     assert found["auc"]["low"] < area < found["auc"]["high"]
 
 
+def test_one_number_per_input_is_a_score(files) -> None:
+    """A .npy, or a .csv of one column, with or without a name."""
+    columns = [read_columns(Path(f"{name}.csv"))["pairwise_total"] for name in ("id", "ood")]
+    for name, values in zip("ab", columns, strict=True):
+        np.save(f"{name}.npy", values)
+        np.savetxt(f"{name}.csv", values, fmt="%.17g")
+    expected = run_json("ood", "--id", "id.csv", "--ood", "ood.csv", "--score", "pairwise_total")
+    for suffix in ("npy", "csv"):
+        found = run_json("ood", "--id", f"a.{suffix}", "--ood", f"b.{suffix}")
+        assert found["score"] == "score" and found["auroc"] == expected["auroc"]
+    np.save("a.npy", np.zeros((3, 4)))
+    fails("ood", "--id", "a.npy", "--ood", "b.npy", words="a.npy: expected columns of one value per input")
+
+
 def test_predictions_are_scored_on_the_way(files) -> None:
     direct = run_json("ood", "--id", "id.npy", "--ood", "ood.npy", "--logits")
     assert direct == run_json("ood", "--id", "id.csv", "--ood", "ood.csv")

@@ -222,8 +222,8 @@ def test_rounding_that_is_none_is_one_line():
         assert result.exit_code == 2 and words in result.stderr and result.stderr.count("\n") == 1
 
 
-def test_one_member_one_input_one_class():
-    np.save("z.npy", np.zeros((1, 1)))
+def test_one_member_one_input():
+    np.save("z.npy", np.zeros((1, 2)))
     result = CliRunner().invoke(app, ["score", "z.npy", "--logits", "--json"])
     assert result.exit_code == 0
     assert json.loads(result.stdout)["scores"]["pairwise_epistemic"] == [0.0]
@@ -243,6 +243,17 @@ def test_a_wrong_number_of_threads_is_one_line(logits, monkeypatch):
     fails("score", "z.npy", "--logits", words=("DEMUR_THREADS", "'x'"))
 
 
+@pytest.mark.parametrize("kind", ["--logits", "--probs", "--log-probs"])
+def test_one_class_is_no_prediction(kind):
+    """A column of logits of yes would get zeros."""
+    Path("z.csv").write_text("active\n0.5\n0.9\n")
+    fails("score", "z.csv", kind, words=("z.csv: expected at least 2 classes, got 1", "say --binary"))
+    np.save("z.npy", np.zeros((3, 4, 1)))
+    fails("score", "z.npy", kind, words=("--binary", "--points"))
+    np.save("z.npy", np.zeros(4))
+    fails("score", "z.npy", kind, words=("shape (4,)", "--binary"))
+
+
 def test_one_member_is_noted():
     np.save("z.npy", np.zeros((4, 3)))
     result = CliRunner().invoke(app, ["score", "z.npy", "--logits", "--out", "s.csv"])
@@ -253,6 +264,239 @@ def test_one_member_is_noted():
 def test_a_complaint_speaks_of_options():
     np.save("z.npy", np.array([[[-1.0, 2.0]], [[0.5, 0.5]]]))
     fails("score", "z.npy", "--probs", words=("For logits pass --logits.",))
+
+
+# Tables, tasks and numbers
+
+
+def write_members(columns: list[str], values: np.ndarray, **beside: Any) -> None:
+    """Write one CSV file per member, the columns of every second one in reverse."""
+    for member, rows in enumerate(values):
+        cells = {name: rows[:, k] for k, name in enumerate(columns)} | beside
+        names = list(cells)[:: -1 if member % 2 else 1]
+        lines = [names, *zip(*(np.asarray(cells[name]).astype(str) for name in names), strict=True)]
+        Path(f"m{member}.csv").write_text("".join(",".join(line) + "\n" for line in lines))
+
+
+def noted(*arguments: Any) -> tuple[str, str]:
+    """Stdout and stderr of a command that must succeed."""
+    result = CliRunner().invoke(app, [str(each) for each in arguments])
+    assert result.exit_code == 0, result.output
+    return result.stdout, result.stderr
+
+
+def test_columns_in_another_order_are_the_same_members(logits):
+    """These were scored in silence as if the columns of all members were in order."""
+    names = ["ape", "bee", "cow", "dog", "elk"]
+    write_members(names, logits)
+    found = run_json("score", "m*.csv", "--logits")
+    np.testing.assert_allclose(
+        column(found, "pairwise_epistemic"), expected("pairwise", "epistemic", logits=logits), rtol=1e-9
+    )
+    named = np.array(names)[column(found, "prediction").astype(int)]
+    assert found["scores"]["prediction_name"] == named.tolist()
+
+
+def test_ids_and_labels_of_a_table_go_to_scores_and_top(logits):
+    smiles = [f"C{row}" for row in range(40)]
+    labels = np.arange(40) % 5
+    names = ["ape", "bee", "cow", "dog", "elk"]
+    write_members(names, logits, smiles=smiles, label=labels, mass=np.arange(40) / 4)
+    arguments = ("score", "m*.csv", "--logits", "--keep", "mass")
+    text = run(*arguments, "--top", 2, "--out", "s.csv")
+    found = read_columns(Path("s.csv"))
+    assert list(found)[:6] == ["input", "smiles", "label", "mass", "prediction", "prediction_name"]
+    assert found["smiles"].tolist() == smiles and found["mass"].tolist() == (np.arange(40) / 4).tolist()
+    first = int(np.argmax(found["pairwise_epistemic"]))
+    assert f"C{first}" in text and found["prediction_name"][first] in text
+    run("evaluate", "misclassification", "s.csv", "--resamples", 100)
+    run(*arguments, "--id", "smiles", "--out", "id.csv")
+    assert read_columns(Path("id.csv"))["id"].tolist() == smiles
+    run("report", ".")
+    assert f'"id":"C{first}"' in Path("report.html").read_text().replace(" ", "")
+    fails(*arguments, "--id", "nothing", words=("expected a column nothing",))
+    np.save("y.npy", labels)
+    fails(*arguments, "--labels", "y.npy", words=("labels once", "--labels"))
+
+
+def test_labels_that_are_names_of_classes(logits):
+    names = ["ape", "bee", "cow", "dog", "elk"]
+    write_members(names, logits)
+    Path("y.csv").write_text("label\n" + "".join(f"{names[row % 5]}\n" for row in range(40)))
+    run("score", "m*.csv", "--logits", "--labels", "y.csv", "--out", "s.csv")
+    columns = read_columns(Path("s.csv"))
+    right = columns["label"] == np.array(names)[columns["prediction"]]
+    found = run_json("evaluate", "selective", "s.csv", "--score", "K", "--resamples", 100)
+    order = np.argsort(columns["pairwise_epistemic"])
+    area = np.mean(np.cumsum(right[order]) / np.arange(1, 41))
+    assert found["auc"]["value"] == pytest.approx(area, abs=1e-12) and area > 0
+    run("score", "m*.csv", "--logits", "--out", "bare.csv")
+    same = run_json(
+        "evaluate", "selective", "bare.csv", "--labels", "y.csv", "--score", "K", "--resamples", 100
+    )
+    assert same["auc"] == found["auc"]
+    run("evaluate", "calibration", "m*.csv", "--logits", "--labels", "y.csv", "--resamples", 100)
+    Path("Y.csv").write_text(Path("y.csv").read_text().upper().replace("LABEL", "label"))
+    words = ("expected labels that are names of classes, got APE, BEE, COW, ...",)
+    fails("evaluate", "selective", "bare.csv", "--labels", "Y.csv", words=words)
+    words = ("expected one of ape, bee", "'APE'")
+    fails("evaluate", "calibration", "m*.csv", "--logits", "--labels", "Y.csv", words=words)
+
+
+def test_a_yes_for_each_task():
+    rng = np.random.default_rng(0)
+    z = 2 * rng.normal(size=(60, 3)) + rng.normal(size=(4, 60, 3))
+    probs = 1 / (1 + np.exp(-z))
+    tasks = ["toxic", "soluble", "stable"]
+    write_members(tasks, probs, id=[f"x{row}" for row in range(60)])
+    labels = (rng.random((60, 3)) < probs.mean(axis=0)).astype(float)
+    labels[3, 1] = np.nan
+    rows = ["id,stable,toxic,soluble"]
+    rows += [f"x{row},{y[2]:g},{y[0]:g},{'' if np.isnan(y[1]) else y[1]}" for row, y in enumerate(labels)]
+    Path("y.csv").write_text("\n".join(rows) + "\n")
+    text = run("score", "m*.csv", "--probs", "--binary", "--labels", "y.csv", "--out", "s.csv", "--top", 1)
+    assert "60 inputs, 3 tasks" in text and "task" in text
+    columns = read_columns(Path("s.csv"))
+    assert list(columns)[:5] == ["input", "task", "id", "label", "prediction"]
+    np.testing.assert_array_equal(columns["label"], labels.ravel())
+    values = expected("pairwise", "epistemic", logits=np.stack([0 * z, z], axis=-1)).ravel()
+    np.testing.assert_allclose(columns["pairwise_epistemic"], values, rtol=1e-9)
+    Path("one.csv").write_text("toxic,soluble,label\n0.1,0.2,1\n")
+    fails("score", "one.csv", "--probs", "--binary", words=("a label for each task", "--labels"))
+    assert "60 inputs, 3 tasks, 4 members\n" in run("score", "m*.csv", "--probs", "--binary")
+    # Each task by itself, without the input whose label nobody knows.
+    for labelled in ([], ["--labels", "y.csv"]):
+        out, err = noted("evaluate", "selective", "s.csv", "--score", "K", *labelled, "--json")
+        assert err == "demur: s.csv, task soluble: left out 1 row without a label\n"
+        methods = json.loads(out)["methods"]
+        assert list(methods) == tasks
+        for k, task in enumerate(tasks):
+            known = ~np.isnan(labels[:, k])
+            order = np.argsort(values.reshape(60, 3)[known, k])
+            right = (labels[:, k] == (probs.mean(axis=0)[:, k] > 0.5))[known][order]
+            area = np.mean(np.cumsum(right) / np.arange(1, known.sum() + 1))
+            assert methods[task]["pairwise_epistemic"]["auc"]["value"] == pytest.approx(area, abs=1e-12)
+    one = run_json("evaluate", "selective", "s.csv", "--score", "K", "--task", "stable")
+    assert one["auc"] == methods["stable"]["pairwise_epistemic"]["auc"]
+    fails(
+        "evaluate", "selective", "s.csv", "--task", "round", words=("tasks toxic, soluble, stable", "round")
+    )
+    out, _ = noted("evaluate", "ood", "--id", "s.csv", "--ood", "s.csv", "--score", "K", "--json")
+    assert list(json.loads(out)["methods"]) == tasks
+    # A threshold for each task.
+    noted("evaluate", "defer", "fit", "s.csv", "--coverage", 0.5, "--out", "policy.json")
+    noted("evaluate", "defer", "apply", "policy.json", "s.csv", "--out", "decisions.csv")
+    decisions = read_columns(Path("decisions.csv"))
+    kept = decisions["decision"] == "keep"
+    assert len(kept) == 180 and all(25 <= kept[decisions["task"] == task].sum() <= 35 for task in tasks)
+    Path("run").mkdir()
+    Path("s.csv").rename("run/id.csv")
+    run("report", "run")
+    assert all(task in Path("run/report.html").read_text() for task in tasks)
+
+
+def test_sets_of_labels():
+    rng = np.random.default_rng(0)
+    z = 2 * rng.normal(size=(60, 3)) + rng.normal(size=(4, 60, 3))
+    write_members(["red", "round", "soft"], z)
+    np.save("y.npy", (z.mean(axis=0) > 0).astype(int))
+    run("score", "m*.csv", "--logits", "--multilabel", "--labels", "y.npy", "--out", "s.csv")
+    columns = read_columns(Path("s.csv"))
+    total = np.asarray(demur.decompose(demur.MultiLabel(logits=z)).total)
+    np.testing.assert_allclose(columns["pairwise_total"], total, rtol=1e-9)
+    assert set("|".join(columns["label"]).split("|")) <= {"red", "round", "soft", "none"}
+    assert 0.5 < (columns["label"] == columns["prediction"]).mean() < 1
+    run("evaluate", "selective", "s.csv", "--resamples", 100)
+    np.save("y.npy", np.full((60, 3), np.nan))
+    words = ("y.npy: expected 0 or 1 for each label, got nan at input 0, red", "--binary")
+    fails("score", "m*.csv", "--logits", "--multilabel", "--labels", "y.npy", words=words)
+
+
+def test_numbers_with_a_variance_and_a_tolerance():
+    rng = np.random.default_rng(0)
+    truth = rng.normal(size=50)
+    mean = truth + rng.normal(size=(5, 50)) * np.linspace(0.01, 1, 50)
+    np.savez("g.npz", mean=mean, variance=np.full((5, 50), 0.1))
+    np.save("y.npy", truth)
+    run("score", "g.npz", "--gaussian", "--labels", "y.npy", "--out", "s.csv")
+    columns = read_columns(Path("s.csv"))
+    np.testing.assert_allclose(columns["prediction"], mean.mean(axis=0), rtol=1e-12)
+    values = np.asarray(demur.decompose(demur.Gaussian(mean, 0.1), measure="average").epistemic)
+    np.testing.assert_allclose(columns["average_epistemic"], values, rtol=1e-9)
+    words = ("expected classes in prediction, got numbers as", "--tolerance")
+    fails("evaluate", "selective", "s.csv", words=words)
+    fails("evaluate", "defer", "fit", "s.csv", "--accuracy", 0.9, "--out", "p.json", words=words)
+    found = run_json("evaluate", "selective", "s.csv", "--score", "K", "--tolerance", 0.2, "--resamples", 100)
+    right = np.abs(mean.mean(axis=0) - truth) <= 0.2
+    order = np.argsort(columns["pairwise_epistemic"])
+    assert found["auc"]["value"] == pytest.approx(np.mean(np.cumsum(right[order]) / np.arange(1, 51)))
+    for kind in ("--logits", "--probs", "--log-probs"):
+        fails("score", "g.npz", "--gaussian", kind, words=("--gaussian alone", kind))
+        fails("score", "g.npz", "--points", kind, words=("--points alone", kind))
+    fails("score", "g.npz", "--gaussian", "--points", words=("at most one", "--points and --gaussian"))
+
+
+def test_numbers_without_a_variance():
+    values = np.random.default_rng(0).normal(size=(5, 30, 2))
+    np.save("y.npy", values)
+    found = run_json("score", "y.npy", "--points")
+    assert found["unit"] == "the unit of the numbers"
+    scores = np.asarray(demur.decompose(getattr(demur, "Points")(values)).epistemic)  # noqa: B009
+    np.testing.assert_allclose(found["scores"]["pairwise_epistemic"], scores.ravel(), rtol=1e-9)
+    assert found["scores"]["task"][:3] == ["task_0", "task_1", "task_0"]
+
+
+def test_images_pixel_by_pixel():
+    z = np.random.default_rng(0).normal(size=(4, 2, 3, 5, 6))
+    np.save("z.npy", z)
+    np.save("y.npy", np.random.default_rng(1).integers(0, 3, size=(2, 5, 6)))
+    run("score", "z.npy", "--logits", "--class-axis", 2, "--labels", "y.npy", "--out", "s.csv")
+    columns = read_columns(Path("s.csv"))
+    assert list(columns)[:5] == ["input", "row", "column", "label", "prediction"]
+    values = expected("pairwise", "epistemic", logits=np.moveaxis(z, 2, -1))
+    where = tuple(columns[name] for name in ("input", "row", "column"))
+    np.testing.assert_allclose(columns["pairwise_epistemic"], values[where], rtol=1e-9)
+    np.testing.assert_array_equal(columns["label"], np.load("y.npy")[where])
+    first = run_json("evaluate", "selective", "s.csv", "--score", "K", "--resamples", 100)
+    run("score", "z.npy", "--logits", "--class-axis", 2, "--out", "bare.csv")
+    same = run_json(
+        "evaluate", "selective", "bare.csv", "--labels", "y.npy", "--score", "K", "--resamples", 100
+    )
+    assert first["auc"] == same["auc"]
+    fails("score", "z.npy", "--logits", "--class-axis", 0, words=("two axes", "(4, 2, 3, 5, 6)"))
+    fails("score", "z.npy", "--logits", "--class-axis", 7, words=("--class-axis", "got 7"))
+
+
+def test_inputs_without_a_prediction_are_marked_and_left_out(logits):
+    whole = logits.copy()
+    logits[:, 7] = np.nan
+    np.save("gap.npy", logits)
+    np.save("rest.npy", np.delete(whole, 7, axis=1))
+    np.save("y.npy", np.arange(40) % 5)
+    np.save("rest_y.npy", np.delete(np.arange(40) % 5, 7))
+    out, err = noted("score", "gap.npy", "--logits", "--labels", "y.npy", "--out", "id.csv")
+    assert out == "Wrote the scores of 40 inputs to id.csv\n"
+    assert err.startswith("demur: no prediction for 1 of 40 rows") and err.count("\n") == 1
+    columns = read_columns(Path("id.csv"))
+    assert np.flatnonzero(columns["status"] != "ok").tolist() == [7]
+    assert columns["status"][7] == "no prediction: NaN in all members" and columns["prediction"][7] == -1
+    run("score", "rest.npy", "--logits", "--labels", "rest_y.npy", "--out", "rest.csv")
+    for task in ("misclassification", "selective"):
+        for labels in ([], ["--labels", "y.npy"]):
+            out, err = noted("evaluate", task, "g=id.csv", "--json", *labels, "--resamples", 100)
+            assert err == "demur: id.csv: left out 1 of 40 rows without a prediction\n"
+            assert json.loads(out) == run_json("evaluate", task, "g=rest.csv", "--resamples", 100)
+    noted("evaluate", "defer", "fit", "id.csv", "--coverage", 0.5, "--out", "policy.json")
+    noted("evaluate", "defer", "apply", "policy.json", "id.csv", "--out", "decisions.csv")
+    decisions = read_columns(Path("decisions.csv"))
+    assert len(decisions["decision"]) == 40 and decisions["decision"][7] == "defer"
+    out, err = noted("report", ".")
+    assert err == "demur: id.csv: left out 1 input without a prediction\n"
+    found = json.loads(noted("score", "gap.npy", "--logits", "--json", "--top", 40)[0])
+    assert found["failed"] == 1 and len(found["top"]) == 39
+    assert found["scores"]["pairwise_epistemic"][7] == "nan"
+    words = ("gap.npy", "NaN in all members for 1 of 40, first at input 7")
+    fails("evaluate", "calibration", "gap.npy", "--logits", "--labels", "y.npy", words=words)
 
 
 # Files written
@@ -315,7 +559,7 @@ def test_labels_are_written_beside_the_scores(logits):
     words = ("expected 40, one for each input of z.npy, got 7",)
     fails("score", "z.npy", "--logits", "--labels", "short.npy", "--out", "s.csv", words=words)
     run("report", ".")  # has something to measure the scores against
-    assert "Use " in Path("report.html").read_text()
+    assert "Accuracy on in-distribution inputs: 15.0 %" in Path("report.html").read_text()
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".npz", ".parquet", ".json"])

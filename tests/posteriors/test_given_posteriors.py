@@ -40,7 +40,6 @@ X, Y = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versicolor", "virginica"])[Y]
 TRAIN, TEST = slice(0, None, 2), slice(1, None, 2)
 BATCH = [(X[TEST], NAMES[TEST])]
-needs_points = pytest.mark.skipif(not hasattr(demur, "Points"), reason="Points are not there yet")
 
 
 def fitted(model, labels=NAMES):
@@ -278,7 +277,6 @@ def regressors() -> dict:
     }
 
 
-@needs_points
 @pytest.mark.parametrize("name", ["forest", "bagging", "voting", "list", "pipeline"])
 def test_ensembles_of_regressors_are_points(name) -> None:
     if name == "list":

@@ -40,6 +40,46 @@ def test_every_format_of_scores(tmp_path, write_run, suffix):
     assert run.methods[0].name == "" and len(run.scores) == 9
 
 
+def test_inputs_without_a_prediction_are_left_out(tmp_path, write_run):
+    """With their pictures and members; the others keep their numbers as names."""
+    folder = write_run(tmp_path, images=(6, 5), number=12)
+    whole = read_run(folder)
+    status = np.where(np.arange(12) == 4, "no prediction: NaN in all members", "ok")
+    gone = np.where(np.arange(12) == 4, np.nan, 1.0)
+    spoil(folder / "id.npz", status=status, pairwise_epistemic=gone)
+    run = read_run(folder)
+    (method,), kept = run.methods, np.delete(np.arange(12), 4)
+    assert method.sets["id"].number == 11 and method.sets["id"].left_out == 1
+    assert method.sets["id"].ids is not None and method.sets["id"].ids.tolist() == kept.astype(str).tolist()
+    np.testing.assert_array_equal(run.images["id"], whole.images["id"][kept])
+    np.testing.assert_array_equal(method.members["id"], whole.methods[0].members["id"][:, kept])
+
+
+def test_each_task_is_a_method(tmp_path):
+    """An input that one task has no prediction for is left out of all: they are of the same inputs."""
+    tasks, scores = np.tile(["a", "b"], 4), np.arange(8.0)
+    status = np.where(np.arange(8) == 3, "no prediction: NaN in all members", "ok")
+    scores[3] = np.nan
+    columns = {"input": np.repeat(np.arange(4), 2), "task": tasks, "smiles": np.repeat(list("wxyz"), 2)}
+    columns |= {"label": np.array([0, 1] * 4), "prediction": np.zeros(8, int)}
+    write_columns(tmp_path / "id.csv", columns | {"pairwise_epistemic": scores, "status": status})
+    run = read_run(tmp_path)
+    assert [method.name for method in run.methods] == ["a", "b"]
+    for method, expected in zip(run.methods, ([0, 4, 6], [1, 5, 7]), strict=True):
+        found = method.sets["id"]
+        assert found.scores["pairwise_epistemic"].tolist() == expected
+        assert found.ids is not None and found.ids.tolist() == ["w", "y", "z"]
+        assert found.correct is not None and found.correct.all() == (method.name == "a")
+
+
+def test_labels_by_name_are_compared_with_names(tmp_path):
+    columns = {"label": np.array(["cat", "dog"]), "prediction": np.array([0, 0])}
+    columns |= {"prediction_name": np.array(["cat", "cat"]), "pairwise_epistemic": np.array([0.1, 0.2])}
+    write_columns(tmp_path / "id.csv", columns)
+    correct = read_run(tmp_path).methods[0].sets["id"].correct
+    assert correct is not None and correct.tolist() == [True, False]
+
+
 def spoil(path, **changes):
     columns = read_columns(path)
     path.unlink()

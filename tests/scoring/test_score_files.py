@@ -146,6 +146,200 @@ def test_a_plan_keeps_to_its_budget(tmp_path):
             assert state <= 32 << 20 or tile == 1
 
 
+def check(scores, prediction, options=None, measures=("pairwise", "average", "reverse")) -> None:
+    """Scores of files are those of `demur.decompose` on the whole array."""
+    for measure in measures:
+        parts = demur.decompose(prediction, measure=measure, **(options or {}))
+        for part in ("total", "aleatoric", "epistemic"):
+            expected = np.asarray(getattr(parts, part)).ravel()
+            np.testing.assert_allclose(scores.columns[f"{measure}_{part}"], expected, rtol=1e-9, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", ["logits", "probs", "log_probs"])
+@pytest.mark.parametrize("budget", [1, 3000, 64 << 20])
+def test_yes_or_no_for_each_task(tmp_path, kind, budget):
+    z = np.random.default_rng(0).normal(size=(5, 37, 3)) * 2
+    values = {"logits": z, "probs": 1 / (1 + np.exp(-z)), "log_probs": -np.log1p(np.exp(-z))}[kind]
+    np.save(tmp_path / "z.npy", values)
+    weights = np.random.default_rng(1).random((5, 37))
+    with open_predictions([tmp_path / "z.npy"], outcome="binary") as predictions:
+        scores = score_predictions(predictions, kind, budget=budget, weights=weights)
+    check(scores, demur.Bernoulli(logits=z), {"weights": np.repeat(weights[..., None], 3, axis=-1)})
+    np.testing.assert_array_equal(scores.columns["input"], np.repeat(np.arange(37), 3))
+    assert scores.columns["task"][:4].tolist() == ["task_0", "task_1", "task_2", "task_0"]
+    average = np.average(1 / (1 + np.exp(-z)), axis=0, weights=np.repeat(weights[..., None], 3, axis=-1))
+    np.testing.assert_array_equal(scores.columns["prediction"], (average > 0.5).ravel())
+    assert scores.sizes == {"input": 37, "task": 3, "member": 5}
+
+
+@pytest.mark.parametrize("kind", ["logits", "probs", "log_probs"])
+def test_several_labels(tmp_path, kind):
+    z = np.random.default_rng(0).normal(size=(5, 37, 3)) * 2
+    values = {"logits": z, "probs": 1 / (1 + np.exp(-z)), "log_probs": -np.log1p(np.exp(-z))}[kind]
+    np.save(tmp_path / "z.npy", values)
+    with open_predictions([tmp_path / "z.npy"], outcome="multilabel") as predictions:
+        scores = score_predictions(predictions, kind, budget=2000)
+    check(scores, demur.MultiLabel(logits=z))
+    present = (1 / (1 + np.exp(-z))).mean(axis=0) > 0.5
+    expected = ["|".join(f"label_{k}" for k in np.flatnonzero(row)) or "none" for row in present]
+    assert scores.columns["prediction"].tolist() == expected
+
+
+@pytest.mark.parametrize("budget", [1, 3000, 64 << 20])
+@pytest.mark.parametrize("options", [{}, {"stderr": True, "unbiased": True}])
+def test_numbers_by_mean_and_variance(tmp_path, budget, options):
+    rng = np.random.default_rng(0)
+    mean, variance, weights = rng.normal(size=(5, 12)), rng.random((5, 12)) + 0.1, rng.random(5)
+    np.savez(tmp_path / "g.npz", mean=mean, variance=variance)
+    with open_predictions([tmp_path / "g.npz"], outcome="gaussian") as predictions:
+        scores = score_predictions(predictions, None, budget=budget, weights=weights, **options)
+    check(scores, demur.Gaussian(mean, variance), {"weights": weights, **options})
+    np.testing.assert_allclose(scores.columns["prediction"], np.average(mean, axis=0, weights=weights))
+
+
+@pytest.mark.parametrize("budget", [1, 64 << 20])
+def test_numbers_without_a_variance(tmp_path, budget):
+    values = np.random.default_rng(0).normal(size=(5, 12, 2))
+    np.save(tmp_path / "y.npy", values)
+    with open_predictions([tmp_path / "y.npy"], outcome="points") as predictions:
+        scores = score_predictions(predictions, None, budget=budget)
+    check(scores, getattr(demur, "Points")(values))  # noqa: B009
+    np.testing.assert_allclose(scores.columns["prediction"], values.mean(axis=0).ravel())
+
+
+def test_pixels(tmp_path, logits):
+    z = np.random.default_rng(0).normal(size=(5, 2, 3, 4, 6))  # members, inputs, classes, rows, columns
+    np.save(tmp_path / "z.npy", z)
+    with open_predictions([tmp_path / "z.npy"], class_axis=2) as predictions:
+        scores = score_predictions(predictions, "logits", budget=3000)
+    check(scores, demur.Categorical(logits=np.moveaxis(z, 2, -1)))
+    where = np.unravel_index(np.arange(48), (2, 4, 6))
+    for name, expected in zip(("input", "row", "column"), where, strict=True):
+        np.testing.assert_array_equal(scores.columns[name], expected)
+
+
+@pytest.mark.parametrize("outcome", ["classes", "binary", "multilabel", "gaussian"])
+@pytest.mark.parametrize("budget", [1, 64 << 20])
+def test_inputs_without_a_prediction_stay(tmp_path, outcome, budget):
+    """All other inputs are scored as if these were not there."""
+    kind = None if outcome == "gaussian" else "probs"
+    values = np.random.default_rng(0).dirichlet([2.0, 2.0], size=(5, 20))
+    values[:, [3, 11]] = np.nan
+    np.save(tmp_path / "with.npy", values)
+    others = np.delete(np.arange(20), [3, 11])
+    np.save(tmp_path / "without.npy", values[:, others])
+    with open_predictions([tmp_path / "with.npy"], outcome=outcome) as predictions:
+        scores = score_predictions(predictions, kind, budget=budget)
+    with open_predictions([tmp_path / "without.npy"], outcome=outcome) as predictions:
+        expected = score_predictions(predictions, kind, budget=budget)
+    failed = np.isin(scores.columns["input"], [3, 11])
+    np.testing.assert_array_equal(scores.failed, failed)
+    assert set(scores.columns["status"][failed]) == {"no prediction: NaN in all members"}
+    assert set(scores.columns["status"][~failed]) == {"ok"}
+    for name, column in expected.columns.items():
+        if name != "input":
+            np.testing.assert_array_equal(scores.columns[name][~failed], column)
+            gone = scores.columns[name][failed]
+            assert name in ("task", "prediction") or np.isnan(gone).all()
+    assert scores.summary() == expected.summary()
+    assert not failed[scores.top(100)].any() and len(scores.top(100)) == (~failed).sum()
+    assert "status" not in expected.columns
+
+
+def test_a_prediction_that_only_some_members_lack(tmp_path, logits):
+    logits[[1, 3], 29] = np.nan
+    np.save(tmp_path / "z.npy", logits)
+    weights = np.ones((MEMBERS, INPUTS))
+    with open_predictions([tmp_path / "z.npy"]) as predictions:
+        with pytest.raises(
+            StoreError, match=r"z\.npy: member 1, input 29: .*nan by 2 of 5: .*weight 0 there"
+        ):
+            score_predictions(predictions, "logits")
+        weights[[1, 3], 29] = 0
+        scores = score_predictions(predictions, "logits", weights=weights)
+        assert not scores.failed.any()
+        expected = demur.decompose(logits=logits[[0, 2, 4], 29:30]).epistemic
+        np.testing.assert_allclose(scores.columns["pairwise_epistemic"][29], expected[0], rtol=1e-5)
+        logits[:, 7] = np.nan
+        weights[:3, 7] = 0
+    np.save(tmp_path / "z.npy", logits)
+    with open_predictions([tmp_path / "z.npy"]) as predictions:
+        assert np.flatnonzero(score_predictions(predictions, "logits", weights=weights).failed).tolist() == [
+            7
+        ]
+    np.save(tmp_path / "z.npy", np.full((2, 3, 4), np.nan))
+    with (
+        open_predictions([tmp_path / "z.npy"]) as predictions,
+        pytest.raises(StoreError, match="NaN in all members for every input"),
+    ):
+        score_predictions(predictions, "logits")
+
+
+def test_a_bad_number_of_a_task_is_located(tmp_path):
+    values = np.full((3, 8, 2), 0.5)
+    values[1, 5, 1] = 1.5
+    np.save(tmp_path / "p.npy", values)
+    with open_predictions([tmp_path / "p.npy"], outcome="binary") as predictions:
+        for budget in (1, 1 << 20):
+            with pytest.raises(
+                StoreError, match=r"p\.npy: member 1, input 5, task task_1: .*from 0 to 1.*1\.5"
+            ):
+                score_predictions(predictions, "probs", budget=budget)
+    np.savez(tmp_path / "g.npz", mean=values[..., 0], variance=np.where(values[..., 1] > 1, -1.0, 1.0))
+    with (
+        open_predictions([tmp_path / "g.npz"], outcome="gaussian") as predictions,
+        pytest.raises(StoreError, match=r"g\.npz: member 1, input 5: variance must be above 0. Got -1"),
+    ):
+        score_predictions(predictions, None)
+    np.save(tmp_path / "p.npy", np.log(values))
+    with (
+        open_predictions([tmp_path / "p.npy"], outcome="binary") as predictions,
+        pytest.raises(StoreError, match=r"task task_1: log_probs must not be above 0"),
+    ):
+        score_predictions(predictions, "log_probs")
+
+
+def test_names_of_classes_are_written_where_they_are_names(tmp_path):
+    for names, written in (("cat,dog", True), ("class_0,class_1", False), ("c1,c2", False), ("0,1", False)):
+        (tmp_path / "z.csv").write_text(f"{names}\n0.1,0.9\n0.8,0.2\n")
+        with open_predictions([tmp_path / "z.csv"]) as predictions:
+            columns = score_predictions(predictions, "probs").columns
+        assert columns["prediction"].tolist() == [1, 0]
+        assert ("prediction_name" in columns) == written
+        assert not written or columns["prediction_name"].tolist() == ["dog", "cat"]
+
+
+def test_a_saturated_yes_is_a_rounded_one(tmp_path):
+    """In text and in float32 alike, as for `demur.Bernoulli`; --rounding 0 says that it is exact."""
+    probs = np.float32([[[1.0, 0.3]], [[0.9999999, 0.2]]])
+    np.save(tmp_path / "p.npy", probs)
+    for member, rows in enumerate(probs):
+        np.savetxt(tmp_path / f"p{member}.csv", rows, delimiter=",", fmt="%.9g", header="a,b", comments="")
+    for names in ([tmp_path / "p.npy"], [tmp_path / "p*.csv"]):
+        with open_predictions(names, outcome="binary") as predictions:
+            scores = score_predictions(predictions, "probs").columns
+            exact = score_predictions(predictions, "probs", rounding=0).columns
+        np.testing.assert_allclose(
+            scores["pairwise_epistemic"], demur.decompose(demur.Bernoulli(probs)).epistemic.ravel(), rtol=0.02
+        )
+        assert np.isfinite(scores["pairwise_epistemic"]).all()
+        assert exact["pairwise_epistemic"][0] == np.inf and scores["prediction"].tolist() == [1, 0]
+
+
+def test_printed_decimals_need_not_sum_to_one(tmp_path):
+    probs = np.array([[[0.333, 0.333, 0.333], [1.0, 0.0, 0.0]], [[0.2, 0.3, 0.5], [0.9, 0.1, 0.0]]])
+    np.save(tmp_path / "p.npy", probs)
+    with open_predictions([tmp_path / "p.npy"]) as predictions:
+        with pytest.raises(StoreError, match="member 0, input 0: probs must sum to 1"):
+            score_predictions(predictions, "probs")
+        scores = score_predictions(predictions, "probs", rounding=5e-4).columns
+        with pytest.raises(ValueError, match="rounding goes with probabilities"):
+            score_predictions(predictions, "logits", rounding=5e-4)
+    expected = demur.decompose(probs, rounding=5e-4).epistemic
+    np.testing.assert_allclose(scores["pairwise_epistemic"], expected, rtol=1e-12)
+    assert scores["prediction"].tolist() == [2, 0]
+
+
 @pytest.mark.parametrize("weights", [None, [1.0, 0.0, 2.0, 1.0, 0.5]])
 def test_rounded_probabilities_in_tiles(tmp_path, logits, weights):
     p = np.exp(3 * logits) / np.exp(3 * logits).sum(-1, keepdims=True)

@@ -185,7 +185,6 @@ def test_several_distributions_are_not_one() -> None:
     np.testing.assert_allclose(scores["pairwise"].epistemic, expected)
 
 
-@pytest.mark.skipif(not hasattr(demur, "Draws"), reason="Draws are not there yet")
 def test_draws_and_several_outputs() -> None:
     draws = RNG.normal(size=(3, 40, 12))
     scores = demur.score(lambda x: demur.Draws(draws), [X])

@@ -58,9 +58,13 @@ def test_csv_infinity(tmp_path):
         ("0.2,NA,0.8\n0.2,0.3,0.5\n", ["'NA'", "line 1"]),
         ("NA,NA\n0.2,0.8\n", ["'NA'", "line 1"]),
         ("\n0.2,0.5x\n0.2,0.8\n", ["'0.5x'", "line 2"]),
-        ("id,c0,c1\n1,0.1,0.9\n", ["'id'", "leave it out"]),
-        ("index,0,1\n0,0.1,0.9\n", ["'index'", "leave it out"]),
-        ("c0,c1,Label\n0.1,0.9,1\n", ["'Label'", "leave it out"]),
+        ("id,c0,c1\n1,0.1,0.9\n2,0.1,x\n", ["'x'", "line 3"]),
+        ("id,c0,c1\n1,0.1,0.9\n\n2,0.1\n", ["3 numbers", "got 2", "line 4"]),
+        ("id,c0,c1\n1,0.1,0.9\n2,,0.4\n", ["''", "line 3"]),
+        ("a,b,c\n0.1,x,0.9\n0.2,0.3,0.5\n", ["numbers or text in b", "got both", "line 3", "--keep b"]),
+        ("smiles,name\nCC,x\n", ["'CC'", "line 2"]),
+        ("CC,0.1,0.9\nCO,0.2,0.8\n", ["'CC'", "line 1"]),
+        ("a,a,id\n0.1,0.9,x\n", ["'a'", "line 1"]),
     ],
 )
 def test_bad_csv(tmp_path, text, words):

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from demur.stores import StoreError, read_labels, write_columns
+from demur.stores import StoreError, mark_correct, read_batch_labels, read_labels, write_columns
 
 
 @pytest.fixture(autouse=True)
@@ -55,3 +55,39 @@ def test_labels_of_another_byte_order(suffix, dtype) -> None:
     labels = read_labels(f"y.{suffix}")["label"]
     assert labels.dtype.isnative
     np.testing.assert_array_equal(labels, values)
+
+
+def test_labels_of_tasks() -> None:
+    """Columns are found by name; an empty cell is a label that nobody knows."""
+    Path("y.csv").write_text("id,soluble,toxic\nx,0,1\ny,,0\n")
+    found = read_batch_labels("y.csv", (2, 2), ["toxic", "soluble"])
+    np.testing.assert_array_equal(found["label"], [1, 0, 0, np.nan])
+    assert found["id"].tolist() == ["x", "x", "y", "y"]
+    np.save("y.npy", np.array([[1, 0], [0, 1]]))
+    assert read_batch_labels("y.npy", (2, 2))["label"].tolist() == [1, 0, 0, 1]
+    for message, arguments in {
+        "for each of toxic, round, got id, soluble, toxic: round": ("y.csv", (2, 2), ["toxic", "round"]),
+        "expected labels of 3 inputs, got 2": ("y.csv", (3, 1), ["toxic"]),
+        r"y.npy: expected labels of shape \(3, 2\), got int64 of \(2, 2\)": ("y.npy", (3, 2)),
+        r"y.csv: expected labels in a .npy of shape \(2, 2\)": ("y.csv", (2, 2)),
+    }.items():
+        with pytest.raises(StoreError, match=message):
+            read_batch_labels(*arguments)
+
+
+def test_what_is_right() -> None:
+    classes = {"prediction": np.array([0, 1, 1]), "prediction_name": np.array(["cat", "dog", "dog"])}
+    assert mark_correct(classes, {"label": np.array([0, 0, 1])}, "s").tolist() == [True, False, True]
+    names = np.array(["cat", "cat", "owl"])
+    assert mark_correct(classes, {"label": names}, "s").tolist() == [True, False, False]
+    with pytest.raises(StoreError, match="names of classes, got Cat, Dog where predictions are cat, dog"):
+        mark_correct(classes, {"label": np.array(["Cat", "Cat", "Dog"])}, "s")
+    with pytest.raises(StoreError, match="got NaN at input 1"):
+        mark_correct(classes, {"label": np.array([0, np.nan, 1])}, "s")
+    numbers = {"prediction": np.array([0.5, 1.0, np.nan])}
+    with pytest.raises(StoreError, match=r"got numbers as 0\.5, .*--tolerance"):
+        mark_correct(numbers, {"label": np.array([0.5, 1.5, 1.0])}, "s")
+    right = mark_correct(numbers, {"label": np.array([0.5, 1.5, 1.0])}, "s", tolerance=0.1)
+    assert right.tolist() == [True, False, False]
+    with pytest.raises(StoreError, match="expected numbers in prediction for --tolerance"):
+        mark_correct({"prediction": np.array(["a"])}, {"label": np.array(["a"])}, "s", tolerance=1.0)

@@ -58,9 +58,11 @@ def test_more_files_than_descriptors(tmp_path, logits):
 
 def test_shapes(tmp_path, logits):
     path = tmp_path / "z.npy"
-    for shape in [(CLASSES,), (2, 3, 4, 5), ()]:
+    for shape in [(CLASSES,), ()]:
         np.save(path, np.ones(shape))
         refused(path, str(path), str(shape), "(inputs, classes)")
+    np.save(path, np.ones((5, 1)))
+    refused(path, str(path), "at least 2 classes, got 1", "--binary", "--points")
     np.save(path, np.ones((3, 0, 4)))
     refused(path, str(path), "(3, 0, 4)")
     np.save(path, logits)
@@ -75,3 +77,67 @@ def test_a_file_that_changes_meanwhile(tmp_path, logits):
         np.save(tmp_path / "z.npy", logits[:1])
         with pytest.raises(StoreError, match="changed while it was read"):
             next(predictions.chunks(slice(0, 3), 2))
+
+
+@pytest.mark.parametrize(("axis", "class_axis"), [(0, 2), (0, -1), (1, 0), (-1, 2)])
+def test_images_are_read_pixel_by_pixel(tmp_path, axis, class_axis):
+    """Tiles of 10 pixels begin and end within rows of 7 and images of 3 by 7."""
+    values = np.random.default_rng(0).normal(size=(5, 4, 3, 7, 6))  # members, inputs, rows, columns, classes
+    np.save(tmp_path / "z.npy", np.moveaxis(values, (0, -1), (axis, class_axis)))
+    found = read(tmp_path / "z.npy", axis=axis, class_axis=class_axis)
+    np.testing.assert_array_equal(found, values.reshape(5, 84, 6))
+    with open_predictions([tmp_path / "z.npy"], axis=axis, class_axis=class_axis) as predictions:
+        assert predictions.batch == (4, 3, 7) and predictions.inputs == 84 and predictions.tasks is None
+
+
+@pytest.mark.parametrize("outcome", ["binary", "points"])
+def test_each_number_is_a_prediction_of_its_own(tmp_path, outcome):
+    values = np.random.default_rng(0).normal(size=(5, 37, 3))
+    np.save(tmp_path / "z.npy", values)
+    np.testing.assert_array_equal(read(tmp_path / "z.npy", outcome=outcome), values.reshape(5, 111, 1))
+    np.save(tmp_path / "z.npy", values[0])
+    np.save(tmp_path / "y.npy", values[1])
+    with open_predictions([tmp_path / "z.npy", tmp_path / "y.npy"], outcome=outcome) as predictions:
+        assert (predictions.members, predictions.batch) == (2, (37, 3))
+        assert predictions.tasks == ("task_0", "task_1", "task_2")
+    np.save(tmp_path / "z.npy", values[0, :, 0])  # one task, with and without an axis for it
+    np.save(tmp_path / "y.npy", values[1, :, :1])
+    with open_predictions([tmp_path / "z.npy", tmp_path / "y.npy"], outcome=outcome) as predictions:
+        assert (predictions.members, predictions.batch, predictions.tasks) == (2, (37,), None)
+    np.save(tmp_path / "y.npy", values[0])
+    words = ("expected 37 inputs, as in", "got 37 inputs, each of 3 tasks")
+    refused([tmp_path / "z.npy", tmp_path / "y.npy"], *words, outcome=outcome)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "safetensors", "npy", "csv", "parquet"])
+def test_mean_and_variance(tmp_path, suffix):
+    pytest.importorskip("pandas" if suffix == "parquet" else "numpy")
+    rng = np.random.default_rng(0)
+    mean, variance = rng.normal(size=(5, 37)), rng.random((5, 37)).astype(np.float32)
+    both = np.stack([mean, variance], axis=-1)
+    if suffix == "npz":
+        np.savez(tmp_path / "g.npz", mean=mean, variance=variance)
+    elif suffix == "npy":
+        np.save(tmp_path / "g.npy", both)
+    elif suffix == "safetensors":
+        from safetensors.numpy import save_file
+
+        save_file({"mean": mean, "variance": variance}, tmp_path / "g.safetensors")
+    else:
+        import pandas as pd
+
+        for member, values in enumerate(both):
+            frame = pd.DataFrame(values[:, ::-1], columns=["variance", "mean"])
+            getattr(frame, f"to_{suffix}")(tmp_path / f"g{member}.{suffix}", index=False)
+    np.testing.assert_array_equal(read(tmp_path / f"g*.{suffix}", outcome="gaussian"), both)
+
+
+def test_mean_and_variance_that_are_not_there(tmp_path):
+    np.savez(tmp_path / "g.npz", mean=np.zeros((2, 3)), spread=np.ones((2, 3)))
+    refused(tmp_path / "g.npz", "'variance'", "mean, spread", outcome="gaussian")
+    np.savez(tmp_path / "g.npz", mean=np.zeros((2, 3)), variance=np.ones(3))
+    refused(tmp_path / "g.npz", "one shape", "(2, 3) and (3,)", outcome="gaussian")
+    np.save(tmp_path / "g.npy", np.zeros((2, 3)))
+    refused(tmp_path / "g.npy", "2 numbers, on the last axis, got 3", outcome="gaussian")
+    (tmp_path / "g.csv").write_text("mu,variance\n0.1,1\n")
+    refused(tmp_path / "g.csv", "columns mean and variance", "got mu, variance", outcome="gaussian")

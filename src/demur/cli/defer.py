@@ -9,7 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from demur.cli.method_files import DEFAULT_SCORE, MethodScores, Reader, find_method
-from demur.cli.options import Axis, Confidence, Force, Json, Labels, Logits, LogProbs, Prediction, Probs
+from demur.cli.options import (
+    Axis,
+    Confidence,
+    Force,
+    Json,
+    Labels,
+    Logits,
+    LogProbs,
+    Prediction,
+    Probs,
+    Task,
+    Tolerance,
+)
 from demur.cli.printing import bad_input_exits, complain, print_object, say
 from demur.cli.score import refuse_to_replace
 
@@ -46,6 +58,8 @@ def fit(
     ],
     labels: Labels = None,
     prediction: Prediction = "prediction",
+    tolerance: Tolerance = None,
+    task: Task = None,
     score: Annotated[
         str, typer.Option(metavar="COLUMN", help="The score to threshold: a column, or K, I, M or aleatoric.")
     ] = DEFAULT_SCORE,
@@ -94,19 +108,18 @@ def fit(
     """
     with bad_input_exits():
         from demur.deferral import Deferral
-        from demur.stores import StoreError, check_output, explain_write_errors, mark_correct, read_labels
+        from demur.stores import StoreError, check_output, explain_write_errors
 
         if out.suffix.lower() != ".json":
             raise StoreError(
                 f"{out}: expected an output file that ends in .json, got {out.suffix or 'no suffix'!r}"
             )
         check_output(out, force=force)
-        reader = Reader([score], logits=logits, probs=probs, log_probs=log_probs, axis=axis)
+        reader = Reader([score], logits=logits, probs=probs, log_probs=log_probs, axis=axis, task=task)
         source, score = reader.read(scores), reader.head
         _refuse_inputs(out, source.path, labels)
-        truth = None if labels is None else read_labels(labels)
-        correct = mark_correct(source.columns, truth, source.path, prediction=prediction)
-        names = _pick_groups(source, groups)
+        source, correct = source.judge(labels, prediction, tolerance)
+        names = _pick_groups(source, groups, task)
         policy = Deferral.fit(
             source.score(score), correct, accuracy=accuracy, coverage=coverage, risk=risk, cost=cost,
             confidence=confidence, groups=names,
@@ -132,6 +145,8 @@ def apply(
     scores: _ScoreFile,
     labels: Labels = None,
     prediction: Prediction = "prediction",
+    tolerance: Tolerance = None,
+    task: Task = None,
     score: Annotated[
         str | None,
         typer.Option(
@@ -160,32 +175,32 @@ def apply(
     """
     with bad_input_exits():
         from demur.deferral import Deferral
-        from demur.stores import check_output, mark_correct, open_binary, read_labels, write_columns
+        from demur.stores import check_output, open_binary, write_columns
 
         if out is not None:
             check_output(out, force=force)
         open_binary(policy).close()  # raises a StoreError, and never waits for a pipe
         rule = Deferral.load(policy)
         column = score or str(rule.score or DEFAULT_SCORE)
-        reader = Reader([column], logits=logits, probs=probs, log_probs=log_probs, axis=axis)
+        reader = Reader([column], logits=logits, probs=probs, log_probs=log_probs, axis=axis, task=task)
         source, column = reader.read(scores), reader.head
         if out is not None:
             _refuse_inputs(out, source.path, labels, str(policy))
-        correct = None
+        judged, correct = source, None
         if labels is not None or "label" in source.columns:
-            truth = None if labels is None else read_labels(labels)
-            correct = mark_correct(source.columns, truth, source.path, prediction=prediction)
-        values, names = source.score(column), _pick_groups(source, groups)
-        report = rule.report(values, correct, names)
+            judged, correct = source.judge(labels, prediction, tolerance)
+        report = rule.report(judged.score(column), correct, _pick_groups(judged, groups, task))
+        deferred = rule.defer(source.score(column), _pick_groups(source, groups, task))
+        decisions = _list_decisions(source, column, deferred)
         if out is not None:
-            write_columns(out, _list_decisions(source, column, rule.defer(values, names)), force=force)
+            write_columns(out, decisions, force=force)
     _warn_of_other_scores(rule, column, find_method(source.path))
     if json:
         print_object(_json_report(report) | ({} if out is None else {"out": str(out)}))
         return
     say(report)
     if out is not None:
-        say(f"Wrote the decisions on {report.number} inputs to {out}")
+        say(f"Wrote the decisions on {len(decisions['decision'])} inputs to {out}")
 
 
 def _refuse_inputs(out: Path, *read: str | None) -> None:
@@ -208,19 +223,24 @@ def _warn_of_other_scores(rule: Deferral, score: str, method: str) -> None:
         )
 
 
-def _pick_groups(source: MethodScores, groups: str | None) -> np.ndarray | None:
-    """Return the names of groups, if there are any."""
-    from demur.stores import pick_column
-
-    return None if groups is None else pick_column(source.columns, groups, source.path)
+def _pick_groups(source: MethodScores, groups: str | None, task: str | None) -> np.ndarray | None:
+    """Return the names of groups, if there are any: by default tasks, since some are harder than others."""
+    if groups is None and task is None and "task" in source.columns:
+        groups = "task"
+    return None if groups is None else source.column(groups)
 
 
 def _list_decisions(source: MethodScores, score: str, deferred: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the columns of the decisions."""
+    """Return the columns of the decisions; what has no prediction is left to a person."""
     import numpy as np
 
-    found = {name: source.columns[name] for name in ("input", "id", "prediction") if name in source.columns}
-    return found | {score: source.columns[score], "decision": np.where(deferred, "defer", "keep")}
+    decision = np.full(len(source.rows), "defer")
+    decision[source.rows] = np.where(deferred, "defer", "keep")
+    columns = source.columns
+    texts = [name for name, values in columns.items() if values.dtype.kind == "U"]
+    kept = dict.fromkeys(("input", "id", "task", *texts, "prediction", score))
+    found = {name: columns[name] for name in kept if name in columns} | {"decision": decision}
+    return {name: values[source.wanted] for name, values in found.items()}
 
 
 def _json_report(report: Report) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from demur.cli import defer
-from demur.cli.method_files import Reader, pair_methods, split_method_name
+from demur.cli.method_files import MethodScores, Reader, name_methods, pair_methods, split_method_name
 from demur.cli.options import (
     Axis,
     Confidence,
@@ -25,6 +25,8 @@ from demur.cli.options import (
     Probs,
     Resamples,
     Seed,
+    Task,
+    Tolerance,
 )
 from demur.cli.printing import bad_input_exits, print_figures, print_object
 from demur.cli.score import choose_kind
@@ -112,9 +114,9 @@ def ood(
             "--id",
             metavar="[NAME=]FILE",
             show_default=False,
-            help="In-distribution inputs: scores that demur score wrote, or predictions with --logits, "
-            "--probs or --log-probs (a quoted glob for one file per member). Repeat it, with names, for "
-            "several methods.",
+            help="In-distribution inputs: scores that demur score wrote, a .npy with one number per input, "
+            "or predictions with --logits, --probs or --log-probs (a quoted glob for one file per member). "
+            "Repeat it, with names, for several methods.",
         ),
     ],
     unknown: Annotated[
@@ -129,6 +131,7 @@ def ood(
     ],
     score: _Score = None,
     figure: _Figure = None,
+    task: Task = None,
     logits: Logits = False,
     probs: Probs = False,
     log_probs: LogProbs = False,
@@ -153,7 +156,7 @@ def ood(
     """
     with bad_input_exits():
         form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
-        reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis)
+        reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis, task=task)
         pairs = pair_methods(reader.read_all(known), reader.read_all(unknown))
         names = reader.scores([source for pair in pairs.values() for source in pair])
         scores = {
@@ -165,8 +168,7 @@ def ood(
             if column is None:
                 return None
             return {
-                method: tuple(_pick_clusters(column, each.columns, each.path) for each in pair)
-                for method, pair in pairs.items()
+                method: tuple(_pick_clusters(column, each) for each in pair) for method, pair in pairs.items()
             }
 
         answer = _evaluate(
@@ -192,8 +194,10 @@ def _add_command(task: str, text: str) -> None:
         ],
         labels: Labels = None,
         prediction: Prediction = "prediction",
+        tolerance: Tolerance = None,
         score: _Score = None,
         figure: _Figure = None,
+        one_task: Task = None,
         logits: Logits = False,
         probs: Probs = False,
         log_probs: LogProbs = False,
@@ -211,20 +215,25 @@ def _add_command(task: str, text: str) -> None:
         markdown: Markdown = False,
     ) -> None:
         with bad_input_exits():
-            from demur.stores import mark_correct, read_labels
-
             form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
-            reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis)
+            reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis, task=one_task)
             sources = reader.read_all(files)
-            truth = None if labels is None else read_labels(labels)
-            correct = {s.name: mark_correct(s.columns, truth, s.path, prediction=prediction) for s in sources}
+            judged = {
+                name: source.judge(labels, prediction, tolerance)
+                for name, source in name_methods(sources).items()
+            }
+            correct = {method: right for method, (_, right) in judged.items()}
             names = reader.scores(sources)
-            scores = {source.name: {name: source.score(name) for name in names} for source in sources}
+            scores = {
+                method: {name: source.score(name) for name in names} for method, (source, _) in judged.items()
+            }
 
             def pick(column: str | None) -> dict[str, Any] | None:
                 if column is None:
                     return None
-                return {s.name: _pick_clusters(column, s.columns, s.path, labels) for s in sources}
+                return {
+                    method: _pick_clusters(column, source, labels) for method, (source, _) in judged.items()
+                }
 
             answer = _evaluate(
                 task, scores, correct, figure, form, reader.head,
@@ -275,13 +284,13 @@ def calibration(
     with bad_input_exits():
         from demur.report.tables import table_of_figures
         from demur.scoring.score_files import average_predictions
-        from demur.stores import open_predictions, read_labels
+        from demur.stores import number_labels, open_predictions, read_labels
         from demur.tasks import calibration
 
         form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
         kind = choose_kind(logits=logits, probs=probs, log_probs=log_probs)
         truth = read_labels(labels)["label"]
-        together = None if clusters is None else _pick_clusters(clusters, {}, labels, labels)
+        together = None if clusters is None else _read_clusters(clusters, labels)
         results = {}
         for written in files:
             name, path = split_method_name(written)
@@ -293,8 +302,9 @@ def calibration(
                 progress_bar(predictions.inputs, "inputs") as progress,
             ):
                 average = average_predictions(predictions, kind, progress=progress)
+            own = number_labels(truth, predictions.names, path)
             options = {"confidence": confidence, "resamples": resamples, "seed": seed}
-            results[name] = calibration(average, truth, bins=bins, clusters=together, **options)
+            results[name] = calibration(average, own, bins=bins, clusters=together, **options)
     figures = ("nll", "brier", "ece")
     if form == "json":
         found = {name: _json_figures(result, figures) for name, result in results.items()}
@@ -312,13 +322,24 @@ def _choose_form(**forms: bool) -> str:
     return asked[0] if asked else "text"
 
 
-def _pick_clusters(name: str, columns: Mapping[str, Any], path: str, labels: str | None = None) -> Any:
-    """Return the column of clusters: of the scores, or of the file of labels."""
+def _pick_clusters(name: str, source: MethodScores, labels: str | None = None) -> Any:
+    """Return the column of clusters, of the scores or of the file of labels, for the rows that count."""
+    if name in source.columns or labels is None:
+        return source.column(name)
+    found = _read_clusters(name, labels)
+    if len(found) != len(source.rows):
+        raise ValueError(
+            f"{labels}: expected {len(source.rows)} clusters, one per row of {source.path}, got {len(found)}"
+        )
+    return found[source.rows]
+
+
+def _read_clusters(name: str, labels: str) -> Any:
+    """Return a column of the file of labels."""
     from demur.stores import pick_column, read_columns, split_name
 
-    if name not in columns and labels is not None:
-        path = split_name(labels)[0]
-        columns = {} if path.lower().endswith(".npy") else read_columns(Path(path), nameless="label")
+    path = split_name(labels)[0]
+    columns = {} if path.lower().endswith(".npy") else read_columns(Path(path), nameless="label")
     return pick_column(columns, name, path)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from demur.cli.printing import complain, count_things
 from demur.cli.score import Kind, choose_kind, score_files
 from demur.report.run_folder import kind_of
 from demur.report.score_names import COLUMNS_BY_NAME, SCORE_NAMES
@@ -21,16 +22,65 @@ DEFAULT_SCORE = "pairwise_epistemic"
 """The score that stands first where the user names none."""
 
 
+NAMELESS_SCORE = "score"
+"""What a single column of numbers without a name is called."""
+
+
 @dataclass(frozen=True)
 class MethodScores:
-    """The scores of one method: its name, the file that messages name, and the columns."""
+    """The scores of one method.
+
+    Attributes
+    ----------
+    name
+        Of the method.
+    path
+        The file that messages name.
+    columns
+        All rows of the file.
+    rows
+        True for rows that count: those with a prediction, of the task.
+    task
+        The only task of these rows, where the file has several.
+    """
 
     name: str
     path: str
     columns: dict[str, np.ndarray]
+    rows: np.ndarray
+    task: str = ""
+
+    @property
+    def wanted(self) -> np.ndarray:
+        """True for all rows of the task, with a prediction or without."""
+        import numpy as np
+
+        return self.columns["task"] == self.task if self.task else np.ones(len(self.rows), bool)
+
+    def judge(
+        self, labels: str | None, prediction: str, tolerance: float | None = None
+    ) -> tuple[MethodScores, np.ndarray]:
+        """Return the scores of rows whose label is known, and which of their predictions are right."""
+        from demur.stores import find_unlabelled, mark_correct, read_labels_of
+
+        truth = None if labels is None else read_labels_of(labels, self.columns)
+        correct = mark_correct(self.columns, truth, self.path, prediction=prediction, tolerance=tolerance)
+        label = (self.columns if truth is None else truth).get("label")
+        known = self if label is None else replace(self, rows=self.rows & ~find_unlabelled(label))
+        left_out = int(self.rows.sum() - known.rows.sum())
+        if left_out:
+            where = f"{self.path}{f', task {self.task}' if self.task else ''}"
+            complain(f"{where}: left out {count_things(left_out, 'row')} without a label")
+        return known, correct[known.rows]
+
+    def column(self, name: str) -> np.ndarray:
+        """Return the rows that count of any column."""
+        from demur.stores import pick_column
+
+        return pick_column(self.columns, name, self.path)[self.rows]
 
     def score(self, name: str) -> np.ndarray:
-        """Return a column of numbers."""
+        """Return the rows that count of a column of numbers."""
         from demur.stores import StoreError, pick_column, pick_numbers
 
         try:
@@ -38,7 +88,7 @@ class MethodScores:
         except StoreError as error:
             words = ", ".join(f"{known.short} for {column}" for column, known in SCORE_NAMES.items())
             raise StoreError(f"{error}; short names are {words}") from error
-        return pick_numbers(self.columns, name, self.path)
+        return pick_numbers(self.columns, name, self.path)[self.rows]
 
 
 class Reader:
@@ -52,11 +102,21 @@ class Reader:
         At most one: the files are predictions of this kind. None: they are scores.
     axis
         Where predictions have their members.
+    task
+        The one task that is wanted of scores that have several; None: each.
     """
 
     def __init__(
-        self, scores: Sequence[str] | None, *, logits: bool, probs: bool, log_probs: bool, axis: int
+        self,
+        scores: Sequence[str] | None,
+        *,
+        logits: bool,
+        probs: bool,
+        log_probs: bool,
+        axis: int,
+        task: str | None = None,
     ) -> None:
+        self.task = task
         self.wanted = tuple(dict.fromkeys(scores or ()))
         self.kind: Kind | None = None
         if logits or probs or log_probs:
@@ -70,11 +130,9 @@ class Reader:
 
     def read(self, written: str) -> MethodScores:
         """Read `path` or `name=path`; else the name is that of the method (METHOD/id.csv) or of the file."""
-        from demur.stores import read_columns
-
         name, path = split_method_name(written)
         if self.kind is None:
-            columns = read_columns(Path(path))
+            columns = _read_scores(Path(path))
         else:
             names = [_spell_out(each, ()) for each in self.wanted or PAPER]
             measures = list(dict.fromkeys(each.rpartition("_")[0] or each for each in names))
@@ -82,10 +140,23 @@ class Reader:
             columns = score_files([path], self.kind, axis=self.axis, options=options).columns
         self.wanted = tuple(dict.fromkeys(_spell_out(each, columns) for each in self.wanted))
         stem = Path(path).stem  # several sets of one method are told apart by their own names
-        return MethodScores(name or (stem == "id" and find_method(path)) or stem, path, columns)
+        found = name or (stem == "id" and find_method(path)) or stem
+        return self._choose_rows(MethodScores(found, path, columns, _find_scored(path, columns)))
+
+    def _choose_rows(self, source: MethodScores) -> MethodScores:
+        """Return the rows of the task that is wanted."""
+        if self.task is None:
+            return source
+        from demur.stores import pick_column
+
+        tasks = pick_column(source.columns, "task", source.path)
+        if self.task not in tasks:
+            known = ", ".join(dict.fromkeys(tasks.tolist()))
+            raise ValueError(f"{source.path}: expected one of the tasks {known}, got --task {self.task}")
+        return replace(source, rows=source.rows & (tasks == self.task), task=self.task)
 
     def read_all(self, written: Sequence[str]) -> list[MethodScores]:
-        """Read several files, each under its own name."""
+        """Read several files, each under its own name; each task of a file by itself."""
         found = [self.read(each) for each in written]
         names = [source.name for source in found]
         for source in found:
@@ -93,10 +164,21 @@ class Reader:
                 raise ValueError(
                     f"expected a different name for each file, as NAME={source.path}, got {source.name} twice"
                 )
-        return found
+        return [part for source in found for part in self._split_tasks(source)]
+
+    def _split_tasks(self, source: MethodScores) -> list[MethodScores]:
+        if source.task or "task" not in source.columns:
+            return [source]
+        tasks = source.columns["task"]
+        return [
+            replace(source, rows=source.rows & (tasks == task), task=task)
+            for task in dict.fromkeys(tasks.tolist())
+        ]
 
     def scores(self, sources: Sequence[MethodScores]) -> tuple[str, ...]:
         """Return the names of the scores: as wanted, or the paper's, of those that all files have."""
+        if not self.wanted and all(NAMELESS_SCORE in source.columns for source in sources):
+            self.wanted = (NAMELESS_SCORE,)
         if self.wanted:
             return self.wanted
         for source in sources:
@@ -107,6 +189,38 @@ class Reader:
                     f"{', '.join(known) or 'no score'}: choose one with --score"
                 )
         return tuple(name for name in PAPER if all(name in source.columns for source in sources))
+
+
+def _read_scores(path: Path) -> dict[str, np.ndarray]:
+    """Read columns of scores, or one number per input."""
+    from demur.stores import read_columns, read_labels
+
+    if path.suffix.lower() == ".npy":
+        return {NAMELESS_SCORE: read_labels(str(path))["label"]}
+    return read_columns(path, nameless=NAMELESS_SCORE)
+
+
+def _find_scored(path: str, columns: dict[str, np.ndarray]) -> np.ndarray:
+    """Return which rows have a prediction, and say how many have none."""
+    import numpy as np
+
+    status = columns.get("status")
+    if status is None:
+        return np.ones(len(next(iter(columns.values()))), bool)
+    scored = status == "ok"
+    if not scored.all():
+        left_out = len(scored) - int(scored.sum())
+        complain(f"{path}: left out {left_out} of {count_things(len(scored), 'row')} without a prediction")
+    return scored
+
+
+def name_methods(sources: Sequence[MethodScores]) -> dict[str, MethodScores]:
+    """Return scores by the name of their method, of their task, or of both."""
+    several = len({source.name for source in sources}) > 1
+    return {
+        (f"{source.name} {source.task}" if several else source.task) if source.task else source.name: source
+        for source in sources
+    }
 
 
 def find_method(path: str) -> str:
@@ -155,8 +269,17 @@ def pair_methods(
 ) -> dict[str, tuple[MethodScores, MethodScores]]:
     """Return in- and out-of-distribution inputs that belong together, by name.
 
-    One --id goes with every --ood. Several go with the --ood of the same name.
+    One --id goes with every --ood. Several go with the --ood of the same name. Each task goes with itself.
     """
+    tasks = list(dict.fromkeys(source.task for source in known))
+    if tasks != [""]:
+        pairs = [_pair_task(task, known, unknown) for task in tasks]
+        several = any(len(each) > 1 for each in pairs)
+        return {
+            f"{name} {task}" if several else task: pair
+            for task, found in zip(tasks, pairs, strict=True)
+            for name, pair in found.items()
+        }
     if len(known) == 1:
         one = len(unknown) == 1
         return {known[0].name if one else each.name: (known[0], each) for each in unknown}
@@ -167,3 +290,16 @@ def pair_methods(
             f"got {', '.join(s.name for s in known)} and {', '.join(others)}"
         )
     return {source.name: (source, others[source.name]) for source in known}
+
+
+def _pair_task(
+    task: str, known: Sequence[MethodScores], unknown: Sequence[MethodScores]
+) -> dict[str, tuple[MethodScores, MethodScores]]:
+    """Return the pairs of one task, by the names of the methods."""
+    own = [replace(source, task="") for source in known if source.task == task]
+    others = [replace(source, task="") for source in unknown if source.task == task]
+    if not others:
+        raise ValueError(
+            f"{unknown[0].path}: expected the task {task}, as in {known[0].path}, got no such task"
+        )
+    return pair_methods(own, others)

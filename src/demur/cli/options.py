@@ -10,7 +10,49 @@ Logits = Annotated[bool, typer.Option("--logits", help="The files hold logits.")
 Probs = Annotated[bool, typer.Option("--probs", help="The files hold probabilities.")]
 LogProbs = Annotated[bool, typer.Option("--log-probs", help="The files hold log-probabilities.")]
 Axis = Annotated[
-    int, typer.Option(help="Axis of the members in files with three axes: 0 or 1. Classes are the last axis.")
+    int, typer.Option(help="Axis of the members in files with three or more axes, counted from 0.")
+]
+ClassAxis = Annotated[
+    int,
+    typer.Option(
+        help="Axis of the classes: 2 for images as PyTorch has them, (members, inputs, classes, height, "
+        "width). Default: the last one."
+    ),
+]
+IdColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        metavar="COLUMN",
+        show_default=False,
+        help="Column of a table that names the inputs, written as id. Default: id, ids, index or input.",
+    ),
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        show_default=False,
+        help="A column of numbers in a table that is no prediction, and is copied to the scores, as columns "
+        "of text are. Repeat it for several.",
+    ),
+]
+Task = Annotated[
+    str | None,
+    typer.Option(
+        "--task",
+        metavar="NAME",
+        show_default=False,
+        help="One task of scores that have several (demur score --binary). Default: each by itself.",
+    ),
+]
+Tolerance = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        show_default=False,
+        help="For predicted numbers: they are right if they are this close to the label.",
+    ),
 ]
 Labels = Annotated[
     str | None,

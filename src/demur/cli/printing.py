@@ -22,6 +22,12 @@ if TYPE_CHECKING:
     from demur.scoring.score_table import ScoreTable
 
 
+_LONGEST_NAME = 40
+"""Letters of a name that are shown in a table."""
+_NO_NAMES = ("task", "status", "label", "prediction", "prediction_name")
+"""Columns of text that do not say which input a row is about."""
+
+
 def mend_streams() -> None:
     """Make printing safe: a closed stream takes anything, and characters it cannot encode are escaped."""
     for name in ("stdout", "stderr"):
@@ -164,25 +170,33 @@ def print_summary(scores: ScoreTable, unit: str) -> None:
                 str(values["infinite"]),
                 end_section=last,
             )
-    sizes = {"input": scores.inputs, "member": scores.members, "class": scores.classes}
-    print(", ".join(count_things(number, thing) for thing, number in sizes.items()))
+    print(", ".join(count_things(number, thing) for thing, number in scores.sizes.items()))
     print_table(f"Uncertainty in {unit}", table)
 
 
-def print_top(scores: ScoreTable, count: int, unit: str, extra: Mapping[str, Any] | None = None) -> None:
+def print_top(scores: ScoreTable, count: int, unit: str) -> None:
     """Print the most uncertain inputs: all of the first measure, the epistemic part of others."""
     first, *others = scores.measures
     names = [f"{first}_{part}" for part in ("total", "aleatoric", "epistemic")]
     names += [f"{measure}_epistemic" for measure in others]
     chosen = scores.top(count)
-    extra = extra or {}
-    table = new_table("input", "prediction", *extra, *(name.replace("_", "\n") for name in names))
+    columns = scores.columns
+    places = [name for name in columns if name in ("input", "task", "row", "column", "position")]
+    # Whose name, beside its number: the first column of text says it.
+    texts = [name for name, values in columns.items() if values.dtype.kind == "U" and name not in _NO_NAMES]
+    extra = {name: columns[name] for name in texts[:1]}
+    guess = columns.get("prediction_name", columns["prediction"])
+    table = new_table(*places, "prediction", *extra, *(name.replace("_", "\n") for name in names))
+    inputs = columns["input"][chosen]
     # Half of its number names another input, so other columns give way on a narrow terminal.
-    table.columns[0].min_width = max(len(str(index)) for index in (*chosen, "input"))
+    table.columns[0].min_width = max(len(str(index)) for index in (*inputs, "input"))
     for index in chosen:
-        cells = [format_number(scores.columns[name][index]) for name in names]
-        shown = [scores.columns["prediction"][index], *(each[index] for each in extra.values())]
-        table.add_row(str(index), *(str(each) for each in shown), *cells)
+        cells = [format_number(columns[name][index]) for name in names]
+        shown = [guess[index], *(each[index] for each in extra.values())]
+        shown = [
+            format_number(each) if isinstance(each, float) else str(each)[:_LONGEST_NAME] for each in shown
+        ]
+        table.add_row(*(str(columns[name][index]) for name in places), *shown, *cells)
     what = "most uncertain input" if len(chosen) == 1 else f"{len(chosen)} most uncertain inputs"
     print_table(f"The {what}, by {first}_epistemic, in {unit}", table)
 

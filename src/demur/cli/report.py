@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from demur.cli.options import Confidence
-from demur.cli.printing import bad_input_exits, say
+from demur.cli.printing import bad_input_exits, complain, count_things, say
 from demur.progress import progress_bar
 
 _BEGINNING_BYTES = 1 << 16
@@ -60,6 +60,10 @@ def report(
 
         target = _check_target(out or folder / "report.html", folder)
         run = read_run(folder)
+        sets = [scored for method in run.methods for scored in method.sets.values()]
+        for path, left_out in {scored.path: scored.left_out for scored in sets}.items():
+            if left_out:
+                complain(f"{path}: left out {count_things(left_out, 'input')} without a prediction")
         with progress_bar(len(run.sets), "sets") as progress:
             found = gather_contents(
                 run,

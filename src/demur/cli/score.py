@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from demur.cli.options import Axis, Force, Logits, LogProbs, Probs
-from demur.cli.printing import bad_input_exits, complain, print_summary, print_top, say
+from demur.cli.options import Axis, ClassAxis, Force, IdColumn, Keep, Logits, LogProbs, Probs
+from demur.cli.printing import bad_input_exits, complain, count_things, print_summary, print_top, say
 from demur.progress import progress_bar
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from demur.scoring.score_table import ScoreTable
+    from demur.stores import Outcome, Predictions
 
 Kind = Literal["logits", "probs", "log_probs"]
+
+_LAST_AXIS = {
+    "classes": "classes", "binary": "tasks", "multilabel": "labels", "points": "tasks", "gaussian": "2"
+}  # fmt: skip
 
 
 def score(
@@ -27,13 +34,44 @@ def score(
             help="Predictions: .npy, .npz, .safetensors, .pt, .csv or .parquet. A file with three axes "
             "(members, inputs, classes) holds several members; one with two (one row per input, one column "
             "per class) is one member. Write file.npz:name to pick one array of several. A quoted glob such "
-            "as 'run/*.npy' takes its files in natural order (9 before 10).",
+            "as 'run/*.npy' takes its files in natural order (9 before 10). Columns of tables are matched "
+            "by name; ids, labels and text among them are copied to the scores.",
         ),
     ],
     logits: Logits = False,
     probs: Probs = False,
     log_probs: LogProbs = False,
+    binary: Annotated[
+        bool,
+        typer.Option(
+            "--binary",
+            help="Each number is that of a yes: one column per task, one row of scores per input and task.",
+        ),
+    ] = False,
+    multilabel: Annotated[
+        bool,
+        typer.Option(
+            "--multilabel", help="Each number is that of a label; scores are of all labels together."
+        ),
+    ] = False,
+    points: Annotated[
+        bool,
+        typer.Option(
+            "--points", help="The files hold predicted numbers without a variance, one column per task."
+        ),
+    ] = False,
+    gaussian: Annotated[
+        bool,
+        typer.Option(
+            "--gaussian",
+            help="The files hold predicted numbers by mean and variance: columns or arrays of these names, "
+            "or a last axis of 2.",
+        ),
+    ] = False,
     axis: Axis = 0,
+    class_axis: ClassAxis = -1,
+    id_column: IdColumn = None,
+    keep: Keep = None,
     weights: Annotated[
         Path | None,
         typer.Option(
@@ -48,15 +86,15 @@ def score(
             metavar="FILE",
             show_default=False,
             help="True classes, copied to the column label of the scores: .csv, .npy, .npz, .parquet or "
-            ".json; FILE:NAME picks one column of several.",
+            ".json; FILE:NAME picks one column of several. With several tasks or labels, a column for each.",
         ),
     ] = None,
     measure: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="A measure: pairwise, average, reverse or bma. Repeat it for several. Default: the first "
-            "three.",
+            help="A measure: pairwise (K), average (I), reverse (M) or bma. Repeat it for several. Default: "
+            "the first three.",
             show_default=False,
         ),
     ] = None,
@@ -117,17 +155,21 @@ def score(
 ) -> None:
     """Score each input: total, aleatoric and epistemic uncertainty.
 
-    Say what the files hold: --logits, --probs or --log-probs. They may be larger than memory.
+    Say what the files hold: --logits, --probs or --log-probs; or --points or --gaussian. They may be larger
+    than memory.
 
     demur score predictions.npy --logits --top 10
 
     demur score 'run/member_*.npy' --logits --out scores.csv
+
+    demur score 'run/model_*.csv' --probs --binary --out scores.csv
     """
     with bad_input_exits():
         from demur.core.rounding import describe as describe_infinite
-        from demur.stores import mark_correct, read_labels, split_name
+        from demur.stores import split_name
 
-        kind = choose_kind(logits=logits, probs=probs, log_probs=log_probs)
+        outcome = _choose_outcome(binary=binary, multilabel=multilabel, points=points, gaussian=gaussian)
+        kind = _choose_kind_of(outcome, logits=logits, probs=probs, log_probs=log_probs)
         options: dict[str, Any] = {
             "rule": rule,
             "base": base,
@@ -137,14 +179,13 @@ def score(
         }
         if measure:
             options["measures"] = measure
-        truth = None if labels is None else read_labels(labels)
         if labels is not None:
             refuse_to_replace([Path(split_name(labels)[0])], out)
-        scores = score_files(files, kind, axis=axis, weights=weights, out=out, force=force, options=options)
-        if truth is not None:
-            mark_correct(scores.columns, truth, files[0])  # as many, of the same kind and in the same order
-            columns = {"input": scores.columns["input"], "label": truth["label"], **scores.columns}
-            scores = replace(scores, columns=columns)
+        layout: dict[str, Any] = {"axis": axis, "class_axis": class_axis, "outcome": outcome}
+        layout |= {"id_column": id_column, "keep": keep or ()}
+        scores = score_files(
+            files, kind, weights=weights, labels=labels, out=out, force=force, layout=layout, options=options
+        )
         facts = _describe(scores, kind, files, options)
         if top is not None:
             facts["top"] = _top_rows(scores, top)
@@ -152,10 +193,16 @@ def score(
             from demur.stores import write_columns
 
             write_columns(out, scores.columns, facts=facts, force=force)
+    if scores.failed.any():
+        complain(
+            f"no prediction for {scores.failed.sum()} of {count_things(scores.inputs, 'row')} (NaN in all "
+            "members): kept in the table, marked in the column status, and left out of the summary"
+        )
     if scores.members == 1:
         complain(
-            f"one member of {scores.inputs} inputs: a single member cannot disagree, so the epistemic parts "
-            "are 0; give a file of shape (members, inputs, classes), or one file per member"
+            f"one member of {scores.sizes['input']} inputs: a single member cannot disagree, so the "
+            "epistemic parts are 0; give a file of shape (members, inputs, "
+            f"{_LAST_AXIS[outcome]}), or one file per member"
         )
     infinite = scores.count_infinite()
     if infinite and kind == "probs" and rounding is None:
@@ -170,7 +217,7 @@ def score(
     if out is None:
         print_summary(scores, facts["unit"])
     else:
-        say(f"Wrote the scores of {scores.inputs} inputs to {out}")
+        say(f"Wrote the scores of {_describe_rows(scores)} to {out}")
     if top is not None:
         print_top(scores, top, facts["unit"])
 
@@ -192,6 +239,30 @@ def choose_kind(*, logits: bool, probs: bool, log_probs: bool) -> Kind:
     return given[0]
 
 
+def _choose_outcome(**asked: bool) -> Outcome:
+    """Return what is predicted: classes unless something else is asked for."""
+    chosen = [name for name, wanted in asked.items() if wanted]
+    if len(chosen) > 1:
+        raise ValueError(
+            "expected at most one of --binary, --multilabel, --points, --gaussian, got "
+            f"--{' and --'.join(chosen)}"
+        )
+    return cast("Outcome", chosen[0] if chosen else "classes")
+
+
+def _choose_kind_of(outcome: Outcome, **asked: bool) -> Kind | None:
+    """Return what the numbers are; None where they are predicted themselves."""
+    if outcome not in ("points", "gaussian"):
+        return choose_kind(**asked)
+    given = [name for name, wanted in asked.items() if wanted]
+    if given:
+        raise ValueError(
+            f"expected --{outcome} alone, got --{given[0].replace('_', '-')} too: numbers that are predicted "
+            "have no logits or probabilities; leave one out"
+        )
+    return None
+
+
 def _parse_rounding(text: str | None) -> float | str | None:
     """Return a half-width as a number; "dtype" stays."""
     try:
@@ -204,28 +275,35 @@ def _parse_rounding(text: str | None) -> float | str | None:
 
 def score_files(
     files: list[str],
-    kind: Kind,
+    kind: Kind | None,
     *,
     axis: int = 0,
     weights: Path | None = None,
+    labels: str | None = None,
     out: Path | None = None,
     force: bool = False,
+    layout: dict[str, Any] | None = None,
     options: dict[str, Any],
 ) -> ScoreTable:
-    """Read files and score their inputs, with a progress bar on a terminal."""
+    """Read files and score their inputs, with a progress bar on a terminal.
+
+    ``layout`` holds further arguments of `open_predictions`.
+    """
     from demur.scoring.score_files import score_predictions
     from demur.stores import check_output, open_predictions, read_weights
 
     if out is not None:
         check_output(out, force=force)
-    with open_predictions(files, axis=axis, directory=out.parent if out else None) as predictions:
+    where: dict[str, Any] = {"axis": axis, "directory": out.parent if out else None}
+    with open_predictions(files, **where | (layout or {})) as predictions:
         refuse_to_replace([source.path for source in predictions.sources], out)
         chosen = None
         if weights is not None:
-            chosen = read_weights(weights, members=predictions.members, inputs=predictions.inputs)
+            chosen = read_weights(weights, members=predictions.members, inputs=predictions.batch[0])
             refuse_to_replace([weights], out)
+        truth = None if labels is None else _read_truth(labels, predictions)
         with progress_bar(predictions.inputs, "inputs") as progress:
-            return score_predictions(
+            scores = score_predictions(
                 predictions,
                 kind,
                 weights=chosen,
@@ -233,6 +311,45 @@ def score_files(
                 progress=progress,
                 **options,
             )
+    return scores if truth is None else _add_labels(scores, truth, files[0])
+
+
+def _read_truth(labels: str, predictions: Predictions) -> dict[str, np.ndarray]:
+    """Return labels of every row of scores; sets of labels as predictions have them."""
+    import numpy as np
+
+    from demur.scoring.score_files import join_labels
+    from demur.stores import read_batch_labels, read_labels
+
+    if predictions.outcome == "multilabel":
+        shape = (*predictions.batch, predictions.classes)
+        names = predictions.label_names
+        found = read_batch_labels(labels, shape, names if len(shape) == 2 else None)
+        present = found["label"].reshape(-1, predictions.classes)
+        if not np.isin(present, (0, 1)).all():
+            row, label = np.argwhere(~np.isin(present, (0, 1)))[0]
+            raise ValueError(
+                f"{labels}: expected 0 or 1 for each label, got {present[row, label]} at input {row}, "
+                f"{names[label]}: leave such inputs out, or score each label by itself with --binary"
+            )
+        ids = {"id": found["id"][:: predictions.classes]} if "id" in found else {}
+        return {"label": join_labels(present == 1, names), **ids}
+    if len(predictions.batch) > 1:
+        return read_batch_labels(labels, predictions.batch, predictions.tasks)
+    return read_labels(labels)
+
+
+def _add_labels(scores: ScoreTable, truth: dict[str, np.ndarray], path: str) -> ScoreTable:
+    """Return scores with the labels of the same inputs among their columns."""
+    from demur.stores import match_labels
+
+    columns = dict(scores.columns)
+    match_labels(columns, truth, path)  # as many, of the same kind and in the same order
+    if "label" in columns:
+        raise ValueError(f"{path}: expected labels once, got a column label and --labels too: leave one out")
+    place = list(columns).index("prediction")
+    before = dict(list(columns.items())[:place])
+    return replace(scores, columns=before | {"label": truth["label"]} | columns)
 
 
 def refuse_to_replace(read: list[Path], out: Path | None) -> None:
@@ -245,22 +362,34 @@ def refuse_to_replace(read: list[Path], out: Path | None) -> None:
         )
 
 
-def _describe(scores: ScoreTable, kind: Kind, files: list[str], options: dict[str, Any]) -> dict[str, Any]:
+def _describe(
+    scores: ScoreTable, kind: Kind | None, files: list[str], options: dict[str, Any]
+) -> dict[str, Any]:
     """Return what the JSON object says about a run besides the scores."""
     from demur.measures import name_unit
 
     return {
-        "inputs": scores.inputs,
+        "inputs": scores.sizes["input"],
         "members": scores.members,
         "classes": scores.classes,
         "files": files,
-        "kind": kind,
+        "kind": kind or scores.outcome,
+        "outcome": scores.outcome,
         "rule": options["rule"],
-        "unit": name_unit(options["rule"], options["base"]),
+        "unit": "the unit of the numbers"
+        if scores.outcome == "points"
+        else name_unit(options["rule"], options["base"]),
         "unbiased": options["unbiased"],
         "rounding": options["rounding"],
         "summary": scores.summary(),
-    }
+    } | ({"failed": int(scores.failed.sum())} if scores.failed.any() else {})
+
+
+def _describe_rows(scores: ScoreTable) -> str:
+    """Return how many inputs there are, and tasks or pixels of each."""
+    inner = {thing: number for thing, number in scores.sizes.items() if thing in ("task", "prediction")}
+    inputs = count_things(scores.sizes["input"], "input")
+    return inputs + "".join(f", {count_things(number, thing)}" for thing, number in inner.items())
 
 
 def _top_rows(scores: ScoreTable, count: int) -> list[dict[str, Any]]:

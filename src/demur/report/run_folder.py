@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from demur.reading import read_array_header, read_json
+from demur.report.row_parts import find_ids, split_tasks
 from demur.report.score_names import EQUAL_COLUMNS, SCORE_NAMES
 from demur.stores import COLUMN_SUFFIXES, StoreError, natural_key, open_binary, pick_numbers, read_columns
 from demur.stores.errors import EmptyError
@@ -40,6 +41,10 @@ class SetScores:
         (inputs,) classes, or None.
     ids
         (inputs,) text, or None.
+    inputs
+        (inputs,) their numbers among those of the pictures; None where they are all.
+    left_out
+        How many inputs of the file are none of these, since they have no prediction, in one task at least.
     """
 
     path: Path
@@ -47,6 +52,8 @@ class SetScores:
     label: np.ndarray | None
     prediction: np.ndarray | None
     ids: np.ndarray | None
+    inputs: np.ndarray | None = None
+    left_out: int = 0
 
     @property
     def number(self) -> int:
@@ -164,18 +171,19 @@ def read_run(path: Path) -> Run:
     if not path.is_dir():
         came = "a file" if path.exists() else "nothing"
         raise StoreError(f"{path}: expected the folder of a run, got {came}: check the path")
-    methods = [MethodScores("", *_read_method(path))] if score_files(path) else []
+    methods = _read_method("", path) if score_files(path) else []
+    alone = len(methods)
     for folder in sorted(
         (each for each in path.iterdir() if each.is_dir()), key=lambda f: natural_key(f.name)
     ):
         if folder.name != "images" and not folder.name.startswith(".") and score_files(folder):
-            methods.append(MethodScores(folder.name, *_read_method(folder)))
+            methods += _read_method(folder.name, folder)
     if not methods:
         raise StoreError(
             f"{path}: expected scores, as id.csv and ood-NAME.csv, in it or in a folder for each method, "
             "found none: write them with demur score --out"
         )
-    if len(methods) > 1 and not methods[0].name:
+    if alone and len(methods) > alone:
         raise StoreError(
             f"{path}: expected scores in it or in folders for each method, got both: move "
             f"{score_files(path)[0].name} to a folder"
@@ -183,7 +191,7 @@ def read_run(path: Path) -> Run:
     sets = sorted({name for method in methods for name in method.sets}, key=_order_of)
     _check_alike(methods, sets)
     scores = _common_scores(methods)
-    images = {name: _read_images(path, name, methods[0].sets[name].number) for name in sets}
+    images = {name: _read_images(path, name, methods[0].sets[name]) for name in sets}
     return Run(
         path, methods, sets, scores, {k: v for k, v in images.items() if v is not None}, **_read_facts(path)
     )
@@ -200,24 +208,33 @@ def score_files(folder: Path) -> list[Path]:
     return sorted(found, key=lambda f: _order_of(f.stem))
 
 
-def _read_method(folder: Path) -> tuple[dict[str, SetScores], dict[str, np.ndarray]]:
-    """Return scores and members of a method, by set."""
-    sets: dict[str, SetScores] = {}
+def _read_method(name: str, folder: Path) -> list[MethodScores]:
+    """Return scores and members of a method, by set; each task as a method of its own."""
+    tasks: dict[str, dict[str, SetScores]] = {}
     members = {}
+    seen: dict[str, Path] = {}
     for file in score_files(folder):
-        if file.stem in sets:
-            other = sets[file.stem].path.name
+        if file.stem in seen:
+            other = seen[file.stem].name
             raise StoreError(f"{file}: expected one file of scores for a set, got {other} too: remove one")
-        sets[file.stem] = _read_scored(file)
+        seen[file.stem] = file
+        columns = read_columns(file)
+        for task, own in split_tasks(columns).items():
+            tasks.setdefault(task, {})[file.stem] = _read_scored(file, own)
         found = folder / f"members-{file.stem}.npy"
-        if found.exists():
-            members[file.stem] = _read_members(found, sets[file.stem].number)
-    return sets, members
+        if found.exists() and "task" not in columns:
+            members[file.stem] = _read_members(found, tasks[""][file.stem])
+    return [MethodScores(f"{name} {task}".strip(), sets, members) for task, sets in tasks.items()]
 
 
-def _read_scored(path: Path) -> SetScores:
-    """Return one file of scores, checked."""
-    columns = read_columns(path)
+def _read_scored(path: Path, whole: dict[str, np.ndarray]) -> SetScores:
+    """Return the scores of a set, checked, without inputs that have no prediction."""
+    rows = np.ones(len(next(iter(whole.values()))), bool)
+    if "status" in whole:
+        rows = whole["status"] == "ok"
+    if not rows.any():
+        raise StoreError(f"{path}: expected inputs with a prediction, got none: score others")
+    columns = {name: values[rows] for name, values in whole.items()}
     scores = {}
     for name, values in columns.items():
         if name in _OTHER_COLUMNS or name.endswith("_stderr") or name.startswith("prediction_"):
@@ -238,14 +255,17 @@ def _read_scored(path: Path) -> SetScores:
             "write it with demur score --out"
         )
     label, prediction = (_as_classes(columns.get(name)) for name in ("label", "prediction"))
+    if label is not None and label.dtype.kind == "U":
+        prediction = columns.get("prediction_name", prediction)
     kinds = {column.dtype.kind == "U" for column in (label, prediction) if column is not None}
     if len(kinds) == 2:
         raise StoreError(
             f"{path}: expected label and prediction both as numbers or both as names of classes, "
             "got one of each"
         )
-    ids = columns.get("id")
-    return SetScores(path, scores, label, prediction, None if ids is None else ids.astype(str))
+    inputs = None if rows.all() else np.flatnonzero(rows)
+    ids = find_ids(columns, inputs)
+    return SetScores(path, scores, label, prediction, ids, inputs, len(rows) - int(rows.sum()))
 
 
 def _as_classes(values: np.ndarray | None) -> np.ndarray | None:
@@ -270,18 +290,19 @@ def _read_array(path: Path, expected: str) -> np.ndarray:
             raise StoreError(f"{path}: expected {expected}, got a damaged or foreign file: {why}") from error
 
 
-def _read_members(path: Path, number: int) -> np.ndarray:
-    """Return log-probabilities of members, mapped."""
+def _read_members(path: Path, scored: SetScores) -> np.ndarray:
+    """Return log-probabilities of members, mapped where all inputs count."""
+    number = scored.number + scored.left_out
     expected = f"log-probabilities of shape (members, {number}, classes)"
     values = _read_array(path, expected)
     if values.ndim != 3 or values.shape[1] != number or values.dtype.kind != "f" or 0 in values.shape:
         raise StoreError(f"{path}: expected {expected}, got {values.dtype} of shape {values.shape}")
-    return values
+    return values if scored.inputs is None else values[:, scored.inputs]
 
 
-def _read_images(folder: Path, name: str, number: int) -> np.ndarray | None:
-    """Return the images of a set, mapped; None where there are none."""
-    path = folder / "images" / f"{name}.npy"
+def _read_images(folder: Path, name: str, scored: SetScores) -> np.ndarray | None:
+    """Return the images of a set, mapped where all inputs count; None where there are none."""
+    path, number = folder / "images" / f"{name}.npy", scored.number + scored.left_out
     if not path.exists():
         return None
     expected = f"uint8 images of shape ({number}, height, width) or ({number}, height, width, 3)"
@@ -294,7 +315,7 @@ def _read_images(folder: Path, name: str, number: int) -> np.ndarray | None:
         or 0 in values.shape
     ):
         raise StoreError(f"{path}: expected {expected}, got {values.dtype} of shape {values.shape}")
-    return values
+    return values if scored.inputs is None else values[scored.inputs]
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:

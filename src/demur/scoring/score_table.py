@@ -35,22 +35,49 @@ class ScoreTable:
         Names of the measures, in the requested order.
     members, classes
         How many members and classes the predictions had.
+    outcome
+        What was predicted: "classes", "binary", "multilabel", "points" or "gaussian".
+    batch
+        How many inputs there are, then how many pixels or tasks each has; empty where a row is an input.
     """
 
     columns: dict[str, np.ndarray]
     measures: tuple[str, ...]
     members: int
     classes: int
+    outcome: str = "classes"
+    batch: tuple[int, ...] = ()
 
     @property
     def inputs(self) -> int:
-        """How many inputs were scored."""
+        """How many inputs were scored; each pixel and each task counts."""
         return len(self.columns["input"])
 
+    @property
+    def failed(self) -> np.ndarray:
+        """Which rows have no scores, since no member made a prediction."""
+        status = self.columns.get("status")
+        return np.zeros(self.inputs, bool) if status is None else status != "ok"
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """How many there are of what."""
+        inputs, *others = self.batch or (self.inputs,)
+        found = {"input": inputs}
+        if "task" in self.columns:
+            found["task"] = others[0]
+        elif others:
+            found |= {"prediction": self.inputs}
+        found["member"] = self.members
+        if self.outcome in ("classes", "multilabel"):
+            found["class" if self.outcome == "classes" else "label"] = self.classes
+        return found
+
     def top(self, count: int) -> np.ndarray:
-        """Find the most uncertain inputs, by the first measure's epistemic part; ties keep their order."""
+        """Find the most uncertain rows, by the first measure's epistemic part; ties keep their order."""
         epistemic = self.columns[f"{self.measures[0]}_epistemic"]
-        return np.argsort(-epistemic, kind="stable")[:count]
+        order = np.argsort(-epistemic, kind="stable")
+        return order[~self.failed[order]][:count]
 
     def count_infinite(self) -> int:
         """Count the inputs that have an infinite epistemic part under any measure."""
@@ -60,8 +87,9 @@ class ScoreTable:
     def summary(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Compute mean, median and maximum over inputs, and count infinite values, by measure and part.
 
-        The mean is infinite where any input is.
+        The mean is infinite where any input is. Inputs without a prediction do not count.
         """
+        scored = ~self.failed
         return {
             measure: {
                 part: {
@@ -71,7 +99,7 @@ class ScoreTable:
                     "infinite": int(np.isinf(values).sum()),
                 }
                 for part in PARTS
-                for values in [self.columns[f"{measure}_{part}"]]
+                for values in [self.columns[f"{measure}_{part}"][scored]]
             }
             for measure in self.measures
         }

@@ -10,6 +10,7 @@ Which file holds what:
 
     prediction_files   the members of all files, read a tile at a time
     array_files        one array in a file, by format; mapped_arrays maps it, spool unpacks the rest
+    table_columns      which columns of a table are predictions; row_columns keeps the others beside scores
     member_weights     weights of members
     column_files       columns by name, read and written; labels compares them with predictions
     csv_files, parquet_files, json_values   one format each
@@ -31,30 +32,47 @@ from demur.stores.column_files import (
 )
 from demur.stores.errors import StoreError
 from demur.stores.json_values import json_columns, json_number
-from demur.stores.labels import mark_correct, read_labels
+from demur.stores.labels import (
+    find_unlabelled,
+    mark_correct,
+    match_labels,
+    number_labels,
+    read_batch_labels,
+    read_labels,
+    read_labels_of,
+)
 from demur.stores.member_weights import read_weights
 from demur.stores.paths import find_files, make_directory, natural_key, open_binary, split_name
-from demur.stores.prediction_files import Chunk, Predictions, open_predictions
+from demur.stores.prediction_files import Chunk, Outcome, Predictions, open_predictions
+from demur.stores.row_columns import describe_row, name_rows
 
 __all__ = [
     "COLUMN_SUFFIXES",
     "Chunk",
+    "Outcome",
     "Predictions",
     "StoreError",
     "check_output",
+    "describe_row",
     "explain_write_errors",
     "find_files",
+    "find_unlabelled",
     "json_columns",
     "json_number",
     "make_directory",
     "mark_correct",
+    "match_labels",
+    "name_rows",
     "natural_key",
+    "number_labels",
     "open_binary",
     "open_predictions",
     "pick_column",
     "pick_numbers",
+    "read_batch_labels",
     "read_columns",
     "read_labels",
+    "read_labels_of",
     "read_weights",
     "register_reader",
     "split_name",

@@ -19,6 +19,7 @@ from demur.stores.mapped_arrays import FileArray, StoredArray, TensorArray
 from demur.stores.parquet_files import count_parquet_bytes, read_parquet_blocks
 from demur.stores.paths import NAMED_SUFFIXES, open_binary
 from demur.stores.spool import Spool
+from demur.stores.table_columns import TableColumns
 
 _ARRAY_SUFFIXES = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".csv", ".parquet")
 _MOST_EXPANDED_BYTES = 256 << 20
@@ -40,7 +41,7 @@ _SAFETENSORS_DTYPES = {
 }
 
 
-def open_array(path: Path, name: str | None, spool: Spool) -> StoredArray:
+def open_array(path: Path, name: str | None, spool: Spool, table: TableColumns | None = None) -> StoredArray:
     """Find the array that a file holds.
 
     Parameters
@@ -51,6 +52,8 @@ def open_array(path: Path, name: str | None, spool: Spool) -> StoredArray:
         Which of its arrays, where it can hold several; None where it holds one.
     spool
         Where a format that cannot be mapped (.csv, .parquet, compressed .npz) is unpacked to.
+    table
+        Collects what a .csv or .parquet has beside the predictions.
 
     Raises
     ------
@@ -80,9 +83,9 @@ def open_array(path: Path, name: str | None, spool: Spool) -> StoredArray:
             return _open_npy(path, file)
     if suffix == ".parquet":
         spool.check_room(str(path), count_parquet_bytes(path), path.stat().st_size)
-        return spool.add_rows(str(path), read_parquet_blocks(path))
+        return spool.add_rows(str(path), read_parquet_blocks(path, table))
     # Text rarely has more digits than float32, so its probabilities need not sum to 1 more exactly.
-    return spool.add_rows(str(path), read_csv_blocks(path), precision="float32")
+    return spool.add_rows(str(path), read_csv_blocks(path, table), precision="float32")
 
 
 _READERS: dict[str, Callable[[Path], Any]] = {}

@@ -8,8 +8,11 @@ from typing import Any
 
 from demur.stores.errors import StoreError
 
-_NOT_CLASSES = ("id", "index", "input", "label", "labels")
-"""Names of columns that stand beside predictions, in lower case."""
+ID_NAMES = ("id", "ids", "index", "input")
+"""Names of columns that name inputs, in lower case."""
+
+LABEL_NAMES = ("label", "labels")
+"""Names of columns that hold true classes, in lower case."""
 
 
 def refuse_scores(path: Path, names: Iterable[str]) -> None:
@@ -20,16 +23,6 @@ def refuse_scores(path: Path, names: Iterable[str]) -> None:
             f"{path}: expected predictions, one column per class, got scores, as {scores[0]}: they are "
             "what demur score writes, for demur evaluate and demur report"
         )
-
-
-def refuse_labels(path: Path, names: Iterable[str]) -> None:
-    """Raise a `StoreError` where a column names or labels inputs: it must not count as a class."""
-    for name in names:
-        if name.lower() in _NOT_CLASSES:
-            raise StoreError(
-                f"{path}: expected one column per class, got the column {name!r}, whose name is not "
-                "that of a class: leave it out"
-            )
 
 
 def list_names(names: Sequence[str] | Mapping[str, Any]) -> str:

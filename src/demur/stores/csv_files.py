@@ -17,14 +17,17 @@ from typing import IO, Any, TextIO
 
 import numpy as np
 
-from demur.stores.column_names import list_names, refuse_labels, refuse_scores
+from demur.stores.column_names import ID_NAMES, list_names, refuse_scores
 from demur.stores.errors import StoreError
 from demur.stores.paths import open_binary
+from demur.stores.table_columns import TableColumns
 
 _BLOCK_BYTES = 8 << 20
 """Bytes of text that are held at a time."""
 _ROWS_AT_ONCE = 65536
 """Rows of cells that are held at a time."""
+_CELLS_AT_ONCE = 1 << 20
+"""Cells of a table with text in it that are held at a time."""
 
 
 @contextlib.contextmanager
@@ -37,22 +40,92 @@ def _open_text(path: Path) -> Iterator[TextIO]:
             raise StoreError(f"{path}: expected a table in UTF-8 with commas, got something else") from error
 
 
-def read_csv_blocks(path: Path) -> Iterator[np.ndarray]:
-    """Yield the rows of a table of numbers, as float64; the first line may name the columns."""
+def read_csv_blocks(path: Path, table: TableColumns | None = None) -> Iterator[np.ndarray]:
+    """Yield the predictions of a table, as float64; the first line may name the columns.
+
+    Parameters
+    ----------
+    path
+        The file. Where all cells of an input are empty, it has no prediction: NaN.
+    table
+        Collects the names, and the columns beside the predictions; None where there must be none.
+    """
+    table = table or TableColumns()
     with _open_text(path) as file:
         number, first = _next_cells(file)
-        _, second = _next_cells(file)
-        refuse_scores(path, first)
-        refuse_labels(path, first)
-        columns = len(first)
-        number += _is_header(path, first, second)
+        between, second = _next_cells(file)
+        refuse_scores(path, [name for name in first if not table.is_beside(name)])
+        # Without a name, a first column of text holds the row names of pandas.
+        unnamed = first[:1] in ([""], ["Unnamed: 0"])
+        names = ["id", *first[1:]] if unnamed else first
+        texts = [bool(cell) and not is_number(cell) for cell in second]
+        apart = [text or table.is_beside(name) for text, name in zip(texts, names, strict=False)]
+        if any(apart) and len(second) == len(first) and not (unnamed and not texts[0]):
+            rest = [
+                [cell for cell, out in zip(row, apart, strict=True) if not out] for row in (names, second)
+            ]
+            if not rest[0]:
+                raise _number_error(path, second[0], number + between + 2)
+            if _is_header(path, *rest):
+                file.seek(0)
+                yield from _read_mixed_rows(path, file, names, texts, table)
+                return
+        columns, header = len(first), _is_header(path, first, second)
+        order = table.choose(path, first, [False] * columns) if header else list(range(columns))
+        number += header
         file.seek(0)
         for _ in range(number):
             file.readline()
-        yield np.empty((0, columns))
+        yield np.empty((0, len(order)))
         while lines := file.readlines(_BLOCK_BYTES):
-            yield _parse_lines(path, lines, number, columns)
+            block = _parse_lines(path, lines, number, columns, table.single_cells)
+            yield block if order == list(range(columns)) else block[:, order]
             number += len(lines)
+
+
+def _read_mixed_rows(
+    path: Path, file: TextIO, names: list[str], texts: list[bool], table: TableColumns
+) -> Iterator[np.ndarray]:
+    """Yield the predictions of a table that has other columns, too; its first line names them."""
+    reader = csv.reader(file, strict=True)
+    filled = ([cell.strip() for cell in row] for row in reader if any(map(str.strip, row)))
+    next(filled)
+    chosen = table.choose(path, names, texts)
+    beside = [place for place in range(len(names)) if place not in chosen]
+    yield np.empty((0, len(chosen)))
+    numbers: list[list[float]] = []
+    others: list[list[str]] = []
+    for row in itertools.chain(filled, [None]):
+        if row is None or len(numbers) * len(names) >= _CELLS_AT_ONCE:
+            for place, cells in zip(beside, zip(*others, strict=True), strict=True) if others else ():
+                textual = texts[place] or names[place].lower() in ID_NAMES
+                table.add(names[place], np.array(cells) if textual else parse_cells(cells))
+            yield np.array(numbers).reshape(-1, len(chosen))
+            numbers, others = [], []
+        if row is None:
+            return
+        if len(row) != len(names):
+            raise _ragged_error(path, len(names), len(row), reader.line_num)
+        numbers.append(_parse_numbers(path, [row[c] for c in chosen], reader.line_num, table.single_cells))
+        others.append([row[c] for c in beside])
+        for place in beside:
+            if texts[place] and is_number(row[place]) and not table.is_beside(names[place]):
+                raise StoreError(
+                    f"{path}: expected numbers or text in {names[place]}, got both, as {row[place]!r} in "
+                    f"line {reader.line_num}: mend the text, or keep the column with --keep {names[place]}"
+                )
+
+
+def _parse_numbers(path: Path, cells: list[str], line: int, single_cells: bool) -> list[float]:
+    """Return the numbers of a row; empty cells are NaN, single ones only where that makes sense."""
+    if not any("_" in cell for cell in cells):  # Python takes 1_0 for 10
+        with contextlib.suppress(ValueError):
+            return list(map(float, cells))
+    if not all(map(is_number, cells)):
+        wrong = [cell for cell in cells if not is_number(cell) and (cell or not single_cells)]
+        if any(wrong) or (wrong and any(cells)):
+            raise _number_error(path, wrong[0], line)
+    return [float(cell) if cell else float("nan") for cell in cells]
 
 
 def read_csv_columns(
@@ -176,27 +249,31 @@ def is_number(cell: str) -> bool:
     return "_" not in cell
 
 
-def _parse_lines(path: Path, lines: list[str], number: int, columns: int) -> np.ndarray:
+def _parse_lines(path: Path, lines: list[str], number: int, columns: int, single_cells: bool) -> np.ndarray:
     """Return the numbers of the lines that follow line `number`; empty lines do not count."""
     filled = [line for line in lines if line.strip()]
     if not filled:
         return np.empty((0, columns))
     try:
         block = np.loadtxt(filled, delimiter=",", comments=None, quotechar='"', ndmin=2)
-    except ValueError as error:
+    except ValueError:  # which does not say what is wrong, and knows no empty cells
+        rows = []
         for at, line in enumerate(lines, start=number + 1):
             cells = _split_cells(line)
-            wrong = [cell for cell in cells if not is_number(cell)]
-            if wrong:
-                raise StoreError(
-                    f"{path}: expected numbers with commas between them, got {wrong[0][:40]!r} in line {at}"
-                ) from error
-            if cells and len(cells) != columns:
-                raise _ragged_error(path, columns, len(cells), at) from error
-        raise StoreError(f"{path}: expected a table of numbers, got: {error}") from error
+            if not any(cells) and len(cells) < 2:
+                continue
+            wrong = [cell for cell in cells if cell and not is_number(cell)]
+            if not wrong and len(cells) != columns:
+                raise _ragged_error(path, columns, len(cells), at) from None
+            rows.append(_parse_numbers(path, cells, at, single_cells))
+        return np.array(rows)
     if block.shape[1] != columns:
         raise _ragged_error(path, columns, block.shape[1], number + 1)
     return block
+
+
+def _number_error(path: Path, cell: str, line: int) -> StoreError:
+    return StoreError(f"{path}: expected numbers with commas between them, got {cell[:40]!r} in line {line}")
 
 
 def _ragged_error(path: Path, expected: int, got: int, line: int) -> StoreError:

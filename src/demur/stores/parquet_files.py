@@ -15,9 +15,10 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from demur.reading import check_expansion, check_memory
-from demur.stores.column_names import refuse_labels, refuse_scores
+from demur.stores.column_names import ID_NAMES, refuse_scores
 from demur.stores.errors import StoreError
 from demur.stores.paths import open_binary
+from demur.stores.table_columns import TableColumns
 
 if TYPE_CHECKING:
     from pyarrow import Schema
@@ -61,35 +62,59 @@ def count_parquet_bytes(path: Path) -> int:
     return (4 if kinds <= {"FLOAT"} else 8) * found.num_rows * found.num_columns
 
 
-def read_parquet_blocks(path: Path) -> Iterator[np.ndarray]:
-    """Yield the rows of a table of numbers, in the widest type of its columns."""
+def read_parquet_blocks(path: Path, table: TableColumns | None = None) -> Iterator[np.ndarray]:
+    """Yield the predictions of a table, in the widest type of their columns; empty cells are NaN.
+
+    Parameters
+    ----------
+    path
+        The file.
+    table
+        Collects the names, and the columns beside the predictions. Row names of pandas are among these.
+    """
     check_pyarrow(path)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    table = table or TableColumns()
     # Without these options Arrow reads ahead, and holds all row groups at once in the end.
     with _explain_damage(path), pq.ParquetFile(path, pre_buffer=False, buffer_size=1 << 16) as file:
-        refuse_scores(path, file.schema_arrow.names)
-        names = _find_index_columns(path, file.schema_arrow)
-        for field in file.schema_arrow:
-            if field.name in names:
+        fields = list(file.schema_arrow)
+        index_names = _find_index_columns(path, file.schema_arrow)
+        for field in fields:
+            if pa.types.is_nested(field.type):
                 raise StoreError(
-                    f"{path}: expected one column per class, got {field.name}, row names of "
-                    "pandas: write it with index=False"
+                    f"{path}: expected numbers or text, got {field.name!r} of {field.type}: leave it out"
                 )
-            if not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
-                raise StoreError(
-                    f"{path}: expected columns of numbers, got {field.name!r} of {field.type}: leave it out"
-                )
-        refuse_labels(path, file.schema_arrow.names)
-        kinds = [field.type.to_pandas_dtype() for field in file.schema_arrow]
-        dtype = np.result_type(*kinds, np.float16) if kinds else np.dtype(np.float64)
-        rows = max(1, _BLOCK_BYTES // (8 * max(1, len(kinds))))
+        refuse_scores(path, [field.name for field in fields if not table.is_beside(field.name)])
+        names = ["id" if field.name == "__index_level_0__" else field.name for field in fields]
+        numeric = [pa.types.is_floating(field.type) or pa.types.is_integer(field.type) for field in fields]
+        apart = [
+            not number or field.name in index_names for number, field in zip(numeric, fields, strict=True)
+        ]
+        chosen = table.choose(path, names, apart)
+        if not chosen:
+            raise StoreError(f"{path}: expected columns of numbers, got none: one column per class")
+        beside = [place for place in range(len(fields)) if place not in chosen]
+        kinds = [fields[place].type.to_pandas_dtype() for place in chosen]
+        dtype = np.result_type(*kinds, np.float16)
+        rows = max(1, _BLOCK_BYTES // (8 * max(1, len(fields))))
         for batch in file.iter_batches(batch_size=rows):
-            block = np.empty((batch.num_rows, batch.num_columns), dtype)
-            for index, column in enumerate(batch.columns):
-                block[:, index] = column.to_numpy(zero_copy_only=False)
+            block = np.empty((batch.num_rows, len(chosen)), dtype)
+            for index, place in enumerate(chosen):
+                block[:, index] = batch.columns[place].to_numpy(zero_copy_only=False)
+            for place in beside:
+                table.add(names[place], _list_cells(batch.columns[place], names[place], numeric[place]))
             yield block
+
+
+def _list_cells(column: Any, name: str, numeric: bool) -> np.ndarray:
+    """Return cells that stand beside predictions: numbers as they are, all others and ids as text."""
+    if numeric and name.lower() not in ID_NAMES:
+        return column.to_numpy(zero_copy_only=False)
+    if str(column.type) == "bool" and not column.null_count:
+        return column.to_numpy(zero_copy_only=False).astype(np.int64)  # as labels, 0 and 1
+    return np.array(["" if cell is None else str(cell) for cell in column.to_pylist()], dtype=str)
 
 
 def read_parquet_columns(path: Path) -> dict[str, np.ndarray]:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 
 from demur.stores.array_files import open_array
 from demur.stores.errors import StoreError
 from demur.stores.mapped_arrays import StoredArray, decode
-from demur.stores.paths import find_files
+from demur.stores.paths import NAMED_SUFFIXES, find_files
+from demur.stores.row_columns import merge_columns
 from demur.stores.spool import Spool
+from demur.stores.table_columns import TableColumns
+
+Outcome = Literal["classes", "binary", "multilabel", "points", "gaussian"]
+"""What is predicted for each input: one of several classes, yes or no for each task, a set of labels, a
+number for each task, or one number by its mean and variance."""
+
+_LAST_AXIS = {"classes": "classes", "multilabel": "labels", "gaussian": "(mean, variance)"}
+"""What the numbers of one prediction are; of a yes or no, and of a number, there is just one."""
 
 
 @dataclass(frozen=True)
@@ -29,25 +39,45 @@ class MemberFile:
         The file.
     label
         The file, and the array in it where one is named: what messages say.
-    stored
-        The array.
+    parts
+        The array; or two, of means and of variances.
     axis
         Where its members are; None if it is one member.
+    class_axis
+        Where the numbers of one prediction are; None if each number is a prediction of its own.
     first
         The place of its first member among all members.
+    names
+        Names of the columns of a table; None where it has none.
+    columns
+        What a table has beside the predictions, (inputs,) each.
     """
 
     path: Path
     label: str
-    stored: StoredArray
+    parts: tuple[StoredArray, ...]
     axis: int | None
+    class_axis: int | None
     first: int
+    names: tuple[str, ...] | None = None
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
-    def sizes(self) -> tuple[int, int]:
-        """Numbers of inputs and of classes."""
+    def stored(self) -> StoredArray:
+        """The array, or the first of two."""
+        return self.parts[0]
+
+    @property
+    def batch(self) -> tuple[int, ...]:
+        """Number of inputs, then of pixels or tasks of each; a single task is none."""
         shape = self.stored.shape
-        return shape[0 if self.axis == 1 else -2], shape[-1]
+        found = tuple(shape[axis] for axis in self._batch_axes())
+        return found[:1] if self.class_axis is None and found[1:] == (1,) else found
+
+    @property
+    def classes(self) -> int:
+        """How many numbers a prediction has."""
+        return len(self.parts) if self.class_axis is None else self.stored.shape[self.class_axis]
 
     @property
     def members(self) -> range:
@@ -58,7 +88,7 @@ class MemberFile:
     @property
     def members_together(self) -> bool:
         """Whether the members of one input are closer together in the file than its inputs are."""
-        members, inputs, _ = self._map().strides
+        members, inputs, *_ = self._map(self.stored).strides
         return self.axis is not None and members < inputs
 
     def read(self, members: range, inputs: slice) -> np.ndarray:
@@ -67,12 +97,47 @@ class MemberFile:
             max(members.start, self.first) - self.first,
             max(members.stop, self.first) - self.first,
         )
-        return decode(self._map()[here, inputs], self.stored.precision)
+        stop = min(inputs.stop, math.prod(self.batch))
+        found = []
+        for part in self.parts:
+            copies = [decode(v, part.precision) for v in _cut(self._map(part)[here], inputs.start, stop)]
+            rows = [copy.reshape(len(copy), -1, copy.shape[-1]) for copy in copies]
+            found.append(rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1))
+        return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
 
-    def _map(self) -> np.ndarray:
-        """Map all raw values, (members, inputs, classes)."""
-        array = self.stored.map()
-        return array[None] if self.axis is None else np.moveaxis(array, self.axis, 0)
+    def _batch_axes(self) -> list[int]:
+        return [axis for axis in range(len(self.stored.shape)) if axis not in (self.axis, self.class_axis)]
+
+    def _map(self, part: StoredArray) -> np.ndarray:
+        """Map all raw values, (members, ..., classes)."""
+        array = part.map()
+        order = self._batch_axes()
+        order = order if self.axis is None else [self.axis, *order]
+        order = order if self.class_axis is None else [*order, self.class_axis]
+        array = array.transpose(order)
+        array = array[None] if self.axis is None else array
+        return array[..., None] if self.class_axis is None else array
+
+
+def _cut(array: np.ndarray, start: int, stop: int) -> Iterator[np.ndarray]:
+    """Yield views (members, ..., classes) of some inputs, counted in C order over all axes between.
+
+    To reshape first would read the whole of a mapped file whose axes are not in that order.
+    """
+    if array.ndim == 3:
+        yield array[:, start:stop]
+        return
+    inner = math.prod(array.shape[2:-1])
+    first, last = -(-start // inner), stop // inner  # those that are wanted as a whole
+    if first > last:
+        yield from _cut(array[:, last], start - last * inner, stop - last * inner)
+        return
+    if start < first * inner:
+        yield from _cut(array[:, first - 1], start - (first - 1) * inner, inner)
+    if first < last:
+        yield array[:, first:last]
+    if stop > last * inner:
+        yield from _cut(array[:, last], 0, stop - last * inner)
 
 
 @dataclass(frozen=True)
@@ -102,17 +167,46 @@ class Predictions:
     sources
         The files, in order: members are counted through them.
     members, inputs, classes
-        How many there are of each.
+        How many there are of each; each pixel and each task counts as an input.
+    outcome
+        What is predicted.
+    batch
+        How many inputs there are, then how many pixels or tasks each has.
+    names
+        Names of the classes, labels or tasks; None where no file has any.
+    columns
+        What tables have beside the predictions, one value for each input of the files.
     """
 
-    def __init__(self, sources: Sequence[MemberFile], spool: Spool) -> None:
-        self.sources = tuple(sources)
-        self.inputs, self.classes = sources[0].sizes
+    def __init__(
+        self,
+        sources: Sequence[MemberFile],
+        spool: Spool,
+        outcome: Outcome = "classes",
+        columns: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self.sources, self.columns = tuple(sources), dict(columns or {})
+        self.outcome: Outcome = outcome
+        self.batch, self.classes = sources[0].batch, sources[0].classes
+        self.names = next((source.names for source in sources if source.names is not None), None)
+        self.inputs = math.prod(self.batch)
         self.members = sources[-1].members.stop
-        self.itemsize = max(source.stored.dtype.itemsize for source in sources)
+        self.itemsize = max(part.dtype.itemsize for source in sources for part in source.parts)
         # Files with the members of an input side by side are read fastest with all members at once.
         self.members_together = any(source.members_together for source in sources)
         self._spool = spool
+
+    @property
+    def tasks(self) -> tuple[str, ...] | None:
+        """Names of the tasks, where there are several: those of columns, or task_0, task_1 and so on."""
+        if self.outcome not in ("binary", "points") or len(self.batch) != 2:
+            return None
+        return self.names or tuple(f"task_{index}" for index in range(self.batch[1]))
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the classes or labels: those of columns, or label_0, label_1 and so on."""
+        return self.names or tuple(f"label_{index}" for index in range(self.classes))
 
     def chunks(self, inputs: slice, members: int) -> Iterator[Chunk]:
         """Yield predictions for some inputs, at most `members` members at a time, each of one type."""
@@ -161,6 +255,10 @@ def open_predictions(
     names: Sequence[str | os.PathLike[str]],
     *,
     axis: int = 0,
+    class_axis: int = -1,
+    outcome: Outcome = "classes",
+    id_column: str | None = None,
+    keep: Sequence[str] = (),
     directory: str | os.PathLike[str] | None = None,
 ) -> Predictions:
     """Open the predictions of all members.
@@ -170,47 +268,123 @@ def open_predictions(
     names
         Files, `file.npz:name`, or globs. The files of a glob come in natural order: 9 before 10.
     axis
-        Where a file with three axes has its members: 0 or 1. Classes are always last.
+        Where a file that holds several members has them.
+    class_axis
+        Where the classes or labels are: 2 for images (members, inputs, classes, height, width).
+    outcome
+        What is predicted. "classes", "multilabel": two axes are one member (inputs, classes), more are
+        several (members, inputs, ..., classes). "binary", "points": one axis or two are one member
+        (inputs, tasks), more are several. "gaussian": as "classes", with mean and variance last; or a file
+        with two arrays, mean and variance, (members, inputs) each.
+    id_column, keep
+        Columns of tables that are no predictions: the one that names inputs, and others.
     directory
         Where formats that cannot be mapped are unpacked; None for the system's.
 
     Returns
     -------
     Predictions
-        With the members of all files, in their order.
+        With the members of all files, in their order. Columns of tables are matched by their names.
 
     Raises
     ------
     StoreError
         A file cannot be read, or does not fit the first one.
     """
-    if axis not in (0, 1, -2, -3):
-        raise StoreError(
-            f"axis: expected 0 or 1, where the members of (members, inputs, classes) or (inputs, "
-            f"members, classes) are, got {axis}: classes are last"
-        )
     sources: list[MemberFile] = []
+    beside = [*keep, *([] if id_column is None else [id_column])]
     with contextlib.ExitStack() as on_error:
         spool = on_error.enter_context(Spool(None if directory is None else Path(directory)))
         for path, name in find_files(names):
             label = str(path) if name is None else f"{path}:{name}"
-            stored = open_array(path, name, spool)
-            if len(stored.shape) not in (2, 3):
-                raise StoreError(
-                    f"{label}: expected (inputs, classes) or (members, inputs, classes), "
-                    f"got shape {stored.shape}: reshape it"
-                )
+            named = next((source for source in sources if source.names is not None), None)
+            table = TableColumns(
+                beside,
+                wanted=("mean", "variance") if outcome == "gaussian" else (),
+                order=None if named is None else named.names,
+                source="" if named is None else named.label,
+                single_cells=outcome in ("binary", "points"),
+            )
+            parts = _open_parts(path, name, spool, table, outcome)
             first = sources[-1].members.stop if sources else 0
-            source = MemberFile(path, label, stored, axis % 3 if len(stored.shape) == 3 else None, first)
-            if sources and source.sizes != sources[0].sizes:
+            axes = _find_axes(label, parts, outcome, axis, class_axis)
+            source = MemberFile(path, label, parts, *axes, first, table.names, table.columns)
+            _check_classes(source, outcome)
+            if sources and (source.batch, source.classes) != (sources[0].batch, sources[0].classes):
                 raise StoreError(
-                    f"{label}: expected {_describe_sizes(sources[0])}, as in {sources[0].label}, got "
-                    f"{_describe_sizes(source)}"
+                    f"{label}: expected {_describe_sizes(sources[0], outcome)}, as in {sources[0].label}, "
+                    f"got {_describe_sizes(source, outcome)}"
                 )
             sources.append(source)
+        columns = merge_columns([(each.label, each.columns) for each in sources], id_column, keep)
         on_error.pop_all()
-    return Predictions(sources, spool)
+    return Predictions(sources, spool, outcome, columns)
 
 
-def _describe_sizes(source: MemberFile) -> str:
-    return "{} inputs and {} classes".format(*source.sizes)
+def _open_parts(
+    path: Path, name: str | None, spool: Spool, table: TableColumns, outcome: Outcome
+) -> tuple[StoredArray, ...]:
+    """Open the array of a file; or two, where it has a mean and a variance."""
+    if outcome == "gaussian" and name is None and path.suffix.lower() in NAMED_SUFFIXES:
+        try:
+            parts = open_array(path, "mean", spool), open_array(path, "variance", spool)
+        except StoreError as error:
+            with contextlib.suppress(StoreError):
+                return (open_array(path, None, spool),)
+            raise error from None
+        if parts[0].shape != parts[1].shape:
+            raise StoreError(
+                f"{path}: expected mean and variance of one shape, got {parts[0].shape} and {parts[1].shape}"
+            )
+        return parts
+    return (open_array(path, name, spool, table),)
+
+
+def _find_axes(
+    label: str, parts: tuple[StoredArray, ...], outcome: Outcome, axis: int, class_axis: int
+) -> tuple[int | None, int | None]:
+    """Return where an array has its members, and where the numbers of a prediction."""
+    shape = parts[0].shape
+    axes = len(shape)
+    last = None if len(parts) > 1 else _LAST_AXIS.get(outcome)
+    one = 1 if len(parts) > 1 else 2  # axes of one member, at most
+    if axes < (1 if last is None else 2):
+        last = last or "tasks"
+        other = ", or say --binary or --points" if axes == 1 and outcome == "classes" else ""
+        raise StoreError(
+            f"{label}: expected (inputs, {last}) or (members, inputs, {last}), got shape {shape}: "
+            f"reshape it{other}"
+        )
+    where = {"axis": axis if axes > one else None, "class-axis": None if last is None else class_axis}
+    for option, place in where.items():
+        if place is not None and not -axes <= place < axes:
+            raise StoreError(f"{label}: expected an --{option} of shape {shape}, got {place}: count from 0")
+    members, classes = (None if place is None else place % axes for place in where.values())
+    if members is not None and members == classes:
+        raise StoreError(
+            f"{label}: expected members and {last} on two axes of shape {shape}, got {axis} for --axis and "
+            f"{class_axis} for --class-axis, which is the same"
+        )
+    return members, classes
+
+
+def _check_classes(source: MemberFile, outcome: Outcome) -> None:
+    """Raise a `StoreError` where a prediction has too few numbers, or too many."""
+    if outcome == "classes" and source.classes < 2:
+        raise StoreError(
+            f"{source.label}: expected at least 2 classes, got 1, which is always right: if each number is "
+            "that of a yes, say --binary; for numbers that are predicted, --points"
+        )
+    if outcome == "gaussian" and source.classes != 2:
+        raise StoreError(
+            f"{source.label}: expected mean and variance, 2 numbers, on the last axis, got {source.classes}: "
+            "or give a file with two arrays or columns named mean and variance"
+        )
+
+
+def _describe_sizes(source: MemberFile, outcome: Outcome) -> str:
+    inputs, *others = source.batch
+    tasks = source.class_axis is None and len(others) == 1
+    inner = f", each of {' x '.join(map(str, others))}{' tasks' if tasks else ''}," if others else ""
+    classes = {"classes": "classes", "multilabel": "labels"}.get(outcome)
+    return f"{inputs} inputs{inner}" + (f" and {source.classes} {classes}" if classes else "")
