@@ -89,6 +89,10 @@ def test_archives_that_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "_TRUSTED_BYTES", 500_000)
     with pytest.raises(ValueError, match="that unpack to 800 kB, as in files made to fill"):
         reading.read_arrays(pack(("a.npy", zeros)))
+    small = npy(np.zeros(50_000))
+    assert len(reading.read_arrays(pack(("a.npy", small)))) == 1
+    with pytest.raises(ValueError, match="that unpack to 800 kB"):  # together, though neither by itself
+        reading.read_arrays(pack(("a.npy", small), ("b.npy", small)))
     stored = pack(("a.npy", zeros), method=zipfile.ZIP_STORED)
     assert reading.read_arrays(stored)["a"].shape == (100_000,)
     monkeypatch.setattr(reading, "_count_available_memory", lambda: 700_000)

@@ -73,10 +73,11 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def _collect_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} twice")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key {name!r} twice")
+        found[name] = value
     return found
 
 
@@ -87,7 +88,11 @@ def read_arrays(file: IO[bytes]) -> dict[str, np.ndarray]:
     """
     try:
         with zipfile.ZipFile(file) as archive:
-            return {name: _read_entry(archive, info) for name, info in list_entries(archive).items()}
+            entries = list_entries(archive)
+            size = sum(info.file_size for info in entries.values())
+            check_expansion(sum(info.compress_size for info in entries.values()), size)
+            check_memory(size)
+            return {name: _read_entry(archive, info) for name, info in entries.items()}
     except (ValueError, MemoryError):
         raise
     except Exception as error:  # zipfile, and what unpacks for it, fail in many ways
@@ -131,8 +136,6 @@ def _read_entry(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> np.ndarray:
         shape, fortran, dtype = read_array_header(member)
         size = count_bytes(shape, dtype)
         check_entry_size(info, member.tell() + size)
-        check_expansion(info.compress_size, size)
-        check_memory(size)
         content = bytearray(size)
         view, done = memoryview(content), 0
         while piece := member.read(min(_PIECE_BYTES, size - done) or 1):  # past the end, for the checksum
