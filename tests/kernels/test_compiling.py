@@ -18,6 +18,7 @@ from numba.core.dispatcher import Dispatcher
 
 import demur
 from demur.kernels import compiling
+from demur.posteriors.compiled_calls import find_loop_by_work
 
 HOMES = ("demur.kernels", "demur.posteriors.compiled_calls", "demur.credal.compiled_calls")
 
@@ -85,7 +86,7 @@ def test_calls_that_are_alike_count_together(fresh, monkeypatch, capsys) -> None
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_where_a_seed_fixes_the_result_the_disk_does_not_decide(fresh, monkeypatch, on_disk) -> None:
     monkeypatch.setattr(compiling, "is_on_disk", lambda name: on_disk)
-    found = [compiling.find_loop_by_work(LOOP, each) is not None for each in (1.9, 2.1, 1.9)]
+    found = [find_loop_by_work(LOOP, "float32", each) is not None for each in (1.9, 2.1, 1.9)]
     assert found == [False, True, False]
 
 

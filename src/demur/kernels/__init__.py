@@ -105,11 +105,9 @@ def summarise(members: Members, rule: Rule) -> tuple[np.ndarray, np.ndarray]:
 
     if rule.compiled and members.size < SMALLEST:  # a short way, which small calls feel
         figures = _summarise_plainly(members, rule)
-        return (
-            (figures, _NONE)
-            if figures is not None
-            else (np.zeros((3, members.inputs)), np.arange(members.inputs))
-        )
+        if figures is not None:
+            return figures, _NONE
+        return np.zeros((3, members.inputs)), np.arange(members.inputs)
     found = np.zeros((3 if rule.compiled else 4, members.inputs))
     return found, np.concatenate(map_parts(one, list(members.parts(SMALLEST))))
 
@@ -200,9 +198,8 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 _NO_SINGLE, _NO_DOUBLE = _read_only(np.empty(0, np.float32)), _read_only(np.empty(0))
 _EQUAL = _read_only(np.ones(1)), 0, (0, 0)
-_NO_SUMS = np.empty((0, 0, 0))
+_NO_SUMS, _NO_FIGURES = np.empty((0, 0, 0)), np.empty((0, 0))
 _NO_STATE = (1, True, _NONE, np.empty((0, 0)), (_NO_SUMS,) * 7, np.empty((0, 0)))
-_NO_FIGURES = np.empty((0, 0))
 
 
 def state_of(members: Members, rule: Rule, groups: int, ranks: Any = None) -> State:

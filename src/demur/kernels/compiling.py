@@ -66,15 +66,6 @@ def find_loop(name: str, seconds: float, *, repeated: bool = False) -> Any:
     return load_loop(name)
 
 
-def find_loop_by_work(name: str, seconds: float) -> Any:
-    """Return a compiled loop by its module and name, or None: decided by the work, whatever lies on disk.
-
-    For loops whose roundings differ from those of plain functions, where a seed has to fix the result.
-    """
-    enough = seconds >= WORTH_COMPILING or os.environ.get("DEMUR_COMPILE", "") == "always"
-    return load_loop(name) if has_numba() and enough else None
-
-
 def load_loop(name: str) -> Any:
     """Return a loop by its module and name; it is compiled, or loaded from disk, when it is called."""
     if name not in _loaded:
@@ -98,11 +89,8 @@ def _is_installed() -> bool:
 @functools.cache
 def _announce() -> None:
     """Say once on the terminal what takes the time."""
-    print(
-        "demur: compiling a loop for large arrays, once for this machine; "
-        "`demur warm` does that for all of them beforehand.",
-        file=sys.stderr,
-    )
+    first = "demur: compiling a loop for large arrays, once for this machine; "
+    print(f"{first}`demur warm` does that for all of them beforehand.", file=sys.stderr)
 
 
 def is_on_disk(name: str) -> bool:
@@ -147,11 +135,6 @@ def _processor() -> str:
     return platform.processor()
 
 
-def cached_as_written(function: Callable[..., Any]) -> Any:
-    """Compile a function that Python calls, with the roundings that it has in NumPy."""
-    return cached(function, AS_WRITTEN)
-
-
 def cached(function: Callable[..., Any], options: dict[str, Any] = COMPILED) -> Any:
     """Compile a function that Python calls, and keep it on disk where something can be written."""
     from numba import njit
@@ -161,6 +144,9 @@ def cached(function: Callable[..., Any], options: dict[str, Any] = COMPILED) -> 
     if folder is not None:
         compiled._cache = _cache_of(function, folder)
     return compiled
+
+
+cached_as_written = functools.partial(cached, options=AS_WRITTEN)
 
 
 def named(name: str) -> Callable[..., Any]:

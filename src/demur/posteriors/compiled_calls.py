@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -55,6 +56,15 @@ def find_loop(name: str, kind: Any, seconds: float) -> Any:
     It is called many times: ``seconds``, which plain functions would take now, are added up.
     """
     return compiling.find_loop(f"{name}-{kind}", seconds, repeated=True)
+
+
+def find_loop_by_work(name: str, kind: Any, seconds: float) -> Any:
+    """Return a compiled loop for numbers of a dtype, or None: decided by the work, whatever lies on disk.
+
+    For loops whose roundings differ from those of plain functions, where a seed has to fix the result.
+    """
+    enough = seconds >= compiling.WORTH_COMPILING or os.environ.get("DEMUR_COMPILE", "") == "always"
+    return compiling.load_loop(f"{name}-{kind}") if compiling.has_numba() and enough else None
 
 
 def run_in_threads(loop: Any, arguments: tuple[Any, ...], count: int, numbers: int, block: int = 1) -> None:

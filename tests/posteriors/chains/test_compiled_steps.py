@@ -139,7 +139,7 @@ def test_a_chain_goes_on_alike_when_its_steps_get_compiled(monkeypatch) -> None:
         monkeypatch.setattr(compiling, name, value)
     for name in ("WORTH_COMPILING", "WORTH_LOADING"):
         monkeypatch.setattr(compiling, name, 40 * 50e-6)  # of two parameters, in 40 steps
-    monkeypatch.setattr(gradients, "find_loop_by_work", lambda name, seconds: None)
+    monkeypatch.setattr(gradients, "find_loop_by_work", lambda *given: None)
     assert sample() == plain
     assert 0 < compiling._spent_on[f"{BAOA_STEP}-float32"] < 40 * 50e-6
     assert f"{BAOA_STEP}-float32" in compiling._loaded

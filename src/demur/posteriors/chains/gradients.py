@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from demur.kernels.compiling import find_loop_by_work
 from demur.posteriors import networks
 from demur.posteriors.chains.minibatches import ArrayMinibatches, Minibatches
-from demur.posteriors.compiled_calls import COMPUTE_GRADIENT, FEW_CLASSES, flatten, takes_arrays
+from demur.posteriors.compiled_calls import (
+    COMPUTE_GRADIENT,
+    FEW_CLASSES,
+    find_loop_by_work,
+    flatten,
+    takes_arrays,
+)
 
 if TYPE_CHECKING:
     from demur.posteriors.chains.stepper import ChainState
@@ -51,9 +56,9 @@ def choose_gradient(
     if isinstance(minibatches, ArrayMinibatches) and CompiledLinearGradient.accepts(minibatches, sampled):
         weight = sampled["weight"]
         seconds = steps * (_PLAIN_CALL + minibatches.batch_size * weight.numel() * _PLAIN_PRODUCT)
-        name = f"{COMPUTE_GRADIENT}-{str(weight.dtype).removeprefix('torch.')}"
+        kind = str(weight.dtype).removeprefix("torch.")
         # Roundings differ: what lies on disk must not decide which samples a seed gives.
-        if find_loop_by_work(name, seconds) is not None:
+        if find_loop_by_work(COMPUTE_GRADIENT, kind, seconds) is not None:
             return CompiledLinearGradient(minibatches, sampled)
     return LinearGradient(general)
 
