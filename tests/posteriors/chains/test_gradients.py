@@ -81,6 +81,16 @@ def test_without_numba_gradients_by_hand_are_those_of_autograd(monkeypatch):
     assert isinstance(gradient, LinearGradient)
 
 
+@pytest.mark.parametrize("kind", [torch.uint8, torch.uint16, torch.int32])
+def test_labels_of_short_chains_may_be_integers_of_any_type(monkeypatch, kind):
+    monkeypatch.setenv("DEMUR_COMPILE", "never")
+    labels = torch.randint(5, (40,))
+    model, x = nn.Linear(7, 5), torch.randn(40, 7)
+    expected = found(model, (x, labels), 16)[2]
+    for name, part in found(model, (x, labels.to(kind)), 16)[2].items():
+        np.testing.assert_array_equal(part, expected[name])
+
+
 @pytest.mark.parametrize("on_disk", [True, False])
 def test_long_chains_take_the_compiled_gradient_whatever_lies_on_disk(monkeypatch, on_disk):
     monkeypatch.delenv("DEMUR_COMPILE")
@@ -106,8 +116,7 @@ def test_what_the_compiled_gradient_takes_and_what_it_leaves_to_others():
     model, x, y = nn.Linear(7, 3), torch.randn(40, 7), torch.randint(3, (40,))
     compiled = CompiledLinearGradient if kernels.has_numba() else LinearGradient
     for data in ((x.clone().requires_grad_(), y), (x.T.contiguous().T, y), (x, y.to(torch.uint16))):
-        if compiled is CompiledLinearGradient or data[1].dtype == torch.int64:
-            assert isinstance(found(model, data)[0], compiled)
+        assert isinstance(found(model, data)[0], compiled)
     assert isinstance(found(model, (x.relu().to_sparse(), y))[0], LinearGradient)
     for data in ((x[:, :5], y), (x.double(), y)):
         with pytest.raises(RuntimeError, match="mat1 and mat2"):

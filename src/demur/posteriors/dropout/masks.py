@@ -80,13 +80,13 @@ class Masks:
 
         ``values`` are (inputs, features), ``out`` is (members, inputs, features).
         """
-        members, places = np.asarray(members), np.asarray(places)
+        numbers, places = np.asarray(members), np.asarray(places)
         loop = find_loop(APPLY_MASKS, out.dtype, out.size * _PLAIN_FEATURE)
         if loop is not None:
-            selection = self._seed, members, places, self._whole, self._below
+            selection = self._seed, numbers, places, self._whole, self._below
             run_in_threads(loop, (*selection, np.ascontiguousarray(values), out), len(values), out.size)
         else:
-            for starts, own in zip(self.find_starts(members, places), out, strict=True):
+            for starts, own in zip(self.find_starts(numbers, places), out, strict=True):
                 own[:] = self._drop(starts, values)
 
     def write_logits(
@@ -102,17 +102,17 @@ class Masks:
 
         ``values`` are (inputs, features), ``out`` is (members, inputs, classes).
         """
-        members, places = np.asarray(members), np.asarray(places)
+        numbers, places = np.asarray(members), np.asarray(places)
         values, weight = np.ascontiguousarray(values), np.ascontiguousarray(weight)
         seconds = len(members) * values.size * (_PLAIN_FEATURE + len(weight) * _PLAIN_PRODUCT)
         if find_loop(MULTIPLY_MASKED, out.dtype, seconds) is not None:
             from demur.posteriors.heads import compiled_products
 
             compiled_products.multiply_masked(
-                self._seed, members, places, self._whole, self._below, values, weight, bias, out
+                self._seed, numbers, places, self._whole, self._below, values, weight, bias, out
             )
             return
-        starts, inputs = self.find_starts(members, places).reshape(-1), np.arange(len(values))
+        starts, inputs = self.find_starts(numbers, places).reshape(-1), np.arange(len(values))
         inputs, logits = np.tile(inputs, len(members)), out.reshape(-1, len(weight))
         for rows in split_rows(len(starts), len(weight)):
             masked = self._drop(starts[rows], values[inputs[rows]])
