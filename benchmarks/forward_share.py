@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -193,6 +194,7 @@ def main() -> None:
 
     import demur
 
+    os.environ.setdefault("DEMUR_COMPILE", "always")  # also for a few small arrays
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     for name, default in (("classes", 100), ("features", 512), ("inputs", 1000), ("samples", 100)):
         parser.add_argument(f"--{name}", type=int, default=default)

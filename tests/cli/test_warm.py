@@ -1,6 +1,7 @@
 """`demur warm` compiles the loops, and says which, for how long and where they are kept."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,9 @@ from demur.cli import app
 @pytest.fixture
 def stub(monkeypatch: pytest.MonkeyPatch) -> None:
     loops = [("float32 logits, over classes", 2.5), ("float64 logits, over inputs", 0.0)]
-    monkeypatch.setattr(kernels, "warm", lambda: iter(loops), raising=False)
-    monkeypatch.setattr(kernels, "cache_folder", lambda: Path("/cache/demur"), raising=False)
+    # As an attribute of the package, `warm` is the command.
+    monkeypatch.setattr(sys.modules["demur.cli.warm"], "compile_all", lambda: iter(loops))
+    monkeypatch.setattr(kernels, "cache_folder", lambda: Path("/cache/demur"))
 
 
 @pytest.mark.usefixtures("stub")

@@ -15,6 +15,8 @@ from reference import loops, members
 import demur
 import demur.progress
 from demur.credal import hull, intervals, knapsack
+from demur.credal.compiled_calls import SEARCH
+from demur.kernels import compiling
 
 package = sys.modules["demur.credal"]  # the attribute of that name is the function
 SETS = ("hull", "intervals")
@@ -161,8 +163,25 @@ def test_the_compiled_search_is_the_plain_one(monkeypatch) -> None:
     compiled = demur.credal(p, set="intervals")
     monkeypatch.setenv("DEMUR_COMPILE", "never")
     plain = demur.credal(p, set="intervals")
-    np.testing.assert_allclose(compiled.lower, plain.lower, atol=1e-9)
+    np.testing.assert_array_equal(compiled.lower, plain.lower)
+    np.testing.assert_array_equal(compiled.gap, plain.gap)
     np.testing.assert_array_equal(compiled.upper, plain.upper)
+
+
+def test_a_search_that_takes_long_goes_on_compiled(monkeypatch) -> None:
+    """And gives the same bytes as one that is plain to its end."""
+    p = loops.softmax(members.ordinary(6, 80, 40))
+    monkeypatch.setenv("DEMUR_COMPILE", "never")
+    plain = demur.credal(p, set="intervals")
+    monkeypatch.delenv("DEMUR_COMPILE")
+    for name, value in (("_loaded", {}), ("_spent_on", {}), ("_spent", 0.0)):
+        monkeypatch.setattr(compiling, name, value)
+    monkeypatch.setattr(compiling, "WORTH_COMPILING", 1e-3)
+    monkeypatch.setattr(compiling, "WORTH_LOADING", 1e-3)
+    mixed = demur.credal(p, set="intervals")
+    assert SEARCH in compiling._spent_on and SEARCH in compiling._loaded  # in this order
+    np.testing.assert_array_equal(mixed.lower, plain.lower)
+    np.testing.assert_array_equal(mixed.gap, plain.gap)
 
 
 def test_closed_forms() -> None:

@@ -1,6 +1,7 @@
 """When a loop is compiled, where it is kept on disk, and that a change of its sources is noticed."""
 
 import contextlib
+import importlib
 import json
 import os
 import shutil
@@ -10,17 +11,28 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from numba.core import caching
+from numba.core.dispatcher import Dispatcher
 
 import demur
 from demur.kernels import compiling
+from demur.posteriors.compiled_calls import find_loop_by_work
+
+HOMES = ("demur.kernels", "demur.posteriors.compiled_calls", "demur.credal.compiled_calls")
 
 CALLS = {
     "float32 logits": "demur.decompose(logits=rng.normal(size=(10, 1000, 10)).astype(np.float32))",
     "float64 probabilities": "demur.decompose(np.full((10, 1000, 10), 0.1))",
     "moments": "demur.Moments(groups=8).update(logits=rng.normal(size=(10, 1000, 10)))",
+    "hull": "demur.credal(logits=rng.normal(size=(70, 10, 70)))",
+    "intervals": "demur.credal(logits=rng.normal(size=(5, 300, 10)), set='intervals')",
+    "SGLD": "demur.posteriors.SGLD(layer, data, samples=5, steps=100).fit()",
+    "SGHMC": "demur.posteriors.SGHMC(layer, data, samples=5, steps=100).fit()",
+    "dropout": "demur.score(demur.posteriors.LastLayer(layer, dropout=0.2), [data[0]], progress=False)",
 }
+TORCH = "import torch; layer = torch.nn.Linear(20, 10); data = torch.rand(99, 20), torch.randint(10, (99,))"
 
 
 @pytest.mark.parametrize("call", CALLS)
@@ -28,6 +40,7 @@ def test_small_arrays_neither_compile_nor_import_the_compiler(call, tmp_path) ->
     code = (
         "import sys, numpy as np, demur\n"
         "rng = np.random.default_rng(0)\n"
+        f"{TORCH if 'data' in CALLS[call] else ''}\n"
         f"{CALLS[call]}\n"
         "print('numba' in sys.modules)"
     )
@@ -42,6 +55,7 @@ def fresh(monkeypatch):
     monkeypatch.delenv("DEMUR_COMPILE", raising=False)
     monkeypatch.setattr(compiling, "_loaded", {})
     monkeypatch.setattr(compiling, "_spent", 0.0)
+    monkeypatch.setattr(compiling, "_spent_on", {})
     compiling._announce.cache_clear()
     yield
     compiling._announce.cache_clear()
@@ -58,6 +72,22 @@ def test_a_loop_is_compiled_for_two_seconds_of_work_only(fresh, monkeypatch, cap
     assert compiling.find_loop(LOOP, 2.1) is not None
     assert compiling.find_loop(LOOP, 0.0) is not None  # it is there now
     assert capsys.readouterr().err.count("demur warm") == 1
+
+
+def test_calls_that_are_alike_count_together(fresh, monkeypatch, capsys) -> None:
+    monkeypatch.setattr(compiling, "is_on_disk", lambda name: False)
+    other = f"{LOOP}-float32"
+    assert compiling.find_loop(other, 1.9, repeated=True) is None  # another loop, which counts by itself
+    found = [compiling.find_loop(LOOP, 0.6, repeated=True) is not None for _ in range(5)]
+    assert found == [False, False, False, True, True]
+    assert capsys.readouterr().err.count("demur warm") == 1
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_where_a_seed_fixes_the_result_the_disk_does_not_decide(fresh, monkeypatch, on_disk) -> None:
+    monkeypatch.setattr(compiling, "is_on_disk", lambda name: on_disk)
+    found = [find_loop_by_work(LOOP, "float32", each) is not None for each in (1.9, 2.1, 1.9)]
+    assert found == [False, True, False]
 
 
 def test_a_loop_on_disk_is_loaded_once_that_pays(fresh, monkeypatch, capsys) -> None:
@@ -97,7 +127,11 @@ def test_an_edit_of_any_source_of_a_loop_is_noticed(tmp_path) -> None:
 
     before = stamp()
     assert before == stamp()
-    for path in ("kernels/layouts.py", "core/class_terms.py", "kernels/float32.py", "credal/gram.py"):
+    for path in (
+        "kernels/layouts.py", "core/class_terms.py", "kernels/float32.py", "credal/gram.py",
+        "credal/knapsack.py", "posteriors/chains/compiled_steps.py", "posteriors/chains/plain_steps.py",
+        "posteriors/dropout/masks.py", "posteriors/heads/compiled_products.py",
+    ):  # fmt: skip
         file = tmp_path / path
         file.write_text(file.read_text() + "\n# changed\n")
         after = stamp()
@@ -105,8 +139,39 @@ def test_an_edit_of_any_source_of_a_loop_is_noticed(tmp_path) -> None:
         before = after
 
 
+def test_every_compiled_function_is_in_a_file_that_the_stamp_knows() -> None:
+    package = Path(demur.__file__).parent
+    known = {str(path) for each in compiling.SOURCES for path in package.glob(each)}
+    for home in HOMES:
+        for name in importlib.import_module(home).LOOPS:
+            importlib.import_module(name.partition("-")[0].rpartition(".")[0])
+    modules = [vars(module) for name, module in sys.modules.items() if name.startswith("demur.")]
+    compiled = {each for names in modules for each in names.values() if isinstance(each, Dispatcher)}
+    assert len(compiled) > 50
+    assert {each.py_func.__code__.co_filename for each in compiled} <= known
+
+
+@pytest.mark.parametrize("home", HOMES)
+def test_every_loop_is_one_that_is_kept_on_disk(home) -> None:
+    for name in importlib.import_module(home).LOOPS:
+        loop = compiling.load_loop(name)
+        assert isinstance(loop, Dispatcher) and loop._cache.cache_path.endswith(name.partition("-")[0])
+
+
 def double(x):
     return 2 * x
+
+
+def halve(x):
+    return x / 2
+
+
+def test_a_loop_for_one_type_is_not_taken_for_that_of_another(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(compiling, "cache_folder", lambda: tmp_path)
+    name = f"{halve.__module__}.halve"
+    compiling.cached(halve)(np.ones(3, np.float32))
+    assert compiling.is_on_disk(name) and compiling.is_on_disk(f"{name}-float32")
+    assert not compiling.is_on_disk(f"{name}-float64")
 
 
 @pytest.mark.parametrize("alone", [True, False])

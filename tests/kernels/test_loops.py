@@ -463,3 +463,27 @@ def test_bounded_rules_name_what_is_no_prediction(rule) -> None:
         wrong[1, 7, 2] = bad
         with pytest.raises(ValueError, match=rf"{words}.*\[1, 7, 2\]"):
             demur.decompose(logits=wrong, rule=rule)
+
+
+@pytest.mark.parametrize("rule", ["brier", "zero_one"])
+@pytest.mark.parametrize("classes", [2, 6, 7, 16, 37, 1000])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bounded_rules_of_probabilities_are_those_of_plain_functions(
+    monkeypatch, rule, classes, dtype
+) -> None:
+    """Highest numbers among whole vectors and in the rest of a row, alone and tied; a member without weight."""
+    rng = np.random.default_rng(3)
+    p = rng.dirichlet(np.full(classes, 0.3), size=(7, 40_000 // classes // 7 + 300)).astype(dtype)
+    p[:, :9] = 0
+    p[:, :3, 0] = p[:, 3:6, -1] = 1
+    p[:, 6:9, 0] = p[:, 6:9, -1] = 0.5
+    p[0, 9] = 1 / classes
+    weights = np.array([1.0, 2.0, 0.0, 1.0, 0.5, 1.0, 3.0])
+    for own in (None, weights):
+        monkeypatch.setenv("DEMUR_COMPILE", "always")
+        compiled = {m: demur.decompose(p, rule=rule, weights=own, measure=m) for m in ("pairwise", "reverse")}
+        monkeypatch.setenv("DEMUR_COMPILE", "never")
+        for measure, found in compiled.items():
+            plain = demur.decompose(p.astype(float), rule=rule, weights=own, measure=measure)
+            for part in ("total", "aleatoric", "epistemic"):
+                np.testing.assert_allclose(getattr(found, part), getattr(plain, part), rtol=1e-7, atol=1e-7)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import demur
-from demur import kernels
 from demur.posteriors import LastLayer, last_layer
 from demur.posteriors.dropout.masks import Masks
 from demur.posteriors.heads import logits
@@ -151,17 +150,16 @@ def test_features_that_require_gradients_and_none_at_all(monkeypatch, few) -> No
     assert whole(posterior, x[:0]).shape == (5, 0, 3)
 
 
-def test_dropout_of_an_input_is_the_same_to_the_last_bit_in_any_batch() -> None:
+@pytest.mark.parametrize("compiled", ["always", "never"])
+def test_dropout_of_an_input_is_the_same_to_the_last_bit_in_any_batch(monkeypatch, compiled) -> None:
+    monkeypatch.setenv("DEMUR_COMPILE", compiled)
     model = nn.Sequential(nn.Identity(), nn.Linear(77, 10))
     posterior, x = LastLayer(model, dropout=0.2, samples=23), torch.rand(9, 77)
     expected = whole(posterior, x)
     rows = np.array([7, 2, 8])
     for members in (range(23), range(5, 12), range(3, 20, 4)):
         asked = torch.cat([c for c, _ in posterior.hold(x)(members, rows)]).numpy()
-        if kernels.has_numba():
-            np.testing.assert_array_equal(asked, expected[list(members)][:, rows])
-        else:
-            np.testing.assert_allclose(asked, expected[list(members)][:, rows], rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(asked, expected[list(members)][:, rows])
 
 
 @WAYS

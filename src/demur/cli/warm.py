@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import subprocess
+import sys
+import threading
 import time
+from collections.abc import Iterator
+from queue import SimpleQueue
 
 from demur.cli.options import Json
 from demur.cli.printing import bad_input_exits, count_things, print_object
 
-_NAME_WIDTH = 40
+_NAME_WIDTH = 64
 """Columns of a line for the name of a loop."""
+
+_HOMES = ("demur.kernels", "demur.posteriors.compiled_calls", "demur.credal.compiled_calls")
+"""Modules that know the names of loops, ``LOOPS``, and how to ``compile_loop`` one of them."""
+
+_WORKER = """
+import importlib, sys
+for line in sys.stdin:
+    home, name = line.split()
+    importlib.import_module(home).compile_loop(name)
+    print(name, flush=True)
+"""
+
+_Queue = SimpleQueue[tuple[str, float] | Exception]
 
 
 def warm(json: Json = False) -> None:
@@ -24,7 +44,7 @@ def warm(json: Json = False) -> None:
 
         seconds: dict[str, float] = {}
         begin = time.perf_counter()
-        for name, taken in kernels.warm():
+        for name, taken in compile_all():
             seconds[name] = taken
             if not json:
                 print(f"{name:<{_NAME_WIDTH}} {_describe_time(taken)}", flush=True)
@@ -46,3 +66,62 @@ def warm(json: Json = False) -> None:
 
 def _describe_time(seconds: float) -> str:
     return f"{seconds:6.1f} s" if seconds > 0 else "on disk"
+
+
+def compile_all() -> Iterator[tuple[str, float]]:
+    """Compile every loop that is not on disk yet, in as many processes as there are processors.
+
+    Yields the name of each and the seconds that it took, 0 if it was there.
+    """
+    from demur import kernels
+    from demur.kernels.compiling import is_on_disk
+
+    waiting = []
+    for home in _HOMES:
+        for name in importlib.import_module(home).LOOPS:
+            if is_on_disk(name):
+                yield name.removeprefix("demur."), 0.0
+            else:
+                waiting.append((home, name))
+    done: _Queue = SimpleQueue()
+    lock, count = threading.Lock(), len(waiting)
+    workers = [
+        threading.Thread(target=_compile_in_process, args=(waiting, lock, done), daemon=True)
+        for _ in range(min(kernels.count_threads(), count))
+    ]
+    for each in workers:
+        each.start()
+    for _ in range(count):
+        found = done.get()
+        if isinstance(found, Exception):
+            raise found
+        yield found
+    for each in workers:
+        each.join()
+
+
+def _compile_in_process(waiting: list[tuple[str, str]], lock: threading.Lock, done: _Queue) -> None:
+    """Have a new process compile one loop after the other until none is waiting.
+
+    Loops of one module share functions, which a process compiles only once: they follow each other.
+    """
+    variables, module = {**os.environ, "DEMUR_COMPILE": "always"}, ""
+    with subprocess.Popen(
+        [sys.executable, "-c", _WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        env=variables,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+        while True:
+            with lock:
+                alike = [each for each in waiting if each[1].startswith(f"{module}.")]
+                if not waiting:
+                    return
+                home, name = (alike or waiting)[0]
+                waiting.remove((home, name))
+            module, begin = name.rpartition(".")[0], time.perf_counter()
+            process.stdin.write(f"{home} {name}\n")
+            process.stdin.flush()
+            if process.stdout.readline().strip() != name:
+                done.put(RuntimeError(f"{name} was not compiled. The reason stands above."))
+                return
+            done.put((name.removeprefix("demur."), time.perf_counter() - begin))

@@ -16,13 +16,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from demur import kernels
+from demur.credal.compiled_calls import PRODUCTS
+from demur.kernels.compiling import find_loop
 
 _LARGEST_GAP = 1e-6  # nats, and relative to the difference between highest and lowest entropy
 _ROUNDING = 1e-13  # gaps of numbers of order one cannot be told from 0 below this
 _MOST_STEPS = 60  # ten are usual
 _BACK_OFF = 0.995  # how far to go towards the boundary
 PRODUCTS_FOR_THREADS = 1 << 18  # products from which OpenBLAS starts threads
+_PLAIN_PRODUCT = 0.4e-9  # seconds that NumPy takes for a product without these threads
 
 
 class Mixtures(NamedTuple):
@@ -92,8 +94,11 @@ def _expected_losses(p: np.ndarray, losses: np.ndarray) -> np.ndarray:
 
 def _multiply_by_transpose(rows: np.ndarray) -> np.ndarray:
     """Return ``rows @ rows'`` for each input."""
-    if rows.shape[1] * rows.shape[1] * rows.shape[2] < PRODUCTS_FOR_THREADS or not kernels.has_numba():
+    products = rows.shape[1] * rows.shape[1] * rows.shape[2]
+    if products < PRODUCTS_FOR_THREADS:
         return np.matmul(rows, rows.swapaxes(1, 2))
+    if find_loop(PRODUCTS, len(rows) * products * _PLAIN_PRODUCT, repeated=True) is None:
+        return np.einsum("biy,bjy->bij", rows, rows)
     from demur.credal.gram import gram
 
     return gram(rows)

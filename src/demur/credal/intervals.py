@@ -6,13 +6,17 @@ with a bound, from the search in ``knapsack``.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import numpy as np
 
-from demur import kernels
+from demur.credal import knapsack
+from demur.credal.compiled_calls import SEARCH
+from demur.kernels.compiling import find_loop
 
 INTERVALS_WORTH_COMPILING = 2048  # intervals below which the search is not worth compiling
+_INPUTS_AT_ONCE = 8  # that the plain search takes before it asks again for a compiled one
 
 Search = Callable[..., np.ndarray]
 
@@ -40,14 +44,24 @@ def highest_entropy_point(low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 def search_for(intervals: int) -> Search:
-    """Return the search of ``knapsack``, compiled if there are intervals enough."""
-    from demur.credal import knapsack
+    """Return the search of ``knapsack``, compiled as soon as that pays if there are intervals enough."""
+    return knapsack.search if intervals < INTERVALS_WORTH_COMPILING else _search
 
-    return (
-        knapsack.search
-        if intervals < INTERVALS_WORTH_COMPILING or not kernels.has_numba()
-        else knapsack.compile_search()
-    )
+
+def _search(*given: np.ndarray) -> np.ndarray:
+    """Search as ``knapsack.search`` does; compiled, which gives the same bytes, once that has taken long.
+
+    How long depends on the numbers: some inputs take a thousand times as long as others.
+    """
+    found, inputs, seconds = [], len(given[0]), 0.0
+    for begin in range(0, inputs, _INPUTS_AT_ONCE):
+        loop = find_loop(SEARCH, seconds, repeated=True)
+        if loop is not None:
+            return np.concatenate([*found, loop(*(each[begin:] for each in given))])
+        start = time.perf_counter()
+        found.append(knapsack.search(*(each[begin : begin + _INPUTS_AT_ONCE] for each in given)))
+        seconds = time.perf_counter() - start
+    return np.concatenate(found) if found else np.zeros(0)
 
 
 def lowest_entropy_point(

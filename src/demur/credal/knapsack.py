@@ -14,10 +14,8 @@ end at what is left.
 
 from __future__ import annotations
 
-import functools
 import heapq
 import math
-from typing import Any
 
 import numpy as np
 
@@ -25,26 +23,6 @@ MOST_NODES = 1_000  # an input whose search takes more has to do with the bound 
 _CLOSE = 1e-9  # nats, times the probability that the low ends leave: the bound need not come closer
 
 _LOW, _HIGH, _TAKER = 0, 1, 2  # what a class is decided to be
-
-
-@functools.cache
-def compile_search() -> Any:
-    """Return ``search`` compiled; the functions here stay plain, for few numbers and without numba."""
-    from numba.extending import register_jitable
-
-    from demur.kernels.compiling import cached
-
-    for function in (
-        _relax,
-        _fill,
-        _with_taker,
-        _steepest_share,
-        _entropy_term,
-        _write_corner,
-        _branch_and_bound,
-    ):
-        register_jitable(function)
-    return cached(search)
 
 
 def _relax(node, tree, intervals, budget, work, best):

@@ -3,7 +3,7 @@
     summarise    mean entropy, K and I of each input, without ever holding the sums of all inputs
     state_of     the sums of ``demur.core.state``; add_to: more members into such sums
     figures      entropy, K and I from sums, also without each group of members in turn
-    warm         compiles every loop beforehand
+    LOOPS        the names of all loops, which ``compile_loop`` compiles beforehand
 
 ``_LOOPS`` says which loop takes which members. Every loop returns the inputs that it is not for, which the
 next one in the row takes; what is left goes to plain array functions, which also say what is wrong with it.
@@ -11,11 +11,7 @@ next one in the row takes; what is left goes to plain array functions, which als
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from typing import Any
 
@@ -29,8 +25,8 @@ from demur.kernels.threads import WORTH_A_THREAD, count_threads, in_parallel, ma
 from demur.predictions import Categorical, Members, arrays
 
 __all__ = [
-    "add_to", "cache_folder", "compile_loop", "count_threads", "figures", "has_numba", "in_parallel",
-    "in_threads", "state_of", "summarise", "summarises", "usable", "warm",
+    "LOOPS", "add_to", "cache_folder", "compile_loop", "count_threads", "figures", "has_numba", "in_parallel",
+    "in_threads", "state_of", "summarise", "summarises", "usable",
 ]  # fmt: skip
 
 SMALLEST = 1 << 15  # numbers from which calling a compiled loop pays
@@ -43,6 +39,9 @@ _F32_INPUTS, _F32_CLASSES = "demur.kernels.float32.over_inputs", "demur.kernels.
 _F64_INPUTS, _F64_CLASSES = "demur.kernels.float64.over_inputs", "demur.kernels.float64.over_classes"
 _OF_SUMS = "demur.kernels.sums_to_figures.without_groups"
 _BOUNDED = "demur.kernels.bounded_rules.over_members"
+
+# Those that take longest to compile come first.
+LOOPS = (_F64_INPUTS, _F32_INPUTS, _F64_CLASSES, _F32_CLASSES, _BOUNDED, _TWO, _OF_SUMS)
 
 # By the number of classes up to which a row holds: loops for figures of float32, of float64, and for sums.
 # Below 8 classes most inputs need more than float32; from 64 on, the lanes of a vector are classes.
@@ -107,11 +106,9 @@ def summarise(members: Members, rule: Rule) -> tuple[np.ndarray, np.ndarray]:
 
     if rule.compiled and members.size < SMALLEST:  # a short way, which small calls feel
         figures = _summarise_plainly(members, rule)
-        return (
-            (figures, _NONE)
-            if figures is not None
-            else (np.zeros((3, members.inputs)), np.arange(members.inputs))
-        )
+        if figures is not None:
+            return figures, _NONE
+        return np.zeros((3, members.inputs)), np.arange(members.inputs)
     found = np.zeros((3 if rule.compiled else 4, members.inputs))
     return found, np.concatenate(map_parts(one, list(members.parts(SMALLEST))))
 
@@ -202,9 +199,8 @@ def _read_only(array: np.ndarray) -> np.ndarray:
 
 _NO_SINGLE, _NO_DOUBLE = _read_only(np.empty(0, np.float32)), _read_only(np.empty(0))
 _EQUAL = _read_only(np.ones(1)), 0, (0, 0)
-_NO_SUMS = np.empty((0, 0, 0))
+_NO_SUMS, _NO_FIGURES = np.empty((0, 0, 0)), np.empty((0, 0))
 _NO_STATE = (1, True, _NONE, np.empty((0, 0)), (_NO_SUMS,) * 7, np.empty((0, 0)))
-_NO_FIGURES = np.empty((0, 0))
 
 
 def state_of(members: Members, rule: Rule, groups: int, ranks: Any = None) -> State:
@@ -349,28 +345,8 @@ def _flatten(values: np.ndarray) -> tuple[np.ndarray, int, tuple[int, ...]]:
     return np.lib.stride_tricks.as_strided(forward, (span,), (size,), writeable=False), origin, steps
 
 
-def warm() -> Iterator[tuple[str, float]]:
-    """Compile every loop that is not on disk yet, in as many processes as there are processors.
-
-    Yields the name of each and the seconds that it took, 0 if it was there.
-    """
-    names = (_F64_INPUTS, _F64_CLASSES, _F32_INPUTS, _F32_CLASSES, _TWO, _BOUNDED, _OF_SUMS)
-    waiting = [name for name in names if not compiling.is_on_disk(name)]
-    yield from ((name.removeprefix("demur."), 0.0) for name in names if name not in waiting)
-    code = "import sys; from demur import kernels; kernels.compile_loop(sys.argv[1])"
-
-    def compile_apart(name: str) -> tuple[str, float]:
-        begin = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code, name], check=True)
-        return name.removeprefix("demur."), time.perf_counter() - begin
-
-    with ThreadPoolExecutor(count_threads()) as pool:
-        for done in as_completed([pool.submit(compile_apart, name) for name in waiting]):
-            yield done.result()
-
-
 def compile_loop(name: str) -> None:
-    """Compile a loop, or load it from disk, by calling it on next to nothing."""
+    """Compile a loop of ``LOOPS``, or load it from disk, by calling it on next to nothing."""
     classes = 2 if name == _TWO else 16
     if name == _OF_SUMS:
         sums, of_inputs = np.zeros((1, 3, classes)), np.zeros((1, 3))

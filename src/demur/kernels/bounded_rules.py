@@ -1,7 +1,7 @@
-"""Mean entropy, K, I and M under the Brier and the zero-one rule: one pass over an input's probabilities.
+"""Mean entropy, K, I and M under the Brier and the zero-one rule: an input's probabilities, member by member.
 
-As ``summarise`` of these rules in ``demur.core.rules``, member by member. Inputs with numbers that are no
-prediction are returned. Rows are filled up with zeros to whole vectors.
+As ``summarise`` of these rules in ``demur.core.rules``. Inputs with numbers that are no prediction are
+returned. Whole vectors of float32 probabilities are read where they stand, all else is copied to float64.
 """
 
 from __future__ import annotations
@@ -12,26 +12,15 @@ import numpy as np
 from numba import njit
 
 from demur.kernels import exp_log, vectors
-from demur.kernels.compiling import INLINED, cached
+from demur.kernels.compiling import COMPILED, INLINED, cached
 from demur.kernels.layouts import claim, weight_of
 from demur.kernels.vectors import LANES
 
 _INPUTS = 16  # that a thread claims at a time
+_FEW = 6  # classes up to which single numbers are faster than a vector that is mostly zeros
 _EPSILON = 2.0**-52
 _TIE = 1.0 - 8 * _EPSILON  # of the top: sums of the same numbers in another order are still a tie
-
-
-@njit(**INLINED)
-def _load(flat, start, ahead, step, classes, row):
-    """Copy a member's numbers; meanwhile fetch those of the next input into the cache."""
-    for y in range(0, min(classes, 4 * LANES), LANES):
-        vectors.prefetch(flat, start + ahead + y)
-    if step == 1:
-        for y in range(classes):
-            row[y] = flat[start + y]
-    else:
-        for y in range(classes):
-            row[y] = flat[start + y * step]
+_PLACES, _SINGLE_PLACES = np.arange(LANES + 1.0), np.arange(LANES + 1, dtype=np.float32)
 
 
 @njit(**INLINED)
@@ -51,71 +40,88 @@ def _exponentiate(row, classes):
     return -1e300 < highest < np.inf and vectors.add_up(odd) == 0.0
 
 
-@njit(**INLINED)
-def _normalise(row, is_probs, tolerance):
-    """Divide numbers by their sum; False if that is off 1, or one of them is below 0."""
-    total, low = vectors.spread(0.0), vectors.spread(0.0)
-    for y in range(0, row.shape[0], LANES):
-        p = vectors.load(row, y)
-        total, low = total + p, vectors.smaller(p, low)
-    sums = vectors.add_up(total)
-    scale = vectors.spread(1.0 / sums)
-    for y in range(0, row.shape[0], LANES):
-        vectors.store(row, y, vectors.load(row, y) * scale)
-    return vectors.lowest(low) >= 0.0 and (abs(sums - 1.0) <= tolerance if is_probs else sums >= 1.0)
+@njit(**COMPILED)
+def _survey(flat, start, count, ahead, zero):
+    """Return the sum of vectors, the lowest number or 0, and the highest or 0; fetch what is ahead."""
+    total, low, top = vectors.spread(0.0), vectors.spread(zero), vectors.spread(zero)
+    for y in range(start, start + count, LANES):
+        vectors.prefetch(flat, y + ahead)
+        p = vectors.load(flat, y)
+        total, low, top = total + vectors.to_double(p), vectors.smaller(p, low), vectors.larger(p, top)
+    return vectors.add_up(total), np.float64(vectors.lowest(low)), np.float64(vectors.highest(top))
 
 
-@njit(**INLINED)
-def _add_brier(row, first, weight, mean, of_inputs):
-    """Add a member to the mean of what is apart from the first one, and to that of its square."""
-    square, own, w = vectors.spread(0.0), vectors.spread(0.0), vectors.spread(weight)
-    for y in range(0, row.shape[0], LANES):
-        p = vectors.load(row, y)
+@njit(**COMPILED)
+def _add_brier(flat, start, count, scale, weight, begun, first, mean):
+    """Add a member to the mean of what is apart from the first one; return the sums of two squares."""
+    square, own = vectors.spread(0.0), vectors.spread(0.0)
+    w, scales = vectors.spread(weight), vectors.spread(scale)
+    for y in range(0, count, LANES):
+        p = vectors.to_double(vectors.load(flat, start + y)) * scales
+        if not begun:
+            vectors.store(first, y, p)
         apart = p - vectors.load(first, y)
         vectors.store(mean, y, vectors.load(mean, y) + w * apart)
         square, own = square + apart * apart, own + p * p
-    of_inputs[0] += weight * (1.0 - vectors.add_up(own))
-    of_inputs[1] += weight * vectors.add_up(square)
+    return vectors.add_up(square), vectors.add_up(own)
 
 
 @njit(**INLINED)
-def _add_zero_one(row, weight, mean, votes, of_inputs):
-    """Add a member to the mean prediction, the mean vote and the mean of the top."""
-    top, ties, none, w = vectors.spread(0.0), vectors.spread(0.0), vectors.spread(0.0), vectors.spread(weight)
-    for y in range(0, row.shape[0], LANES):
-        p = vectors.load(row, y)
-        top = vectors.larger(p, top)
-        vectors.store(mean, y, vectors.load(mean, y) + w * p)
-    highest = vectors.highest(top)
-    tie, one = vectors.spread(highest * _TIE), vectors.spread(1.0)
-    for y in range(0, row.shape[0], LANES):
-        ties = ties + vectors.where_less(vectors.load(row, y), tie, none, one)
-    share = vectors.spread(weight / vectors.add_up(ties))
-    for y in range(0, row.shape[0], LANES):
-        more = vectors.where_less(vectors.load(row, y), tie, none, share)
-        vectors.store(votes, y, vectors.load(votes, y) + more)
-    of_inputs[0] += weight * highest
+def _add_brier_of_few(row, classes, weight, begun, first, mean):
+    """Do the same number by number; also return sum and lowest number."""
+    total = low = square = own = 0.0
+    for y in range(classes):
+        total, low = total + row[y], min(low, row[y])
+    scale = 1.0 / total
+    for y in range(classes):
+        p = row[y] * scale
+        first[y] = first[y] if begun else p
+        apart = p - first[y]
+        mean[y] += weight * apart
+        square, own = square + apart * apart, own + p * p
+    return square, own, total, low
+
+
+@njit(**COMPILED)
+def _add_zero_one(flat, start, count, factor, least, places, mean):
+    """Add a member to the mean; return how many numbers are ``least`` or more, and where one of them is."""
+    none, one, at = vectors.spread(places[0]), vectors.spread(places[1]), vectors.load(places, 0)
+    ties, place, further = none, none, vectors.spread(places[LANES])
+    tie, factors = vectors.spread(least), vectors.spread(factor)
+    for y in range(0, count, LANES):
+        p = vectors.load(flat, start + y)
+        vectors.store(mean, y, vectors.load(mean, y) + factors * vectors.to_double(p))
+        ties = ties + vectors.where_less(p, tie, none, one)
+        place, at = vectors.where_less(p, tie, place, at), at + further
+    return vectors.add_up(ties), int(vectors.highest(place))
+
+
+@njit(**COMPILED)
+def _share_vote(flat, start, count, least, share, votes):
+    """Give each number that is ``least`` or more its share."""
+    for y in range(count):
+        votes[y] += share if flat[start + y] >= least else 0.0
 
 
 @njit(**INLINED)
-def _finish_brier(mean, of_inputs):
+def _finish_brier(mean, squares):
     """Return the variance of the probabilities."""
     square = vectors.spread(0.0)
     for y in range(0, mean.shape[0], LANES):
         square = square + vectors.load(mean, y) * vectors.load(mean, y)
-    variance = of_inputs[1] - vectors.add_up(square)
-    return variance if variance > 4 * _EPSILON * of_inputs[1] else 0.0  # what rounding leaves of nothing
+    variance = squares - vectors.add_up(square)
+    return variance if variance > 4 * _EPSILON * squares else 0.0  # what rounding leaves of nothing
 
 
 @njit(**INLINED)
-def _finish_zero_one(mean, votes, of_inputs):
+def _finish_zero_one(mean, votes, expected):
     """Return K, I and M, each a sum of what is not negative."""
     high, k, m = np.max(mean), vectors.spread(0.0), vectors.spread(0.0)
     for y in range(0, mean.shape[0], LANES):
         p, vote = vectors.load(mean, y), vectors.load(votes, y)
-        k = k + vote * (vectors.spread(of_inputs[0]) - p)
+        k = k + vote * (vectors.spread(expected) - p)
         m = m + vote * (vectors.spread(high) - p)
-    return vectors.add_up(k), of_inputs[0] - high, vectors.add_up(m)
+    return vectors.add_up(k), expected - high, vectors.add_up(m)
 
 
 @cached
@@ -125,44 +131,67 @@ def over_members(
 ):  # fmt: skip
     """Write mean entropy, K, I and M of chosen inputs to ``out``; return those that are not for this loop."""
     count, classes = shape
-    rows = np.zeros((4, -(-classes // LANES) * LANES))
-    row, first, mean, votes = rows[0], rows[1], rows[2], rows[3]
-    of_inputs, rejected, left = np.empty(2), np.empty(chosen.shape[0], np.int64), 0
+    there = is_single and is_probs and steps[2] == 1 and classes < 1 << 24  # which float32 can count
+    whole = classes // LANES * LANES if there else 0
+    rest, few = classes - whole, classes <= _FEW and not is_zero_one
+    row = np.zeros(-(-rest // LANES) * LANES)
+    end, sums = row.shape[0], np.zeros((3, whole + row.shape[0]))
+    first, mean, votes = sums[0], sums[1], sums[2]
+    last_first, last_mean, last_votes = first[whole:], mean[whole:], votes[whole:]
+    rejected, left = np.empty(chosen.shape[0], np.int64), 0
     own = claim(chosen, claimed, _INPUTS)
     while own.shape[0] > 0:
         for b in own:
-            rows[2:] = 0.0
-            of_inputs[:] = 0.0
-            total, fits, begun = 0.0, True, False
+            sums[1:] = 0.0
+            whole_weight, expected, squares, top, fits, begun = 0.0, 0.0, 0.0, 0.0, True, False
             for member in range(count):
-                total += weight_of(weights, weight_steps, member, b)
+                whole_weight += weight_of(weights, weight_steps, member, b)
             for member in range(count):
-                w = weight_of(weights, weight_steps, member, b) / total
+                w = weight_of(weights, weight_steps, member, b) / whole_weight
                 if not w > 0.0:
                     continue
                 start = origin + b * steps[1] + member * steps[0]
-                if is_single:
-                    _load(single, start, steps[1], steps[2], classes, row)
+                for y in range(rest):
+                    at = start + (whole + y) * steps[2]
+                    row[y] = single[at] if is_single else double[at]
+                fits = (is_probs or _exponentiate(row, classes)) and fits
+                if few:
+                    square, certain, total, low = _add_brier_of_few(row, classes, w, begun, first, mean)
                 else:
-                    _load(double, start, steps[1], steps[2], classes, row)
-                if not is_probs:
-                    fits = _exponentiate(row, classes) and fits
-                fits = _normalise(row, is_probs, tolerance) and fits
+                    total, low, top = _survey(row, 0, end, 0, 0.0)
+                    if whole > 0:
+                        more, lowest, highest = _survey(single, start, whole, steps[1], np.float32(0.0))
+                        total, low, top = total + more, min(low, lowest), max(top, highest)
+                fits = low >= 0.0 and (abs(total - 1.0) <= tolerance if is_probs else total >= 1.0) and fits
+                factor, least = w / total, top * _TIE
                 if is_zero_one:
-                    _add_zero_one(row, w, mean, votes, of_inputs)
+                    ties, place = _add_zero_one(row, 0, end, factor, least, _PLACES, last_mean)
+                    place += whole
+                    if whole > 0:
+                        given = factor, np.float32(least), _SINGLE_PLACES, mean
+                        more, at = _add_zero_one(single, start, whole, *given)
+                        ties, place = ties + more, at if more > 0 else place
+                    if ties == 1.0:
+                        votes[place] += w
+                    else:
+                        _share_vote(single, start, whole, least, w / ties, votes)
+                        _share_vote(row, 0, end, least, w / ties, last_votes)
+                    expected += factor * top
                     continue
-                if not begun:
-                    first[:] = row
-                    begun = True
-                _add_brier(row, first, w, mean, of_inputs)
+                if not few:
+                    square, certain = _add_brier(row, 0, end, 1.0 / total, w, begun, last_first, last_mean)
+                    if whole > 0:
+                        more, most = _add_brier(single, start, whole, 1.0 / total, w, begun, first, mean)
+                        square, certain = square + more, certain + most
+                expected, squares, begun = expected + w * (1.0 - certain), squares + w * square, True
             if not fits:
                 rejected[left] = b
                 left += 1
             elif is_zero_one:
-                out[0, b] = 1.0 - of_inputs[0]
-                out[1, b], out[2, b], out[3, b] = _finish_zero_one(mean, votes, of_inputs)
+                out[0, b] = 1.0 - expected
+                out[1, b], out[2, b], out[3, b] = _finish_zero_one(mean, votes, expected)
             else:
-                variance = _finish_brier(mean, of_inputs)
-                out[0, b], out[1, b], out[2, b], out[3, b] = of_inputs[0], 2 * variance, variance, variance
+                variance = _finish_brier(mean, squares)
+                out[0, b], out[1, b], out[2, b], out[3, b] = expected, 2 * variance, variance, variance
         own = claim(chosen, claimed, _INPUTS)
     return rejected[:left]

@@ -2,7 +2,7 @@
 
 A loop that is loaded already is used from some thousands of numbers on. One that lies on disk is loaded as
 soon as plain array functions have cost as much time as loading it would. One that has to be compiled is
-compiled only for an array on which plain functions would take two seconds, or by ``demur warm``.
+compiled only for work that would take plain functions two seconds, or by ``demur warm``.
 
 ``DEMUR_COMPILE`` overrides this: ``always`` compiles at the first use, ``never`` keeps to plain functions.
 """
@@ -22,23 +22,30 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
+SOURCES = ("core/class_terms.py", "kernels/*.py", "posteriors/**/compiled_*.py", "credal/*.py",
+           "posteriors/dropout/masks.py", "posteriors/chains/plain_steps.py")  # fmt: skip
+"""Loops are made of functions in these files, and of none elsewhere."""
+
 WORTH_COMPILING = 2.0
-"""Seconds of plain functions on one array for which a loop is compiled."""
+"""Seconds of plain functions for which a loop is compiled: on one array, or in calls that are alike."""
 
 WORTH_LOADING = 0.5
 """Seconds of plain functions in this process after which a loop is loaded from disk: what that takes."""
 
-COMPILED: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+AS_WRITTEN: dict[str, Any] = {"nogil": True, "error_model": "numpy"}  # rounds after every operation
+COMPILED: dict[str, Any] = {**AS_WRITTEN, "fastmath": {"contract"}}
 INLINED: dict[str, Any] = {"inline": "always", "error_model": "numpy", "fastmath": {"contract"}}
 
 _spent = 0.0  # seconds that plain functions took in this process, as estimated
+_spent_on: dict[str, float] = {}  # the same in place of a single loop, for those that are called repeatedly
 _loaded: dict[str, Any] = {}  # loops that are compiled, or loaded, in this process
 
 
-def find_loop(name: str, seconds: float) -> Any:
+def find_loop(name: str, seconds: float, *, repeated: bool = False) -> Any:
     """Return a compiled loop by its module and name, or None where plain functions do better.
 
-    ``seconds``: what plain functions would take.
+    Names of loops that are compiled for either type end with ``-float32`` or ``-float64``. ``seconds``: what
+    plain functions would take; ``repeated``: this is one of many calls, whose seconds count together.
     """
     global _spent
     wanted = os.environ.get("DEMUR_COMPILE", "")
@@ -49,19 +56,22 @@ def find_loop(name: str, seconds: float) -> Any:
     if not has_numba():
         return None
     if wanted != "always":
-        on_disk = is_on_disk(name)
-        if (not on_disk and seconds < WORTH_COMPILING) or (on_disk and _spent + seconds < WORTH_LOADING):
+        before = _spent_on.get(name, 0.0) if repeated else 0.0
+        loads, compiles = _spent + seconds >= WORTH_LOADING, before + seconds >= WORTH_COMPILING
+        on_disk = (loads or compiles) and is_on_disk(name)
+        if not (loads if on_disk else compiles):
             _spent += seconds
+            _spent_on[name] = before + seconds
             return None
-        if not on_disk:
-            _announce()
     return load_loop(name)
 
 
 def load_loop(name: str) -> Any:
     """Return a loop by its module and name; it is compiled, or loaded from disk, when it is called."""
     if name not in _loaded:
-        module, _, function = name.rpartition(".")
+        if os.environ.get("DEMUR_COMPILE", "") != "always" and not is_on_disk(name):
+            _announce()
+        module, _, function = name.partition("-")[0].rpartition(".")
         _loaded[name] = getattr(importlib.import_module(module), function)
     return _loaded[name]
 
@@ -79,11 +89,8 @@ def _is_installed() -> bool:
 @functools.cache
 def _announce() -> None:
     """Say once on the terminal what takes the time."""
-    print(
-        "demur: compiling a loop for large arrays, once for this machine; "
-        "`demur warm` does that for all of them beforehand.",
-        file=sys.stderr,
-    )
+    first = "demur: compiling a loop for large arrays, once for this machine; "
+    print(f"{first}`demur warm` does that for all of them beforehand.", file=sys.stderr)
 
 
 def is_on_disk(name: str) -> bool:
@@ -111,11 +118,8 @@ def cache_folder() -> Path | None:
 def stamp() -> str:
     """Return a text that changes with the sources of loops, with what compiles them, and for what."""
     package = Path(__file__).parents[1]
-    # Loops are made of functions in these files, and of none elsewhere.
-    folders = ("core/class_terms.py", "kernels/*.py", "posteriors/**/*.py", "credal/*.py")
-    sources = [path for folder in folders for path in package.glob(folder)]
     found = hashlib.sha256()
-    for path in sorted(sources):
+    for path in sorted(path for each in SOURCES for path in package.glob(each)):
         found.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
     with contextlib.suppress(ImportError):
         found.update(f"{version('numba')} {version('llvmlite')}".encode())
@@ -131,15 +135,18 @@ def _processor() -> str:
     return platform.processor()
 
 
-def cached(function: Callable[..., Any]) -> Any:
+def cached(function: Callable[..., Any], options: dict[str, Any] = COMPILED) -> Any:
     """Compile a function that Python calls, and keep it on disk where something can be written."""
     from numba import njit
 
-    compiled: Any = njit(**COMPILED)(function)
+    compiled: Any = njit(**options)(function)
     folder = cache_folder()
     if folder is not None:
         compiled._cache = _cache_of(function, folder)
     return compiled
+
+
+cached_as_written = functools.partial(cached, options=AS_WRITTEN)
 
 
 def named(name: str) -> Callable[..., Any]:
@@ -191,7 +198,9 @@ def _cache_of(function: Callable[..., Any], folder: Path) -> Any:
         def save_overload(self, sig: Any, data: Any) -> None:
             with _lock(folder / "demur.lock"):
                 super().save_overload(sig, data)
-                (folder / f"{name}.done").touch()
+                arrays = {str(each.dtype) for each in sig if hasattr(each, "layout")}
+                for kind in ("", *(f"-{each}" for each in arrays & {"float32", "float64"})):
+                    (folder / f"{name}{kind}.done").touch()
 
         def load_overload(self, sig: Any, target_context: Any) -> Any:
             with _lock(folder / "demur.lock"):

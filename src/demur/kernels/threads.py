@@ -12,9 +12,7 @@ from typing import Any
 WORTH_A_THREAD = 1 << 17
 """Numbers below which handing them to a thread costs more than it gains."""
 
-_SHARES = (
-    8  # for each thread: a thread that is slow, or begins late, then keeps the others waiting for little
-)
+_SHARES = 8  # for each thread: one that is slow, or begins late, then keeps the others waiting for little
 _BLOCK = 64  # inputs that a share has at least
 
 

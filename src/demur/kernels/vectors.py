@@ -22,8 +22,7 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 
 from demur.kernels.compiling import COMPILED, INLINED
 
-LANES = 16
-FOUR = 4
+LANES, FOUR = 16, 4
 _FUSED = ("contract",)
 _LINE = 64  # bytes of a line of the cache
 _WORD = ir.IntType(32)
@@ -170,12 +169,11 @@ def spread(typing_context, number):
 @intrinsic
 def to_double(typing_context, numbers):
     """Bring a vector to float64."""
-    return (
-        _DOUBLE(numbers),
-        lambda context, builder, signature, arguments: (
-            arguments[0] if numbers == _DOUBLE else builder.fpext(arguments[0], _register(_DOUBLE))
-        ),
-    )
+
+    def generate(context, builder, signature, arguments):
+        return arguments[0] if numbers == _DOUBLE else builder.fpext(arguments[0], _register(_DOUBLE))
+
+    return _DOUBLE(numbers), generate
 
 
 @intrinsic
@@ -303,14 +301,6 @@ def add_in_any_order(typing_context, left, right):
     return types.float64(
         types.float64, types.float64
     ), lambda context, builder, signature, arguments: builder.fadd(*arguments, flags=flags)
-
-
-@intrinsic
-def trailing_zeros(typing_context, bits):
-    """Count the zeros below the lowest one of a uint64 that is not 0."""
-    return types.int64(types.uint64), lambda context, builder, signature, arguments: builder.cttz(
-        arguments[0], ir.Constant(ir.IntType(1), 1)
-    )
 
 
 @njit(**INLINED)

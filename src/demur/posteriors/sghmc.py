@@ -7,9 +7,17 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from demur.posteriors.chains import plain_steps
 from demur.posteriors.chains.markov_chain import ChainOptions, MarkovChain
-from demur.posteriors.chains.stepper import Factors, Moving, add_forces, add_noise, draw_noise_starts
-from demur.posteriors.compiled_calls import load_step_loops, run_in_threads
+from demur.posteriors.chains.stepper import (
+    Factors,
+    Moving,
+    add_forces,
+    add_noise,
+    draw_noise_starts,
+    take_step,
+)
+from demur.posteriors.compiled_calls import BAOA_STEP
 
 
 class SGHMC(MarkovChain):
@@ -108,9 +116,7 @@ def baoa_step(moving: Moving, factors: Factors, rate: float, temperature: float,
     for (value, momentum, forces), start in zip(moving, draw_noise_starts(moving, deviation), strict=True):
         if isinstance(value, np.ndarray):
             given = value, momentum, forces, factors, time, kept, deviation, start
-            run_in_threads(
-                load_step_loops().baoa_step, given, value.size, value.size, load_step_loops().BLOCK_SIZE
-            )
+            take_step(BAOA_STEP, plain_steps.baoa_step, given)
         else:
             add_forces(momentum, forces, factors, time)
             value.add_(momentum, alpha=time / 2)

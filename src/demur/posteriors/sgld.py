@@ -7,9 +7,17 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from demur.posteriors.chains import plain_steps
 from demur.posteriors.chains.markov_chain import ChainOptions, MarkovChain
-from demur.posteriors.chains.stepper import Factors, Moving, add_forces, add_noise, draw_noise_starts
-from demur.posteriors.compiled_calls import load_step_loops, run_in_threads
+from demur.posteriors.chains.stepper import (
+    Factors,
+    Moving,
+    add_forces,
+    add_noise,
+    draw_noise_starts,
+    take_step,
+)
+from demur.posteriors.compiled_calls import LANGEVIN_STEP
 
 
 class SGLD(MarkovChain):
@@ -83,9 +91,7 @@ def langevin_step(moving: Moving, factors: Factors, rate: float, temperature: fl
     for (value, _, forces), start in zip(moving, draw_noise_starts(moving, deviation), strict=True):
         if isinstance(value, np.ndarray):
             given = value, forces, factors, rate, deviation, start
-            run_in_threads(
-                load_step_loops().langevin_step, given, value.size, value.size, load_step_loops().BLOCK_SIZE
-            )
+            take_step(LANGEVIN_STEP, plain_steps.langevin_step, given)
         else:
             gradient, own, centre = forces
             # The force of the value itself comes first, before the value moves.

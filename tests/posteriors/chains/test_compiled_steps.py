@@ -1,14 +1,18 @@
-"""Noise of the chains has the law that it should, from compiled code and from PyTorch."""
+"""Noise of the chains has the law that it should: from compiled loops and NumPy, alike, and from PyTorch."""
 
 import math
+import sys
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from demur import kernels
+from demur.kernels import compiling
 from demur.kernels import threads as workers
-from demur.posteriors.compiled_calls import flatten
+from demur.posteriors import SGHMC
+from demur.posteriors.chains import gradients, plain_steps
+from demur.posteriors.compiled_calls import BAOA_STEP, flatten
 from demur.posteriors.sghmc import baoa_step
 from demur.posteriors.sgld import langevin_step
 
@@ -17,10 +21,12 @@ torch = pytest.importorskip("torch")
 SIZE = 1_000_001  # odd: the last pair is half used
 
 
-@pytest.fixture(params=["compiled", "torch"])
+@pytest.fixture(params=["compiled", "numpy", "torch"])
 def way(request, monkeypatch):
-    if request.param == "torch":
+    if request.param == "numpy":
         monkeypatch.setenv("DEMUR_COMPILE", "never")
+    elif request.param == "torch":
+        monkeypatch.setattr(sys.modules[__name__], "flatten", lambda values: values)
     elif not kernels.has_numba():
         pytest.skip("numba is not installed")
     return request.param
@@ -89,13 +95,54 @@ def test_noise_of_half_precision() -> None:
 
 
 def test_logarithm_of_noise() -> None:
-    numba = pytest.importorskip("numba")
-    from demur.kernels.exp_log import log as log_single
-
-    each = numba.vectorize(["float32(float32)"])(lambda number: log_single(number))
     number = np.concatenate([np.logspace(-9.9, 0, 100_000), [2.0**-32, 0.5, 1.0]]).astype(np.float32)
     exact = np.log(number.astype(float))
-    np.testing.assert_allclose(each(number), exact, rtol=3e-7, atol=1e-7)
+    np.testing.assert_allclose(plain_steps.log_of(number), exact, rtol=3e-7, atol=1e-7)
+
+
+def take_steps(kind, size, temperature, first_state=14):
+    given = torch.randn(5, size, generator=torch.Generator().manual_seed(13), dtype=kind)
+    torch.manual_seed(first_state)
+    first, second, *forces = (flatten(each) for each in given)
+    for _ in range(3):
+        baoa_step([(first, second, (forces[0], first, forces[1]))], (1.0, -0.3, 0.2), 0.2, temperature, 0.1)
+        langevin_step([(forces[2], None, (first, forces[2], second))], (1.0, -0.3, 0.2), 0.2, temperature)
+    return np.stack([first, second, forces[2]])
+
+
+@pytest.mark.parametrize("kind", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [1, 10, 511, 512, 513, 1023, 1024, 1025, 40_000])
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_compiled_steps_are_those_of_numpy_to_the_last_bit(monkeypatch, kind, size, temperature) -> None:
+    compiled = take_steps(kind, size, temperature)
+    monkeypatch.setenv("DEMUR_COMPILE", "never")
+    assert compiled.tobytes() == take_steps(kind, size, temperature).tobytes()
+    # Control: another seed is another noise.
+    assert (compiled.tobytes() == take_steps(kind, size, temperature, 15).tobytes()) == (temperature == 0)
+
+
+def test_a_chain_goes_on_alike_when_its_steps_get_compiled(monkeypatch) -> None:
+    """The loop is found in the midst of the chain: its plain steps have taken long enough by then."""
+    pytest.importorskip("numba")
+    layer, data = torch.nn.Linear(12, 4), (torch.randn(60, 12), torch.randint(4, (60,)))
+
+    def sample():
+        chain = SGHMC(layer, data, samples=4, steps=40, batch_size=20, burn_in=0.1, seed=3)
+        chain.fit()
+        found = chain.parameters(range(4))
+        return b"".join(found[name].numpy().tobytes() for name in ("weight", "bias"))
+
+    monkeypatch.setenv("DEMUR_COMPILE", "never")
+    plain = sample()
+    monkeypatch.delenv("DEMUR_COMPILE")
+    for name, value in (("_loaded", {}), ("_spent_on", {}), ("_spent", 0.0)):
+        monkeypatch.setattr(compiling, name, value)
+    for name in ("WORTH_COMPILING", "WORTH_LOADING"):
+        monkeypatch.setattr(compiling, name, 40 * 50e-6)  # of two parameters, in 40 steps
+    monkeypatch.setattr(gradients, "find_loop_by_work", lambda *given: None)
+    assert sample() == plain
+    assert 0 < compiling._spent_on[f"{BAOA_STEP}-float32"] < 40 * 50e-6
+    assert f"{BAOA_STEP}-float32" in compiling._loaded
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.float64])

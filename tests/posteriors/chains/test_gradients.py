@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from demur import kernels
+from demur.kernels import compiling
 from demur.posteriors import SGLD, CyclicalSGHMC
 from demur.posteriors.chains.gradients import (
     CompiledLinearGradient,
@@ -24,8 +25,8 @@ def sampled(model):
 
 def found(model, data, size=100, step=0, kind=choose_gradient):
     batches, own = make_minibatches(data, size, 0), sampled(model)
-    given = (own, batches) if kind is choose_gradient else (batches,)
-    gradient = kind(model, *given, None, None)
+    given = (own, batches, None, None, 1) if kind is choose_gradient else (batches, None, None)
+    gradient = kind(model, *given)
     average, parts = gradient(ChainState(step, own, {}))
     return gradient, average, {name: np.ravel(part) for name, part in parts.items()}
 
@@ -80,6 +81,26 @@ def test_without_numba_gradients_by_hand_are_those_of_autograd(monkeypatch):
     assert isinstance(gradient, LinearGradient)
 
 
+@pytest.mark.parametrize("kind", [torch.uint8, torch.uint16, torch.int32])
+def test_labels_of_short_chains_may_be_integers_of_any_type(monkeypatch, kind):
+    monkeypatch.setenv("DEMUR_COMPILE", "never")
+    labels = torch.randint(5, (40,))
+    model, x = nn.Linear(7, 5), torch.randn(40, 7)
+    expected = found(model, (x, labels), 16)[2]
+    for name, part in found(model, (x, labels.to(kind)), 16)[2].items():
+        np.testing.assert_array_equal(part, expected[name])
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_long_chains_take_the_compiled_gradient_whatever_lies_on_disk(monkeypatch, on_disk):
+    monkeypatch.delenv("DEMUR_COMPILE")
+    monkeypatch.setattr(compiling, "is_on_disk", lambda name: on_disk)
+    model = nn.Linear(7, 5)
+    data = make_minibatches((torch.randn(40, 7), torch.randint(5, (40,))), 16, 0)
+    kinds = [type(choose_gradient(model, sampled(model), data, None, None, n)) for n in (100, 100_000)]
+    assert kinds == [LinearGradient, CompiledLinearGradient]
+
+
 def test_a_batch_of_many_inputs_in_single_precision():
     model = nn.Linear(4, 3)
     with torch.no_grad():
@@ -95,8 +116,7 @@ def test_what_the_compiled_gradient_takes_and_what_it_leaves_to_others():
     model, x, y = nn.Linear(7, 3), torch.randn(40, 7), torch.randint(3, (40,))
     compiled = CompiledLinearGradient if kernels.has_numba() else LinearGradient
     for data in ((x.clone().requires_grad_(), y), (x.T.contiguous().T, y), (x, y.to(torch.uint16))):
-        if compiled is CompiledLinearGradient or data[1].dtype == torch.int64:
-            assert isinstance(found(model, data)[0], compiled)
+        assert isinstance(found(model, data)[0], compiled)
     assert isinstance(found(model, (x.relu().to_sparse(), y))[0], LinearGradient)
     for data in ((x[:, :5], y), (x.double(), y)):
         with pytest.raises(RuntimeError, match="mat1 and mat2"):
@@ -106,7 +126,7 @@ def test_what_the_compiled_gradient_takes_and_what_it_leaves_to_others():
 def test_labels_are_those_that_were_checked():
     model, x, y = nn.Linear(7, 3), torch.randn(40, 7), torch.randint(3, (40,))
     batches, own = make_minibatches((x, y), 16, 0), sampled(model)
-    gradient = choose_gradient(model, own, batches, None, None)
+    gradient = choose_gradient(model, own, batches, None, None, 1)
     expected = gradient(ChainState(0, own, {}))[0]
     if isinstance(gradient, CompiledLinearGradient):
         y.fill_(5_000_000)
@@ -140,11 +160,11 @@ def test_what_is_not_a_linear_layer_alone_goes_by_autograd():
     frozen.bias.requires_grad_(False)
     heard.register_forward_hook(lambda module, given, out: 2 * out)
     for model in (nn.Sequential(layer), frozen, heard):
-        assert isinstance(choose_gradient(model, sampled(model), data, None, None), NetworkGradient)
+        assert isinstance(choose_gradient(model, sampled(model), data, None, None, 1), NetworkGradient)
     likelihood = lambda outputs, targets: -((outputs[:, 0] - targets) ** 2)  # noqa: E731
-    assert isinstance(choose_gradient(layer, sampled(layer), data, likelihood, None), NetworkGradient)
+    assert isinstance(choose_gradient(layer, sampled(layer), data, likelihood, None, 1), NetworkGradient)
     forward = lambda model, inputs: model(inputs) / 2  # noqa: E731
-    assert isinstance(choose_gradient(layer, sampled(layer), data, None, forward), NetworkGradient)
+    assert isinstance(choose_gradient(layer, sampled(layer), data, None, forward, 1), NetworkGradient)
 
 
 def test_a_chain_over_a_linear_layer_is_that_of_the_same_layer_in_a_network():

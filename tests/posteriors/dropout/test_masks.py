@@ -20,12 +20,31 @@ def test_masks_are_the_same_however_they_are_drawn(monkeypatch, rate, features):
         monkeypatch.setenv("DEMUR_COMPILE", "always" if compiled else "never")
         masks = Masks(rate, 5, features)
         found[compiled] = masks.draw_kept(members, places).copy()
-    product = np.full((57, 31, features), np.nan, np.float32)
-    masks.apply(members, places, values, product)
+        product = np.full((57, 31, features), np.nan, np.float32)
+        masks.apply(members, places, values, product)
+        np.testing.assert_array_equal(product, found[compiled] * values)
     np.testing.assert_array_equal(found[True], found[False])
-    np.testing.assert_array_equal(product, found[True] * values)
     dropped = 1 - found[True].mean()
     assert abs(dropped - rate) < 5 * np.sqrt(rate * (1 - rate) / found[True].size)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("features", [1, 16, 31, 100])
+@pytest.mark.parametrize("classes", [1, 2, 3, 32])
+def test_logits_are_the_same_to_the_last_bit_compiled_or_not(monkeypatch, kind, features, classes):
+    rng = np.random.default_rng(1)
+    values, weight = (rng.normal(size=(n, features)).astype(kind) for n in (31, classes))
+    bias = rng.normal(size=classes).astype(kind)
+    found = []
+    for wanted in ("always", "never"):
+        monkeypatch.setenv("DEMUR_COMPILE", wanted)
+        masks, logits = Masks(0.3, 5, features), np.full((17, 31, classes), np.nan, kind)
+        masks.write_logits(range(3, 20), np.arange(31) ** 2, values, weight, bias, logits)
+        found.append(logits)
+    assert found[0].tobytes() == found[1].tobytes()
+    kept = masks.draw_kept(range(3, 20), np.arange(31) ** 2)
+    tolerance = {"rtol": 0, "atol": 200 * np.finfo(kind).eps}
+    np.testing.assert_allclose(found[0], (kept * values.astype(float)) @ weight.T + bias, **tolerance)
 
 
 def test_threads_draw_the_masks_of_one(monkeypatch):

@@ -10,13 +10,23 @@ import numpy as np
 
 from demur.posteriors import networks
 from demur.posteriors.chains.minibatches import ArrayMinibatches, Minibatches
-from demur.posteriors.compiled_calls import FEW_CLASSES, can_compile, flatten
+from demur.posteriors.compiled_calls import (
+    COMPUTE_GRADIENT,
+    FEW_CLASSES,
+    find_loop_by_work,
+    flatten,
+    takes_arrays,
+)
 
 if TYPE_CHECKING:
     from demur.posteriors.chains.stepper import ChainState
 
 Likelihood = Callable[[Any, Any], Any]
 """A function of the model's output for a batch and of the targets: the log-likelihood of each input."""
+
+_PLAIN_CALL, _PLAIN_PRODUCT = 150e-6, 0.1e-9
+"""Seconds that PyTorch takes for the gradient of a linear layer: for calling it, and for each input, feature
+and class."""
 
 
 class Gradient(Protocol):
@@ -33,8 +43,9 @@ def choose_gradient(
     minibatches: Minibatches,
     likelihood: Likelihood | None,
     forward: networks.Forward | None,
+    steps: int,
 ) -> Gradient:
-    """Return the fastest way to the gradient with respect to the sampled parameters."""
+    """Return the fastest way to the gradient with respect to the sampled parameters, for so many steps."""
     import torch
 
     general = NetworkGradient(model, minibatches, likelihood, forward)
@@ -43,7 +54,12 @@ def choose_gradient(
     if not (plain and whole and likelihood is None and forward is None):
         return general
     if isinstance(minibatches, ArrayMinibatches) and CompiledLinearGradient.accepts(minibatches, sampled):
-        return CompiledLinearGradient(minibatches, sampled)
+        weight = sampled["weight"]
+        seconds = steps * (_PLAIN_CALL + minibatches.batch_size * weight.numel() * _PLAIN_PRODUCT)
+        kind = str(weight.dtype).removeprefix("torch.")
+        # Roundings differ: what lies on disk must not decide which samples a seed gives.
+        if find_loop_by_work(COMPUTE_GRADIENT, kind, seconds) is not None:
+            return CompiledLinearGradient(minibatches, sampled)
     return LinearGradient(general)
 
 
@@ -159,7 +175,7 @@ class CompiledLinearGradient:
         inputs, weight = minibatches.inputs, sampled["weight"]
         if (
             len(weight) > FEW_CLASSES
-            or not can_compile(weight)
+            or not takes_arrays(weight)
             or not _is_labelled(inputs, minibatches.targets)
         ):
             return False

@@ -87,7 +87,9 @@ class ArrayMinibatches:
         def tensors(values: Any) -> Any:
             if isinstance(values, Mapping):
                 return {name: tensors(value) for name, value in values.items()}
-            return torch.as_tensor(values)
+            found = torch.as_tensor(values)
+            # PyTorch cannot select rows of these.
+            return found.long() if found.dtype in (torch.uint16, torch.uint32, torch.uint64) else found
 
         self.inputs, self.targets, self.seed = tensors(inputs), tensors(targets), seed
         parts = [*(self.inputs.values() if isinstance(self.inputs, Mapping) else [self.inputs]), self.targets]

@@ -13,8 +13,9 @@ import numpy as np
 from demur.posteriors import networks
 from demur.posteriors.chains.gradients import Likelihood, choose_gradient
 from demur.posteriors.chains.minibatches import Minibatches
+from demur.posteriors.chains.plain_steps import BLOCK_SIZE
 from demur.posteriors.chains.schedule import Schedule
-from demur.posteriors.compiled_calls import flatten
+from demur.posteriors.compiled_calls import find_loop, flatten, run_in_threads
 
 Moving = list[tuple[Any, Any, tuple[Any, Any, Any]]]
 """For each parameter, as `flatten` returns them: its value, its momentum (None where the method has none),
@@ -24,6 +25,9 @@ Factors = tuple[float, float, float]
 
 _SEEDS_PER_BLOCK = 1024
 """Seeds of steps that are generated at a time."""
+
+_PLAIN_CALL, _PLAIN_NUMBER = 50e-6, 20e-9
+"""Seconds that NumPy takes for a step: for calling it, and for each number."""
 
 
 @dataclass
@@ -106,7 +110,7 @@ class Stepper:
         self._centre = (
             None if self.prior_mean is None else {n: flatten(v) for n, v in self.prior_mean.items()}
         )
-        self.gradient = choose_gradient(model, start, minibatches, log_likelihood, forward)
+        self.gradient = choose_gradient(model, start, minibatches, log_likelihood, forward, schedule.steps)
         self._seeds: tuple[int, Any] = (-1, None)
 
     def advance(self, state: ChainState) -> None:
@@ -169,6 +173,16 @@ def add_noise(values: Any, deviation: float) -> None:
     if deviation > 0:
         # Not alpha=, which refuses deviations beyond the range of the type; a later check names the cause.
         values.add_(torch.randn_like(values).mul_(deviation))
+
+
+def take_step(name: str, plain: Callable[..., None], given: tuple[Any, ...]) -> None:
+    """Take a step of a parameter, the first of ``given``: compiled or by NumPy, which give the same bytes."""
+    size = given[0].size
+    loop = find_loop(name, given[0].dtype, _PLAIN_CALL + size * _PLAIN_NUMBER)
+    if loop is None:
+        plain(*given, 0, size)
+    else:
+        run_in_threads(loop, given, size, size, BLOCK_SIZE)
 
 
 def draw_noise_starts(moving: Moving, deviation: float) -> Any:

@@ -5,10 +5,11 @@ from __future__ import annotations
 # numba, not Python, calls these functions.
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
 import numpy as np
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
 from demur.kernels.compiling import COMPILED, INLINED, cached
-from demur.kernels.vectors import trailing_zeros
 from demur.posteriors.dropout import masks
 
 GOLDEN = masks.GOLDEN
@@ -19,6 +20,14 @@ _FEATURES_TOGETHER = 32
 """Features processed at a time, the last group padded: the bytes in one register of the processor."""
 
 mix = njit(**INLINED)(masks.mix)
+
+
+@intrinsic
+def _count_trailing_zeros(typing_context, bits):
+    """Count the zeros below the lowest one of a uint64 that is not 0."""
+    return types.int64(types.uint64), lambda context, builder, signature, arguments: builder.cttz(
+        arguments[0], ir.Constant(ir.IntType(1), 1)
+    )
 
 
 @njit(**INLINED)
@@ -69,7 +78,7 @@ def _drop_further(start, below, room, features, out):
     for word in range(tied.size):
         bits = tied[word]
         while bits != _ZERO:
-            feature = 8 * word + trailing_zeros(bits) // 8
+            feature = 8 * word + _count_trailing_zeros(bits) // 8
             bits &= bits - _ONE
             if feature < features:
                 further = mix(start + np.uint64(first + feature) * GOLDEN)

@@ -7,12 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from demur import kernels
-from demur.posteriors.compiled_calls import run_in_threads
+from demur.kernels import compiling
+from demur.posteriors.compiled_calls import (
+    APPLY_MASKS,
+    DRAW_MASKS,
+    MULTIPLY_MASKED,
+    find_loop,
+    run_in_threads,
+)
+from demur.posteriors.heads.plain_products import multiply_in_lanes, split_rows
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _SHIFT_1, _SHIFT_2, _SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
 _MULTIPLIER_1, _MULTIPLIER_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+
+_PLAIN_FEATURE, _PLAIN_PRODUCT = 4e-9, 1e-9
+"""Seconds that NumPy takes to draw a feature's mask, and to multiply and add it for a class."""
 
 
 def mix(z: Any) -> Any:
@@ -56,12 +66,9 @@ class Masks:
         if self._room.shape[:2] != (len(members), len(places)):
             self._room = np.empty((len(members), len(places), self.features), np.uint8)
         starts = self.find_starts(np.asarray(members), np.asarray(places))
-        if kernels.has_numba():
-            from demur.posteriors.dropout import compiled_masks
-
-            compiled_masks.draw_masks(
-                starts.reshape(-1), self._whole, self._below, self._room.reshape(-1, self.features)
-            )
+        loop = compiling.find_loop(DRAW_MASKS, self._room.size * _PLAIN_FEATURE, repeated=True)
+        if loop is not None:
+            loop(starts.reshape(-1), self._whole, self._below, self._room.reshape(-1, self.features))
         else:
             _draw_plain(starts, self._whole, self._below, self._room)
         return self._room
@@ -69,14 +76,18 @@ class Masks:
     def apply(
         self, members: range, places: Sequence[int] | np.ndarray, values: np.ndarray, out: np.ndarray
     ) -> None:
-        """Write the features, with 0 for those that are dropped, in a compiled loop.
+        """Write the features, with 0 for those that are dropped.
 
         ``values`` are (inputs, features), ``out`` is (members, inputs, features).
         """
-        from demur.posteriors.dropout import compiled_masks
-
-        selection = self._seed, np.asarray(members), np.asarray(places), self._whole, self._below
-        run_in_threads(compiled_masks.apply_masks, (*selection, values, out), len(values), out.size)
+        numbers, places = np.asarray(members), np.asarray(places)
+        loop = find_loop(APPLY_MASKS, out.dtype, out.size * _PLAIN_FEATURE)
+        if loop is not None:
+            selection = self._seed, numbers, places, self._whole, self._below
+            run_in_threads(loop, (*selection, np.ascontiguousarray(values), out), len(values), out.size)
+        else:
+            for starts, own in zip(self.find_starts(numbers, places), out, strict=True):
+                own[:] = self._drop(starts, values)
 
     def write_logits(
         self,
@@ -87,16 +98,31 @@ class Masks:
         bias: np.ndarray,
         out: np.ndarray,
     ) -> None:
-        """Write the logits of a linear layer, with 0 for the features that are dropped, in a compiled loop.
+        """Write the logits of a linear layer, with 0 for the features that are dropped.
 
         ``values`` are (inputs, features), ``out`` is (members, inputs, classes).
         """
-        from demur.posteriors.heads import compiled_products
+        numbers, places = np.asarray(members), np.asarray(places)
+        values, weight = np.ascontiguousarray(values), np.ascontiguousarray(weight)
+        seconds = len(members) * values.size * (_PLAIN_FEATURE + len(weight) * _PLAIN_PRODUCT)
+        if find_loop(MULTIPLY_MASKED, out.dtype, seconds) is not None:
+            from demur.posteriors.heads import compiled_products
 
-        compiled_products.multiply_masked(
-            self._seed, np.asarray(members), np.asarray(places), self._whole, self._below, values, weight,
-            bias, out,
-        )  # fmt: skip
+            compiled_products.multiply_masked(
+                self._seed, numbers, places, self._whole, self._below, values, weight, bias, out
+            )
+            return
+        starts, inputs = self.find_starts(numbers, places).reshape(-1), np.arange(len(values))
+        inputs, logits = np.tile(inputs, len(members)), out.reshape(-1, len(weight))
+        for rows in split_rows(len(starts), len(weight)):
+            masked = self._drop(starts[rows], values[inputs[rows]])
+            logits[rows] = multiply_in_lanes(masked, weight, bias)
+
+    def _drop(self, starts: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Return values with 0 for those that the sequences at ``starts`` drop, (*starts, features)."""
+        kept = np.empty((*starts.shape, self.features), np.uint8)
+        _draw_plain(starts, self._whole, self._below, kept)
+        return np.where(kept.view(bool), values, values.dtype.type(0))
 
     def find_starts(self, members: np.ndarray, places: np.ndarray) -> np.ndarray:
         """Return the start of the sequence of each member and input, (members, inputs)."""

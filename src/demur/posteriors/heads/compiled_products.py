@@ -8,8 +8,11 @@ import math
 
 import numpy as np
 from numba import njit
+from numba.extending import intrinsic
 
-from demur.kernels.compiling import COMPILED, cached
+from demur.kernels import vectors
+from demur.kernels.compiling import AS_WRITTEN, COMPILED, cached, cached_as_written
+from demur.kernels.vectors import LANES
 from demur.posteriors.dropout.compiled_masks import allocate, apply_mask, pad_features, start_sequence
 
 _SUMMED = {**COMPILED, "fastmath": {"contract", "reassoc"}}
@@ -41,6 +44,39 @@ def _multiply(rows, weight, bias, out):
         out[0, other], out[1, other], out[2, other], out[3, other] = aw + its, bw + its, cw + its, dw + its
 
 
+@intrinsic
+def _add_product(typing_context, total, left, right):
+    """Return ``total + left right``, rounded twice: NumPy cannot round such a sum once."""
+    return total(total, total, total), lambda context, builder, signature, arguments: builder.fadd(
+        arguments[0], builder.fmul(*arguments[1:])
+    )
+
+
+@njit(**AS_WRITTEN)
+def _multiply_in_lanes(rows, weight, bias, out):
+    """Write the logits of ``_ROWS_TOGETHER`` rows as ``plain_products.multiply_in_lanes`` does."""
+    a, b, c, d = rows
+    for one in range(0, bias.size, 2):
+        other = min(one + 1, bias.size - 1)
+        v, w, own, its = weight[one], weight[other], bias[one], bias[other]
+        none = vectors.spread(bias.dtype.type(0))
+        av, bv, cv, dv, aw, bw, cw, dw = none, none, none, none, none, none, none, none
+        for k in range(0, v.size, LANES):
+            of_v, of_w = vectors.load(v, k), vectors.load(w, k)
+            row = vectors.load(a, k)
+            av, aw = _add_product(av, row, of_v), _add_product(aw, row, of_w)
+            row = vectors.load(b, k)
+            bv, bw = _add_product(bv, row, of_v), _add_product(bw, row, of_w)
+            row = vectors.load(c, k)
+            cv, cw = _add_product(cv, row, of_v), _add_product(cw, row, of_w)
+            row = vectors.load(d, k)
+            dv, dw = _add_product(dv, row, of_v), _add_product(dw, row, of_w)
+        out[0, one], out[0, other] = vectors.add_up(av) + own, vectors.add_up(aw) + its
+        out[1, one], out[1, other] = vectors.add_up(bv) + own, vectors.add_up(bw) + its
+        out[2, one], out[2, other] = vectors.add_up(cv) + own, vectors.add_up(cw) + its
+        out[3, one], out[3, other] = vectors.add_up(dv) + own, vectors.add_up(dw) + its
+
+
 @njit(**COMPILED)
 def _add_outer(factors, rows, out):
     """Add the products of ``_ROWS_TOGETHER`` factors per class with as many rows."""
@@ -52,7 +88,7 @@ def _add_outer(factors, rows, out):
             own[k] += (of_a * a[k] + of_b * b[k]) + (of_c * c[k] + of_d * d[k])
 
 
-@cached
+@cached_as_written
 def multiply_masked(seed, members, places, whole, below, values, weight, bias, out):
     """Write the logits of masked features, as ``compiled_masks.apply_masks`` and a product would.
 
@@ -74,7 +110,7 @@ def multiply_masked(seed, members, places, whole, below, values, weight, bias, o
             for m in range(some):
                 start = start_sequence(seed, members[first + m], places[b])
                 apply_mask(start, whole, below, own, wide, features, rows[m])
-            _multiply(rows, layer, bias, logits)
+            _multiply_in_lanes(rows, layer, bias, logits)
             for m in range(some):
                 for k in range(classes):
                     out[first + m, b, k] = logits[m, k]

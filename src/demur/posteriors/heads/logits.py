@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.posteriors.compiled_calls import FEW_CLASSES, can_compile
+from demur.posteriors.compiled_calls import FEW_CLASSES, takes_arrays
 from demur.posteriors.dropout.masks import Masks
 
 ROWS_PER_PRODUCT = 1024
@@ -46,7 +46,7 @@ def multiply_dropped(scaled: Any, layer: Any, masks: Masks, members: range, plac
     found = scaled.new_empty((len(members), len(scaled), len(weight)))
     if len(scaled) == 0:
         return found
-    if len(weight) <= FEW_CLASSES and can_compile(scaled):
+    if len(weight) <= FEW_CLASSES and takes_arrays(scaled):
         masks.write_logits(members, places, *(each.numpy() for each in (scaled, weight, bias, found)))
     else:
         _multiply_in_parts(scaled, weight.T, bias, masks, members, places, found)
@@ -68,7 +68,7 @@ def _multiply_in_parts(
         for part in parts:
             some = slice(part[0], part[-1] + 1)
             masked = rows[: len(own) * len(part)].view(len(own), len(part), width)
-            if can_compile(scaled):
+            if takes_arrays(scaled):
                 masks.apply(own, places[some], scaled[some].numpy(), masked.numpy())
             else:
                 kept = torch.from_numpy(masks.draw_kept(own, places[some]))
