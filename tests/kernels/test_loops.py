@@ -471,7 +471,7 @@ def test_bounded_rules_name_what_is_no_prediction(rule) -> None:
 def test_bounded_rules_of_probabilities_are_those_of_plain_functions(
     monkeypatch, rule, classes, dtype
 ) -> None:
-    """Highest numbers in whole vectors and in the rest of a row, alone and tied; a member without weight."""
+    """Highest numbers in whole vectors and in the rest of a row, alone or tied; one member has no weight."""
     rng = np.random.default_rng(3)
     p = rng.dirichlet(np.full(classes, 0.3), size=(7, 40_000 // classes // 7 + 300)).astype(dtype)
     p[:, :9] = 0

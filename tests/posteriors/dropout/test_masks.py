@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+import demur
+from demur.kernels import compiling
 from demur.kernels import threads as workers
+from demur.posteriors import compiled_calls
 from demur.posteriors.dropout.masks import Masks
 
 pytest.importorskip("numba")
@@ -57,3 +60,20 @@ def test_threads_draw_the_masks_of_one(monkeypatch):
     np.testing.assert_array_equal(found[0], Masks(0.2, 5, 501).draw_kept(members, places))
     for other in found[1:]:
         np.testing.assert_array_equal(other, found[0])
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_posteriors_call_loops_with_the_types_that_are_compiled_beforehand(kind):
+    """Another type, or another order in memory, would be compiled when it is needed."""
+    torch = pytest.importorskip("torch")
+    for name in compiled_calls.LOOPS:
+        compiled_calls.compile_loop(name)
+    before = {name: len(compiling.load_loop(name).signatures) for name in compiled_calls.LOOPS}
+    x, y = torch.rand(50, 20, dtype=getattr(torch, kind)), torch.randint(10, (50,))
+    for classes in (10, 40):  # few, and many
+        layer = torch.nn.Linear(20, classes).to(x)
+        demur.score(demur.posteriors.LastLayer(layer, dropout=0.2, samples=9), [x], progress=False)
+        for method in (demur.posteriors.SGLD, demur.posteriors.SGHMC):
+            method(layer, (x, y), samples=2, steps=10, batch_size=20).fit(progress=False)
+    Masks(0.2, 1, 30).draw_kept(range(3), np.arange(4))
+    assert {name: len(compiling.load_loop(name).signatures) for name in before} == before

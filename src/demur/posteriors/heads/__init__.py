@@ -5,6 +5,7 @@
     parameters         finds the last layer of a network; reads and checks heads
     logits             products of features with heads, or with a last layer after dropout
     compiled_products  such products in compiled loops, for few classes
+    plain_products     the same products by NumPy, to the last bit
 
 `LastLayer` itself is one folder up.
 """
