@@ -258,7 +258,7 @@ def _describe(scores: ScoreTable, kind: Kind, files: list[str], options: dict[st
         "rule": options["rule"],
         "unit": name_unit(options["rule"], options["base"]),
         "unbiased": options["unbiased"],
-        "rounding": options["rounding"],
+        **({} if options["rounding"] is None else {"rounding": options["rounding"]}),
         "summary": scores.summary(),
     }
 
