@@ -76,10 +76,11 @@ def test_bagging_with_features_and_classes_that_some_members_never_saw() -> None
 def test_voting_and_lists_of_predictors() -> None:
     models = [("a", LogisticRegression(max_iter=2000)), ("b", GaussianNB())]
     voting = VotingClassifier(models, voting="soft").fit(X[TRAIN], NAMES[TRAIN])
-    scores = demur.score(Bagging(voting), loader(NAMES))
+    with pytest.warns(demur.RoundingWarning):  # naive Bayes rounds to 0
+        scores = demur.score(Bagging(voting), loader(NAMES))
     np.testing.assert_array_equal(scores.predictions, voting.predict(X[TEST]))
     apart = [model.fit(X[TRAIN], NAMES[TRAIN]) for _, model in models]
-    same = demur.score(apart, loader(NAMES))
+    same = demur.score(apart, loader(NAMES), measures=["average"])
     np.testing.assert_array_equal(same["average"].epistemic, scores["average"].epistemic)
 
 

@@ -380,7 +380,7 @@ def _describe(
         if scores.outcome == "points"
         else name_unit(options["rule"], options["base"]),
         "unbiased": options["unbiased"],
-        "rounding": options["rounding"],
+        **({} if options["rounding"] is None else {"rounding": options["rounding"]}),
         "summary": scores.summary(),
     } | ({"failed": int(scores.failed.sum())} if scores.failed.any() else {})
 
