@@ -451,3 +451,12 @@ def test_shapes_are_shown_as_they_were_given() -> None:
     assert repr(demur.MultiLabel(np.zeros((4, 3)))) == "MultiLabel(shape=(4, 3), float64)"
     assert repr(demur.Bernoulli(np.zeros((4, 3)))) == "Bernoulli(probs, shape=(4, 3), float64)"
     assert repr(demur.Poisson(np.ones(3, np.float32))) == "Poisson(shape=(3,), float32)"
+
+
+def test_an_axis_of_length_one_is_shared() -> None:
+    mean, variance = np.array([[0.0, 1.0, 2.0], [3.0, 5.0, 1.0]]), np.array([[1.0], [4.0]])
+    whole = demur.decompose(demur.Gaussian(mean, np.broadcast_to(variance, mean.shape)))
+    np.testing.assert_array_equal(demur.decompose(demur.Gaussian(mean, variance)).total, whole.total)
+    for wrong in (np.ones(2), np.ones((2, 2)), np.ones((1, 2, 3))):
+        with pytest.raises(ValueError, match=r"must have the shape of"):
+            demur.Gaussian(mean, wrong)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -33,13 +34,17 @@ class Parametric:
     def __init__(self, family: str, /, **parameters: Any) -> None:
         """Check shapes and types, and put the parameters on one axis."""
         given = {name: as_real_array(name, value) for name, value in parameters.items()}
-        first = max(given, key=lambda name: given[name].ndim)
+        first = max(given, key=lambda name: (given[name].ndim, math.prod(given[name].shape)))
         shape = tuple(given[first].shape)
         for name, array in given.items():
-            if array.ndim and tuple(array.shape) != shape:
+            # An axis of length 1 is shared, as one variance by all inputs of a member; no axis is left out.
+            shared = zip(array.shape, shape, strict=False)
+            if array.ndim and (
+                array.ndim != len(shape) or any(own not in (1, whole) for own, whole in shared)
+            ):
                 raise ValueError(
-                    f"{name} must have the shape of {first}, {shape}, or be one number. "
-                    f"Got {tuple(array.shape)}."
+                    f"{name} must have the shape of {first}, {shape}, with 1 on axes along which it is the "
+                    f"same, or be one number. Got {tuple(array.shape)}."
                 )
         self._fill_with(family, tuple(given), stack_parameters(list(given.values()), shape))
 
