@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -34,7 +33,7 @@ class Parametric:
     def __init__(self, family: str, /, **parameters: Any) -> None:
         """Check shapes and types, and put the parameters on one axis."""
         given = {name: as_real_array(name, value) for name, value in parameters.items()}
-        first = max(given, key=lambda name: (given[name].ndim, math.prod(given[name].shape)))
+        first = max(given, key=lambda name: sum(2 + (size > 1) for size in given[name].shape))
         shape = tuple(given[first].shape)
         for name, array in given.items():
             # An axis of length 1 is shared, as one variance by all inputs of a member; no axis is left out.
