@@ -59,7 +59,7 @@ def assert_parts(found, wanted, rtol=1e-12, atol=1e-14) -> None:
 @pytest.mark.parametrize("measure", MEASURES)
 @pytest.mark.parametrize("weighted", ["no", "members", "inputs"])
 @pytest.mark.parametrize("kind", ["Points", "Draws"])
-@pytest.mark.parametrize("kernel", ["energy", minus_distance, gauss], ids=str)
+@pytest.mark.parametrize("kernel", ["energy", minus_distance, gauss])
 def test_every_measure_against_loops(measure, weighted, kind, kernel) -> None:
     values = POINTS if kind == "Points" else DRAWS
     weights = None if weighted == "no" else WEIGHTS[: len(values)]
@@ -171,7 +171,7 @@ def test_total_is_the_expected_crps() -> None:
         assert math.isclose(float(found[1].total), to_each, rel_tol=1e-12)
 
 
-@pytest.mark.parametrize("kernel", ["energy", gauss], ids=str)
+@pytest.mark.parametrize("kernel", ["energy", gauss])
 def test_no_truth_is_better_than_the_predictor_itself(kernel) -> None:
     """Proper: the score of any other prediction is not below the entropy of what draws the outcome."""
     rng = np.random.default_rng(5)
@@ -223,7 +223,7 @@ def test_gaussian_draws_find_the_closed_form() -> None:
 
 @pytest.mark.parametrize("measure", ["pairwise", "average", "reverse"])
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
-@pytest.mark.parametrize("kernel", ["energy", gauss], ids=str)
+@pytest.mark.parametrize("kernel", ["energy", gauss])
 def test_identical_members_have_exactly_zero(measure, weights, kernel) -> None:
     one = np.random.default_rng(1).normal(size=(1, 50, 20)) * 1e3 + 0.1
     draws = Draws(np.repeat(one, 6, axis=0), kernel)
