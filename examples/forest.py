@@ -7,6 +7,8 @@ scikit-learn: `pip install "demur[report]"`.
 Run: python examples/forest.py
 """
 
+import warnings
+
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
@@ -23,6 +25,8 @@ def main():
     forest = RandomForestClassifier(100, random_state=0).fit(x[:1000], y[:1000])
     test, unknown = [(x[1000:], y[1000:])], [images[~known]]
 
+    # Without a prior demur warns, and says how many inputs have an infinite K; so do we, below.
+    warnings.filterwarnings("ignore", "The epistemic part is infinite")
     for prior in (0.0, 1.0):
         posterior = Forest(forest, prior=prior)
         scores, strange = demur.score(posterior, test), demur.score(posterior, unknown)

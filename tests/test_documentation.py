@@ -135,6 +135,11 @@ PRINTED = {
         r"by K 0\.[89]",
     ],
     "mc_dropout.py": [r"dropout off: 0\.9\d+$", r"by K: 0\.[89]\d+ \[", r"^most doubtful: input \d+, K \d"],
+    "hmc.py": [
+        r"^log posterior    R-hat \d\.\d+, effective size \d+",
+        r"^HMC +accuracy 0\.[89]",
+        r"^MC dropout +acc",
+    ],
     "forest.py": [r"^prior 0\.0: .* K infinite for [89]\d% of", r"^prior 1\.0: .* K infinite for 0% of"],
     "own_posterior.py": [
         r"^20 members, accuracy 0\.9",

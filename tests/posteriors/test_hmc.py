@@ -108,13 +108,17 @@ def test_a_skewed_posterior_has_its_quantiles() -> None:
 
 
 def test_scores_come_from_the_posterior() -> None:
-    posterior, samples, *_ = sample_linear(samples=40, burn_in=30)
-    found = next(iter(demur.posteriors.Samples(lambda x: np.stack([x @ w for w in samples])[..., None],
-                                               kind="logits").predict(np.eye(3))))  # fmt: skip
-    chunks = torch.cat(list(posterior.predict(np.eye(3))))
-    np.testing.assert_allclose(chunks.numpy(), found.values, rtol=1e-12)
+    def forward(model, x):
+        return torch.cat([torch.zeros_like(model(x)), model(x)], dim=-1)
+
+    posterior, samples, *_ = sample_linear(samples=40, burn_in=30, forward=forward)
+    logits = torch.cat(list(posterior.predict(np.eye(3)))).numpy()
+    np.testing.assert_allclose(logits[..., 1], samples, rtol=1e-12)
+    scores = demur.score(posterior, [np.eye(3)])
+    expected = demur.decompose(logits=logits).epistemic
+    np.testing.assert_allclose(scores["pairwise"].epistemic, expected, rtol=1e-9)
     rhat, size = posterior.diagnose(np.eye(3))
-    assert rhat.shape == size.shape == (3, 1)
+    assert rhat.shape == size.shape == (3, 2)
 
 
 def test_a_killed_run_resumes_with_the_same_samples(tmp_path, monkeypatch) -> None:

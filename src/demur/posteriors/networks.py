@@ -170,7 +170,7 @@ def extract_predictions(found: Any) -> Any:
             f"Got {type(found).__name__}. Give forward=lambda model, inputs: ... that returns the logits, "
             "or demur.Gaussian(mean, variance)."
         )
-    if isinstance(found, torch.Tensor) and found.ndim in (1, 2) and found.shape[1:] in ((), (1,)):
+    if isinstance(found, torch.Tensor) and found.ndim == 1:
         raise ValueError(
             f"A model must return logits of shape (inputs, classes). Got {tuple(found.shape)}, a number for "
             "each input. For the logit of yes or no give forward=lambda model, inputs: "

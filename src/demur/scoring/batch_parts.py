@@ -185,7 +185,9 @@ def as_column(name: str, values: Any, size: int, *, axes: int = 1) -> np.ndarray
     if values is None:
         return None
     try:
-        found = arrays.to_numpy(arrays.as_array(values))
+        # A column of a table is taken as it is: as an array of numbers, it would be one of floats.
+        column = values.to_numpy() if hasattr(values, "to_numpy") else values
+        found = arrays.to_numpy(arrays.as_array(column))
     except TypeError:
         found = np.asarray(values)
     if found.dtype == object:  # numbers stay numbers, so that they equal predicted classes

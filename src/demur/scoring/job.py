@@ -190,7 +190,9 @@ def check_chunk(chunk: Any, inputs: int) -> tuple[Any, Any]:
     elif isinstance(prediction, Categorical) and shape[2] == 1:
         raise ValueError(
             "A posterior must predict at least 2 classes. Got 1. For one probability or logit of yes or no "
-            "give demur.Bernoulli(...), (members, inputs)."
+            "give demur.Bernoulli(...), (members, inputs), from a network by "
+            "forward=lambda model, inputs: demur.Bernoulli(logits=model(inputs).flatten()); for a predicted "
+            "number, demur.Gaussian(...)."
         )
     return prediction, weights
 

@@ -54,10 +54,10 @@ class Scores:
     outcome: str = "classes"
 
     def __repr__(self) -> str:
-        return scores_text.write_text(self._heading(), self.table, self._others())
+        return scores_text.format_text(self._heading(), self.table, self._others())
 
     def _repr_html_(self) -> str:
-        return scores_text.write_html(self._heading(), self.table, self._others())
+        return scores_text.format_html(self._heading(), self.table, self._others())
 
     def _heading(self) -> str:
         """Return one line that says what was scored."""
@@ -192,6 +192,7 @@ class Scores:
             "inputs": len(self),
             "members": self.table.members,
             "classes": self.table.classes,
+            "outcome": self.outcome,
             "rule": self.rule,
             "unit": None if self.rule is None else name_unit(self.rule, self.base),
             "unbiased": self.unbiased,

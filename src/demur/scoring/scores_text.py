@@ -10,7 +10,7 @@ from demur.scoring.score_table import PARTS, ScoreTable
 _HEADER = ("mean of", "total", "aleatoric", "epistemic", "largest", "infinite")
 
 
-def write_text(heading: str, table: ScoreTable, others: Sequence[str]) -> str:
+def format_text(heading: str, table: ScoreTable, others: Sequence[str]) -> str:
     """Return the heading, a table of aligned columns below it, and the names of other columns."""
     rows = _list_rows(table)
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
@@ -21,7 +21,7 @@ def write_text(heading: str, table: ScoreTable, others: Sequence[str]) -> str:
     return "\n".join([heading, *(line.rstrip() for line in lines), *_name_others(others)])
 
 
-def write_html(heading: str, table: ScoreTable, others: Sequence[str]) -> str:
+def format_html(heading: str, table: ScoreTable, others: Sequence[str]) -> str:
     """Return the same as HTML; names are escaped."""
     first, *rows = ([html.escape(cell) for cell in row] for row in _list_rows(table))
     head = "".join(f"<th>{cell}</th>" for cell in first)

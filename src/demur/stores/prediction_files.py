@@ -97,10 +97,10 @@ class MemberFile:
             max(members.start, self.first) - self.first,
             max(members.stop, self.first) - self.first,
         )
-        stop = min(inputs.stop, math.prod(self.batch))
+        start, stop, _ = inputs.indices(math.prod(self.batch))
         found = []
         for part in self.parts:
-            copies = [decode(v, part.precision) for v in _cut(self._map(part)[here], inputs.start, stop)]
+            copies = [decode(v, part.precision) for v in _cut(self._map(part)[here], start, stop)]
             rows = [copy.reshape(len(copy), -1, copy.shape[-1]) for copy in copies]
             found.append(rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1))
         return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
