@@ -977,3 +977,11 @@ def test_threads_that_wait_leave_the_processor_to_others(monkeypatch, chosen, ex
     with pytest.raises(SystemExit):
         main()
     assert os.environ["OMP_WAIT_POLICY"] == expected
+
+
+def test_labels_of_one_task_may_stand_under_its_name():
+    for k in range(2):
+        Path(f"net_{k}.csv").write_text(f"tumour,benign\na,0.{k + 1}\nb,0.9\n")
+    Path("measured.csv").write_text("tumour,benign\na,0\nb,1\n")
+    found = run_json("score", "net_*.csv", "--probs", "--binary", "--labels", "measured.csv")
+    assert found["scores"]["label"] == [0, 1] and found["scores"]["tumour"] == ["a", "b"]

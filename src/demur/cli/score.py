@@ -336,7 +336,8 @@ def _read_truth(labels: str, predictions: Predictions) -> dict[str, np.ndarray]:
         return {"label": join_labels(present == 1, names), **ids}
     if len(predictions.batch) > 1:
         return read_batch_labels(labels, predictions.batch, predictions.tasks)
-    return read_labels(labels)
+    named = predictions.outcome in ("binary", "points") and predictions.names
+    return read_labels(labels, named[0] if named else None)
 
 
 def _add_labels(scores: ScoreTable, truth: dict[str, np.ndarray], path: str) -> ScoreTable:

@@ -18,13 +18,15 @@ from demur.stores.row_columns import PLACE_NAMES
 _LABEL_SUFFIXES = (*COLUMN_SUFFIXES, ".npy")
 
 
-def read_labels(written: str) -> dict[str, np.ndarray]:
+def read_labels(written: str, task: str | None = None) -> dict[str, np.ndarray]:
     """Read labels: the column `label`, and `id` and `input` where the file has them.
 
     Parameters
     ----------
     written
         A file, .npy or as ``read_columns`` takes it; `file.npz:name` for one column of several.
+    task
+        The one task that is predicted, if it has a name: its labels may stand under it.
     """
     path, name = split_name(written)
     if Path(path).suffix.lower() == ".npy":
@@ -38,7 +40,7 @@ def read_labels(written: str) -> dict[str, np.ndarray]:
         )
     columns = read_columns(Path(path), nameless="label")
     if name is None:
-        known = [each for each in LABEL_NAMES if each in columns]
+        known = [each for each in (*LABEL_NAMES, task) if each in columns]
         rest = [each for each in columns if each not in ("input", "id")]
         if not known and len(rest) != 1:
             raise StoreError(
