@@ -29,7 +29,7 @@ SCORE_NAMES = {
     ),
     "reverse_epistemic": Name(
         "M",
-        "M: epistemic, reverse mutual information",
+        "M: epistemic, reverse of I",
         "I the other way round: how far the average prediction is from the members. Large where one of them "
         "rules out what others find likely. M = K − I.",
     ),
