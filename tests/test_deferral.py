@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 import demur
-from demur.deferral import choose_numbers_kept, lower_bound, promisable_accuracy
+from demur.tasks.guarantees import choose_numbers_kept, lower_bound, promisable_accuracy
 
 
 def draw(rng, number, informative=True):

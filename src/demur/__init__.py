@@ -45,10 +45,11 @@ if TYPE_CHECKING:
     from demur import posteriors, report, tasks
     from demur.adhoc import label_variance, margin, max_probability, softmax_variance, variation_ratio
     from demur.averages import interval, mean, quantiles
-    from demur.deferral import Deferral, NoGuarantee
+    from demur.deferral import Deferral
     from demur.regression import information, information_bounds, variance
     from demur.scoring.score import score
     from demur.scoring.scores import Scores
+    from demur.tasks.guarantees import NoGuarantee
 
 __version__ = "0.1.0"
 
@@ -104,7 +105,7 @@ __all__ = [
 
 _LATER = {
     "Deferral": "deferral",
-    "NoGuarantee": "deferral",
+    "NoGuarantee": "tasks.guarantees",
     "Scores": "scoring.scores",
     "information": "regression",
     "information_bounds": "regression",

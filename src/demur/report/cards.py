@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from demur.deferral import Deferral, NoGuarantee, write_threshold
+from demur.deferral import Deferral
 from demur.report.contents import ReportContents
 from demur.report.percent import (
     digits_for,
@@ -22,6 +22,7 @@ from demur.report.verdict import FEW_INPUTS
 from demur.tasks import Detection
 from demur.tasks.estimate import Estimate, perfect_bound, proportion
 from demur.tasks.evaluation import ERRORS, Key
+from demur.tasks.guarantees import NoGuarantee, write_threshold
 
 _TIES_NAMED = 3  # ties that are named; more are counted
 _NO_COMPARISON = (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from demur.deferral import Deferral, NoGuarantee
+from demur.deferral import Deferral
 from demur.report.run_folder import Run, kind_of
 from demur.report.score_names import drop_duplicates
 from demur.tasks.estimate import check_share
 from demur.tasks.evaluation import Evaluation, Key, evaluate_run
+from demur.tasks.guarantees import NoGuarantee
 from demur.tasks.recommendation import Recommendation, recommend
 
 TARGETS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.999)

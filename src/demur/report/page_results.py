@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.deferral import Deferral, write_threshold
+from demur.deferral import Deferral
 from demur.report.cards import describe_promise
 from demur.report.contents import ReportContents
 from demur.report.downsampling import count_bins, find_corners
@@ -16,6 +16,7 @@ from demur.report.run_folder import MethodScores, correct_of
 from demur.tasks import Selective, accuracy_band, best_accuracy, roc_band
 from demur.tasks.estimate import Estimate, proportion
 from demur.tasks.evaluation import ERRORS, Key
+from demur.tasks.guarantees import write_threshold
 from demur.tasks.thresholds import count_kept, find_threshold, spread_numbers_kept
 
 _SLIDER_STEPS = 100

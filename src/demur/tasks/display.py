@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from html import escape
 
@@ -50,11 +51,12 @@ def write_p_value(p_value: float) -> str:
     return "p < 0.0001" if p_value < 0.0001 else f"p = {p_value:.4f}"
 
 
-class Displayed:
+class Displayed(ABC):
     """Shown as a title, rows and notes, which `_display` returns, in a terminal and in a notebook."""
 
+    @abstractmethod
     def _display(self) -> tuple[str, Rows, Sequence[str]]:
-        raise NotImplementedError
+        """Return title, rows and notes."""
 
     def __repr__(self) -> str:
         return write_lines(*self._display())
