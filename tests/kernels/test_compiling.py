@@ -90,9 +90,13 @@ def test_where_a_seed_fixes_the_result_the_disk_does_not_decide(fresh, monkeypat
     assert found == [False, True, False]
 
 
-def test_a_loop_on_disk_is_loaded_once_that_pays(fresh, monkeypatch, capsys) -> None:
+@pytest.mark.parametrize(("numba", "seconds"), [(False, 0.2), (True, 0.02)])
+def test_a_loop_on_disk_is_loaded_once_that_pays(fresh, monkeypatch, capsys, numba, seconds) -> None:
     monkeypatch.setattr(compiling, "is_on_disk", lambda name: True)
-    found = [compiling.find_loop(LOOP, 0.2) is not None for _ in range(4)]
+    modules = {name: module for name, module in sys.modules.items() if name != "numba"}
+    monkeypatch.setattr(compiling.sys, "modules", modules | ({"numba": None} if numba else {}))
+    monkeypatch.setattr(compiling, "load_loop", lambda name: name)
+    found = [compiling.find_loop(LOOP, seconds) is not None for _ in range(4)]
     assert found == [False, False, True, True]
     assert capsys.readouterr().err == ""
 

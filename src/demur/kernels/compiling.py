@@ -30,7 +30,9 @@ WORTH_COMPILING = 2.0
 """Seconds of plain functions for which a loop is compiled: on one array, or in calls that are alike."""
 
 WORTH_LOADING = 0.5
-"""Seconds of plain functions in this process after which a loop is loaded from disk: what that takes."""
+"""Seconds of plain functions in this process after which a loop is loaded from disk: what that takes.
+
+A tenth of it once numba is there, which most of it is for."""
 
 AS_WRITTEN: dict[str, Any] = {"nogil": True, "error_model": "numpy"}  # rounds after every operation
 COMPILED: dict[str, Any] = {**AS_WRITTEN, "fastmath": {"contract"}}
@@ -57,7 +59,8 @@ def find_loop(name: str, seconds: float, *, repeated: bool = False) -> Any:
         return None
     if wanted != "always":
         before = _spent_on.get(name, 0.0) if repeated else 0.0
-        loads, compiles = _spent + seconds >= WORTH_LOADING, before + seconds >= WORTH_COMPILING
+        worth = WORTH_LOADING / 10 if "numba" in sys.modules else WORTH_LOADING
+        loads, compiles = _spent + seconds >= worth, before + seconds >= WORTH_COMPILING
         on_disk = (loads or compiles) and is_on_disk(name)
         if not (loads if on_disk else compiles):
             _spent += seconds
