@@ -120,6 +120,8 @@ def test_pages_hold_examples():
         assert counts[name] >= 5, counts
 
 
+FITTED_BY_THE_DEMO = ("deep_ensemble", "last_layer", "cyclical_sghmc")
+
 # What each script must have printed, as patterns.
 PRINTED = {
     "streaming_moments.py": [r"^256 members", r"all at once: equal$"],
@@ -145,7 +147,14 @@ PRINTED = {
 }
 
 
-@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.name)
+@pytest.mark.parametrize(
+    "script",
+    [
+        # The demo fits the same posteriors to the same digits.
+        pytest.param(path, marks=[pytest.mark.slow] * (path.stem in FITTED_BY_THE_DEMO), id=path.name)
+        for path in EXAMPLES
+    ],
+)
 def test_example_runs(script, tmp_path):
     done = subprocess.run(
         [sys.executable, "-W", "error", str(script)],

@@ -23,7 +23,7 @@ def report(*arguments):
 @pytest.mark.parametrize(
     "name", ["ood-far.npz", "members-id.npy", "images/id.npy", "run.json", "report.html"]
 )
-@pytest.mark.parametrize("kind", ["pipe", "device"])
+@pytest.mark.parametrize("kind", ["pipe", pytest.param("device", marks=pytest.mark.slow)])
 def test_a_pipe_or_a_device_is_refused_and_not_waited_for(tmp_path, write_run, name, kind):
     folder = write_run(tmp_path, number=30, images=(3, 3), facts={"title": "T"})
     (folder / name).unlink(missing_ok=True)
