@@ -89,9 +89,13 @@ class Library:
         )
 
 
-@pytest.fixture(params=["numpy", "torch", "jax", "jax-x64"])
+@pytest.fixture(params=["numpy", "torch", "jax", pytest.param("jax-x64", marks=pytest.mark.slow)])
 def xp(request: pytest.FixtureRequest) -> Iterator[Library]:
-    """Every array library in turn; JAX both with and without float64."""
+    """Every array library in turn; JAX both with and without float64.
+
+    JAX compiles each step of each shape; with float64 it is quickly tested by what traces it
+    (test_gradients.py).
+    """
     library = Library(request.param)
     context: Any = nullcontext()
     if request.param == "jax-x64":

@@ -20,7 +20,7 @@ from demur.cli import app
 from demur.scoring.checkpoint import Checkpoint
 from demur.stores import write_columns
 
-QUICK, LONG = 6, 60
+QUICK, LONG = 4, 60
 """Damages of each file, in every run and in the slow one."""
 SECONDS = 120
 """After so long a command hangs: each takes less than one."""

@@ -152,11 +152,12 @@ def test_too_few_to_prove_it_pass_while_all_are_right() -> None:
 
 
 @pytest.mark.parametrize("ties", [None, 10, 3])
-def test_a_stricter_promise_never_keeps_more(ties) -> None:
+@pytest.mark.parametrize("runs", [20, pytest.param(60, marks=pytest.mark.slow)])
+def test_a_stricter_promise_never_keeps_more(runs, ties) -> None:
     rng = np.random.default_rng(0)
     targets = [*np.arange(0.02, 0.9, 0.04), *np.arange(0.9, 0.999, 0.001), 0.9995]
     promises = 0
-    for run in range(60):
+    for run in range(runs):
         number = int(rng.integers(2, 2000))
         scores = rng.uniform(size=number)
         scores = scores if ties is None else np.floor(ties * scores)
@@ -169,7 +170,7 @@ def test_a_stricter_promise_never_keeps_more(ties) -> None:
                 kept.append(0)
         assert np.all(np.diff(kept) <= 0), (run, kept)
         promises += np.count_nonzero(kept)
-    assert promises > 1000
+    assert promises > 1000 * runs / 60
 
 
 def test_promises_that_need_many_inputs_are_broken_no_more_often_than_said() -> None:

@@ -9,6 +9,9 @@ from reference import loops, members
 import demur
 
 OWN_CELLS = tuple(itertools.product(("each", "bma"), repeat=2))
+SLOW = pytest.mark.slow
+# JAX compiles every step anew for another shape, which takes seconds: gradients are of arrays of this one.
+SHAPE = (3, 2, 4)
 SMOOTH = tuple(rule for rule in loops.RULES if rule != "zero_one")
 
 
@@ -110,14 +113,19 @@ def test_without_requires_grad_there_is_no_graph() -> None:
         assert demur.decompose(logits=leaf).epistemic.grad_fn is None
 
 
-# Tracing takes seconds: every cell for the log loss, one for each other rule.
+# Tracing takes seconds: every cell for the log loss, one for each other rule. PyTorch shows them all.
 @pytest.mark.parametrize(
     ("cell", "rule"),
-    [*((cell, "log") for cell in OWN_CELLS), *((("each", "each"), rule) for rule in SMOOTH[1:])],
+    [
+        (("each", "each"), "log"),
+        (("each", "bma"), "log"),
+        *(pytest.param(cell, "log", marks=SLOW) for cell in OWN_CELLS[2:]),
+        *(pytest.param(("each", "each"), rule, marks=SLOW) for rule in SMOOTH[1:]),
+    ],
 )
 def test_jax_gradients_match_finite_differences(cell, rule) -> None:
     jax = pytest.importorskip("jax")
-    values = members.ordinary(3, 2, 4)
+    values = members.ordinary(*SHAPE)
 
     def total(logits):
         return demur.decompose(logits=logits, measure=demur.Measure(*cell), rule=rule).total.sum()
@@ -130,10 +138,14 @@ def test_jax_gradients_match_finite_differences(cell, rule) -> None:
         np.testing.assert_allclose(again, found, rtol=1e-12, atol=1e-15)
 
 
-@pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
 @pytest.mark.parametrize(
-    ("rule", "shape"),
-    [("log", (8, 64, 100)), *((rule, (4, 3, 5)) for rule in loops.RULES)],
+    ("rule", "shape", "double"),
+    [
+        ("log", (8, 64, 100), False),
+        pytest.param("log", (8, 64, 100), True, marks=SLOW),
+        *((rule, (4, 3, 5), True) for rule in loops.RULES),
+        *(pytest.param(rule, (4, 3, 5), False, marks=SLOW) for rule in loops.RULES),
+    ],
 )
 def test_jit_gives_the_concrete_values(rule, shape, double) -> None:
     jax = pytest.importorskip("jax")
@@ -151,8 +163,17 @@ def test_jit_gives_the_concrete_values(rule, shape, double) -> None:
             np.testing.assert_allclose(a, b, rtol=rtol, atol=atol)
 
 
-@pytest.mark.parametrize("kind", ["logits", "probs"])
-@pytest.mark.parametrize("shape", [(10, 60, 3), (5, 20, 300), (300, 10, 10)])
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [
+        ((10, 60, 3), "logits"),
+        ((300, 10, 10), "probs"),
+        pytest.param((10, 60, 3), "probs", marks=SLOW),
+        pytest.param((300, 10, 10), "logits", marks=SLOW),
+        pytest.param((5, 20, 300), "logits", marks=SLOW),
+        pytest.param((5, 20, 300), "probs", marks=SLOW),
+    ],
+)
 def test_jit_in_float32_has_the_digits_of_what_comes(shape, kind) -> None:
     """Against float64 on the same numbers; probabilities below 1e-30 have no digits in float32."""
     jax = pytest.importorskip("jax")
@@ -175,8 +196,10 @@ def test_jit_in_float32_has_the_digits_of_what_comes(shape, kind) -> None:
                 assert error.max() < 1e-5, (part, scale, difference, moved)
 
 
-@pytest.mark.parametrize("rule", loops.RULES)
-@pytest.mark.parametrize("double", [False, True])
+@pytest.mark.parametrize(
+    "rule", ["log", "zero_one", *(pytest.param(each, marks=SLOW) for each in ("brier", "spherical"))]
+)
+@pytest.mark.parametrize("double", [False, pytest.param(True, marks=SLOW)])
 def test_jit_of_identical_members_is_exactly_zero(double, rule) -> None:
     jax = pytest.importorskip("jax")
     with jax.enable_x64(double):
@@ -242,32 +265,34 @@ def test_jit_of_traced_weights() -> None:
 
 @pytest.mark.parametrize("part", loops.PARTS)
 @pytest.mark.parametrize("name", loops.NAMES)
+@pytest.mark.parametrize("double", [False, pytest.param(True, marks=SLOW)], ids=["float32", "float64"])
 @pytest.mark.parametrize(
-    "lowest", [-50.0, *(pytest.param(each, marks=pytest.mark.slow) for each in (-80.0, -400.0)), -np.inf]
+    "lowest", [-50.0, *(pytest.param(each, marks=SLOW) for each in (-80.0, -400.0)), -np.inf]
 )
-def test_gradients_of_confident_members_are_numbers(lowest, name, part) -> None:
-    """A class next to nothing has a gradient next to 0; a square of its probability would underflow."""
+def test_gradients_of_confident_members_are_numbers(lowest, double, name, part) -> None:
+    """A class next to nothing has a gradient next to 0; a square of its probability would underflow.
+
+    Of two inputs: members that say so of the same class, and of different ones.
+    """
     jax, torch = pytest.importorskip("jax"), pytest.importorskip("torch")
-    for apart in (False, True):
-        logits = np.array([[[0.0, lowest, -1.0]], [[0.0, lowest, -2.0]]])
-        if apart:
-            logits[1] = logits[1, :, ::-1]
-        for double in (False, True):
-            with jax.enable_x64(double):
-                found = jax.grad(lambda z: getattr(demur.decompose(logits=z, measure=name), part).sum())(
-                    jax.numpy.asarray(logits)
-                )
-            assert np.isfinite(found).all()
-        own = torch.from_numpy(logits).requires_grad_()
-        getattr(demur.decompose(logits=own, measure=name), part).sum().backward()
-        assert torch.isfinite(own.grad).all()
+    logits = np.broadcast_to([0.0, lowest, -1.0, -3.0], SHAPE).copy()
+    logits[1:, :, 2] = -2.0
+    logits[1, 1] = logits[1, 1, ::-1]
+    with jax.enable_x64(double):
+        found = jax.grad(lambda z: getattr(demur.decompose(logits=z, measure=name), part).sum())(
+            jax.numpy.asarray(logits)
+        )
+    assert np.isfinite(found).all()
+    own = torch.from_numpy(logits).requires_grad_()
+    getattr(demur.decompose(logits=own, measure=name), part).sum().backward()
+    assert torch.isfinite(own.grad).all()
 
 
 def test_gradients_beside_a_given_model_that_has_none() -> None:
     torch = pytest.importorskip("torch")
     jax = pytest.importorskip("jax")
-    logits = torch.from_numpy(members.ordinary(4, 3, 5)).requires_grad_()
-    given = loops.softmax(members.ordinary(3, 5))
+    logits = torch.from_numpy(members.ordinary(*SHAPE)).requires_grad_()
+    given = loops.softmax(members.ordinary(*SHAPE[1:]))
     expected = demur.decompose(logits=logits.detach(), measure=demur.Measure(given, "each")).epistemic
     sums = demur.Moments().update(given)
     for side in (given, torch.from_numpy(given), sums):
@@ -282,26 +307,35 @@ def test_gradients_beside_a_given_model_that_has_none() -> None:
     np.testing.assert_allclose(3 * np.asarray(found), logits.grad, rtol=1e-9, atol=1e-14)
 
 
-@pytest.mark.parametrize("cell", demur.measures.GIVEN)
+GIVEN = [(library, cell) for library in ("torch", "jax") for cell in demur.measures.GIVEN]
+
+
+@pytest.mark.parametrize(
+    ("library", "cell"),
+    [pytest.param(*own, marks=[SLOW] * (own[0] == "jax" and own[1] != "A2")) for own in GIVEN],
+)
 @pytest.mark.parametrize("from_sums", [False, True], ids=["array", "Moments"])
-def test_gradients_of_a_given_model_alone(from_sums, cell) -> None:
+def test_gradients_of_a_given_model_alone(from_sums, library, cell) -> None:
     """The members have none; A1 needs another given model, so it is set beside itself."""
-    torch, jax = pytest.importorskip("torch"), pytest.importorskip("jax")
-    logits, given = members.ordinary(4, 3, 5), members.ordinary(3, 5, seed=1)
+    logits, given = members.ordinary(*SHAPE), members.ordinary(*SHAPE[1:], seed=3)
 
     def value(z, softmax=loops.softmax):
         measure = demur.measures.cell(cell, softmax(z))
         if from_sums:
             return demur.Moments().update(logits=logits).decompose(measure).total.sum()
-        return demur.decompose(logits=logits, measure=measure, weights=[1.0, 1.0, 1.0, 1.0]).total.sum()
+        return demur.decompose(logits=logits, measure=measure, weights=[1.0, 1.0, 1.0]).total.sum()
 
     expected = numerical(lambda z: float(value(z)), given)
     assert np.abs(expected).max() > 0.01
-    held = torch.from_numpy(given).requires_grad_()
-    value(held, lambda z: torch.softmax(z, -1)).backward()
-    np.testing.assert_allclose(held.grad, expected, rtol=1e-5, atol=1e-8)
-    with jax.enable_x64(True):
-        found = jax.grad(lambda z: value(z, jax.nn.softmax))(jax.numpy.asarray(given))
+    if library == "torch":
+        torch = pytest.importorskip("torch")
+        held = torch.from_numpy(given).requires_grad_()
+        value(held, lambda z: torch.softmax(z, -1)).backward()
+        found = held.grad
+    else:
+        jax = pytest.importorskip("jax")
+        with jax.enable_x64(True):
+            found = jax.grad(lambda z: value(z, jax.nn.softmax))(jax.numpy.asarray(given))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-8)
 
 

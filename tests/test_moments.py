@@ -72,7 +72,9 @@ def same(
 # --- merge laws ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("part", loops.PARTS)
+@pytest.mark.parametrize(
+    "part", ["epistemic", *(pytest.param(each, marks=pytest.mark.slow) for each in ("total", "aleatoric"))]
+)
 @given(streams(), st.data())
 def test_any_chunking_order_and_split_gives_the_one_pass_result(part, stream, data) -> None:
     logits, weights = stream
@@ -111,7 +113,7 @@ def test_one_pass_is_the_array_path_and_the_reference(stream) -> None:
             np.testing.assert_allclose(getattr(found, part), expected[part], rtol=1e-10, atol=1e-13)
 
 
-@pytest.mark.parametrize("groups", [None, 3])
+@pytest.mark.parametrize("groups", [pytest.param(None, marks=pytest.mark.slow), 3])
 @given(st.lists(streams(), min_size=1, max_size=1), st.data())
 def test_merge_is_associative_and_commutative(groups, stream, data) -> None:
     logits, weights = stream[0]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from demur.cli import app
+from demur.posteriors import DeepEnsemble
 from demur.report.page import list_provenance
 from demur.report.run_folder import read_run
 from demur.stores import read_columns
@@ -27,13 +30,23 @@ def run(*arguments: object):
     return CliRunner().invoke(app, [str(each) for each in arguments])
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory) -> tuple[Path, str]:
+@pytest.fixture(scope="module", params=["quick", pytest.param("whole", marks=pytest.mark.slow)])
+def demo(request, tmp_path_factory) -> Iterator[tuple[Path, str]]:
+    """The folder and what was said.
+
+    Resampling takes a third of the time, and processes that train seconds to start: in every run, intervals
+    are by formulas, and networks are trained here.
+    """
     out = tmp_path_factory.mktemp("demo") / "run"
-    result = run("demo", "--out", out)
-    assert result.exit_code == 0, result.output
-    assert result.stderr == ""
-    return out, result.stdout
+    with pytest.MonkeyPatch.context() as patched:
+        if request.param == "quick":
+            patched.setattr("demur.tasks.estimate.RESAMPLED_UP_TO", 0)
+            fit = functools.partial(DeepEnsemble.fit, processes=0)
+            patched.setattr(DeepEnsemble, "fit", staticmethod(fit))
+        result = run("demo", "--out", out)
+        assert result.exit_code == 0, result.output
+        assert result.stderr == ""
+        yield out, result.stdout
 
 
 def test_scores_tell_what_they_should(demo):

@@ -144,7 +144,7 @@ def test_score_evaluate_and_report(shell: Shell, tmp_path: Path, monkeypatch: py
     assert Path("id.csv").read_bytes() == (shell.folder / "id.csv").read_bytes()
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
 def test_output_in_another_encoding(tmp_path: Path, encoding: str) -> None:
     """Letters that the encoding lacks are escaped; nothing ends in a traceback."""
     np.save(tmp_path / "Größe→.npy", np.random.default_rng(0).normal(size=(3, 5, 2)))

@@ -381,16 +381,23 @@ OOD = ("ood", "--id", "id.csv", "--ood", "ood.csv")
 
 
 @pytest.mark.usefixtures("files")
-@pytest.mark.parametrize("buffered", [True, False])
 @pytest.mark.parametrize(
-    "arguments",
+    ("arguments", "buffered"),
     [
-        OOD,
-        (*OOD, "--json"),
-        ("selective", "id.csv", "--labels", "labels.npy"),
-        ("calibration", "id.npy", "--logits", "--labels", "labels.npy"),
+        pytest.param(OOD, True, id="text, buffered"),
+        pytest.param(OOD, False, id="text"),
+        pytest.param((*OOD, "--json"), True, id="json, buffered"),
+        *(
+            pytest.param(*each, marks=pytest.mark.slow)
+            for each in [
+                ((*OOD, "--json"), False),
+                (("selective", "id.csv", "--labels", "labels.npy"), True),
+                (("selective", "id.csv", "--labels", "labels.npy"), False),
+                (("calibration", "id.npy", "--logits", "--labels", "labels.npy"), True),
+                (("calibration", "id.npy", "--logits", "--labels", "labels.npy"), False),
+            ]
+        ),
     ],
-    ids=["text", "json", "selective", "calibration"],
 )
 def test_a_full_output_is_told_in_one_line(arguments, buffered):
     if not Path("/dev/full").exists():

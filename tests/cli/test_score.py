@@ -795,11 +795,17 @@ def test_signals_are_left_as_they_were(monkeypatch):
     ("redirected", "arguments", "code", "said"),
     [
         ("2>&-", "--out s.csv", 0, "Wrote the scores of 40 inputs to s.csv"),
-        ("2>&-", "--measure nonsense", 2, ""),
+        pytest.param("2>&-", "--measure nonsense", 2, "", marks=pytest.mark.slow),
         (">&-", "--top 3", 0, ""),
         ("2>/dev/full", "--measure nonsense", 2, ""),
         (">/dev/full", "", 2, "demur: standard output: cannot be written: No space left on device"),
-        (">/dev/full", "--json", 2, "demur: standard output: cannot be written: No space left on device"),
+        pytest.param(
+            ">/dev/full",
+            "--json",
+            2,
+            "demur: standard output: cannot be written: No space left on device",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 @pytest.mark.usefixtures("logits")
@@ -885,7 +891,7 @@ def test_progress_on_a_terminal_only(logits):
     os.close(leader)
 
 
-@pytest.mark.parametrize("term", ["dumb", "unknown"])
+@pytest.mark.parametrize("term", ["dumb", pytest.param("unknown", marks=pytest.mark.slow)])
 def test_no_progress_on_a_terminal_that_cannot_show_it(logits, term):
     pty = pytest.importorskip("pty")
     leader, follower = pty.openpty()
@@ -922,7 +928,16 @@ print(peak() - before, file=sys.stderr)
 """
 
 
-@pytest.mark.parametrize("layout", ["members first", "inputs first", "many files", "Fortran order"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "members first",
+        *(
+            pytest.param(each, marks=pytest.mark.slow)
+            for each in ("inputs first", "many files", "Fortran order")
+        ),
+    ],
+)
 def test_memory_is_bounded(layout):
     """A file of 200 MB is scored with 120 MB more than what the program itself takes."""
     if not Path("/proc/self/status").exists():

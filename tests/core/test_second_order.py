@@ -331,7 +331,7 @@ class TestLibraries:
                 return demur.decompose(demur.Dirichlet(x)).epistemic.sum()
 
             assert float(jax.jit(k)(alpha)) == pytest.approx(1 / 3 + 1 / 34)
-            np.testing.assert_allclose(jax.grad(k)(alpha), [[-1 / 9] * 2, [-1 / 34**2] * 2])
+            np.testing.assert_allclose(jax.jit(jax.grad(k))(alpha), [[-1 / 9] * 2, [-1 / 34**2] * 2])
             points = jax.numpy.asarray([0.0, 0.5])
             assert float(jax.jit(lambda x: demur.decompose(demur.Deltas(x)).total)(points)) == np.inf
 

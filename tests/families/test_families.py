@@ -182,7 +182,10 @@ def test_gradients_pass(name) -> None:
     assert torch.autograd.gradcheck(value, (parameters,), eps=1e-6, atol=1e-5)
 
 
-@every_family
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=[pytest.mark.slow] * (each in ("full Gaussian", "gamma"))) for each in CASES],
+)
 def test_jax_traces(name) -> None:
     jax = pytest.importorskip("jax")
     parameters = drawn(name, 3, 2)

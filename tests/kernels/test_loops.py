@@ -61,7 +61,10 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+LAYOUTS_HERE = ["members first", *(pytest.param(each, marks=pytest.mark.slow) for each in list(LAYOUTS)[1:])]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS_HERE)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", [0.5, 5.0, 30.0, 100.0])
 @pytest.mark.parametrize("spread", [30.0, 3.0, 0.3, 1e-2, 1e-4])
@@ -466,7 +469,7 @@ def test_bounded_rules_name_what_is_no_prediction(rule) -> None:
 
 
 @pytest.mark.parametrize("rule", ["brier", "zero_one"])
-@pytest.mark.parametrize("classes", [2, 6, 7, 16, 37, 1000])
+@pytest.mark.parametrize("classes", [2, 6, 7, 16, 37, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_bounded_rules_of_probabilities_are_those_of_plain_functions(
     monkeypatch, rule, classes, dtype

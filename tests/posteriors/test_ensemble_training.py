@@ -140,7 +140,7 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
-@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("processes", [pytest.param(0, marks=pytest.mark.slow), 2])
 def test_after_sigkill_the_same_call_gives_the_same_members(module, tmp_path, processes) -> None:
     log, folder, script = tmp_path / "log", tmp_path / "ensemble", tmp_path / "code" / "fit_script.py"
     log.mkdir()

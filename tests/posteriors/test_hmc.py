@@ -53,7 +53,14 @@ def agrees(samples: np.ndarray, chains: int, mean: np.ndarray, covariance: np.nd
     return True
 
 
-@pytest.mark.parametrize("batch_size", [10_000, 7])
+def test_batches_change_nothing_but_roundings() -> None:
+    few = {"samples": 10, "burn_in": 10, "chains": 1}
+    whole, parts = (sample_linear(batch_size=each, **few)[1] for each in (10_000, 7))
+    np.testing.assert_allclose(parts, whole, rtol=1e-3, atol=1e-4)
+    assert np.std(whole, axis=0).min() > 0.01
+
+
+@pytest.mark.parametrize("batch_size", [10_000, pytest.param(7, marks=pytest.mark.slow)])
 def test_linear_regression_has_its_exact_posterior(batch_size) -> None:
     posterior, samples, mean, covariance = sample_linear(batch_size=batch_size)
     assert agrees(samples, 4, mean, covariance)

@@ -150,7 +150,7 @@ def test_compiled_modules(backend) -> None:
 # --- workers -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", ["batch", "member"])
+@pytest.mark.parametrize("order", ["batch", pytest.param("member", marks=pytest.mark.slow)])
 def test_loaders_with_workers(order, tmp_path) -> None:
     dataset = torch.utils.data.TensorDataset(X, Y)
     loaders = [

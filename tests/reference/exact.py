@@ -90,7 +90,10 @@ def measures(
     """K, I and M of (members, *batch, classes), with weights (members,) or (members, *batch)."""
     assert (logits is None) != (probs is None)
     arguments = (logits, probs, weights)
-    key = tuple(None if a is None else (np.shape(a), np.asarray(a).tobytes()) for a in arguments)
+    # The same numbers in whatever type a library holds them.
+    key = tuple(
+        None if a is None else (np.shape(a), np.asarray(a).astype(np.float64).tobytes()) for a in arguments
+    )
     if key not in KNOWN:
         KNOWN[key] = compute(*arguments)
     return KNOWN[key]

@@ -65,7 +65,7 @@ def test_the_figure_can_be_drawn_and_says_what_its_axes_are(name):
     assert all(axes.get_xlabel() or axes.get_ylabel() for axes in figure.axes)
 
 
-@pytest.mark.parametrize("name", ["scatter", "decomposition"])
+@pytest.mark.parametrize("name", ["scatter", pytest.param("decomposition", marks=pytest.mark.slow)])
 def test_the_same_figure_gives_the_same_bytes(tmp_path, name):
     for run in ("first", "second"):
         (tmp_path / run).mkdir()

@@ -14,6 +14,9 @@ ESCAPE = "\x1b[31mred\x07\u202e"
 SHOWN = r"\x1b[31mred\x07\u202e"
 
 
+FILES = ("ood-far.npz", "members-id.npy", "images/id.npy", "run.json", "report.html")
+
+
 def report(*arguments):
     """Run the command in a process of its own, which does not wait for what never comes."""
     whole = [sys.executable, "-m", "demur.cli", "report", *map(str, arguments)]
@@ -21,9 +24,14 @@ def report(*arguments):
 
 
 @pytest.mark.parametrize(
-    "name", ["ood-far.npz", "members-id.npy", "images/id.npy", "run.json", "report.html"]
+    ("name", "kind"),
+    [
+        *((name, "pipe") for name in FILES[:3]),
+        *((name, "device") for name in FILES[3:]),
+        *(pytest.param(name, "device", marks=pytest.mark.slow) for name in FILES[:3]),
+        *(pytest.param(name, "pipe", marks=pytest.mark.slow) for name in FILES[3:]),
+    ],
 )
-@pytest.mark.parametrize("kind", ["pipe", "device"])
 def test_a_pipe_or_a_device_is_refused_and_not_waited_for(tmp_path, write_run, name, kind):
     folder = write_run(tmp_path, number=30, images=(3, 3), facts={"title": "T"})
     (folder / name).unlink(missing_ok=True)

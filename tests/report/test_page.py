@@ -199,7 +199,7 @@ def test_the_verdict_counts_the_marks_of_the_table(found):
     content = gather_data(found)
     shown, tally = marks_of(content), content["tally"]
     found_something = {
-        (m, task) for (m, s, task) in shown for own in [gather_data(found)["results"][m][s]]
+        (m, task) for (m, s, task) in shown for own in [content["results"][m][s]]
         if (own["errors"] if task == "errors" else own["detection"][task])["auroc"][1] > 0.5
     }  # fmt: skip
     assert tally["number"] == len(found_something) == 4  # of six: attacks are not told from other inputs

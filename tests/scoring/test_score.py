@@ -424,7 +424,9 @@ def scored(method, order, path, pause, out=None):
 """
 
 
-@pytest.mark.parametrize(("order", "method"), [("batch", "dropout"), ("member", "ensemble")])
+@pytest.mark.parametrize(
+    ("order", "method"), [pytest.param("batch", "dropout", marks=pytest.mark.slow), ("member", "ensemble")]
+)
 def test_after_sigkill_the_same_call_writes_the_same_bytes(order, method, tmp_path) -> None:
     path = tmp_path / "run.checkpoint"
     child = subprocess.Popen(

@@ -29,9 +29,20 @@ def whole(kind: str, values: np.ndarray, **options) -> dict[str, np.ndarray]:
     return columns
 
 
-@pytest.mark.parametrize("axis", [0, 1])
-@pytest.mark.parametrize("budget", [1, 3000, 64 << 20])
-@pytest.mark.parametrize("options", [{}, {"stderr": True, "unbiased": True}, {"base": 2.0}])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("axis", [0, pytest.param(1, marks=SLOW)])
+@pytest.mark.parametrize(
+    ("budget", "options"),
+    [
+        *((each, {}) for each in (1, 3000, 64 << 20)),
+        pytest.param(1, {"stderr": True, "unbiased": True}, marks=SLOW),
+        *((each, {"stderr": True, "unbiased": True}) for each in (3000, 64 << 20)),
+        (3000, {"base": 2.0}),
+        *(pytest.param(each, {"base": 2.0}, marks=SLOW) for each in (1, 64 << 20)),
+    ],
+)
 def test_tiles_and_chunks_do_not_matter(tmp_path, axis, budget, options):
     logits = np.random.default_rng(3).normal(size=(20, 50, 6)) * 3
     np.save(tmp_path / "z.npy", np.moveaxis(logits, 0, axis))

@@ -45,15 +45,16 @@ def test_ties_are_those_of_the_adjusted_p_values():
         assert ("near" in marked(found, "tied")) == (not told)
 
 
-def test_scores_that_all_know_nothing_rarely_have_a_winner():
+@pytest.mark.parametrize("runs", [60, pytest.param(200, marks=pytest.mark.slow)])
+def test_scores_that_all_know_nothing_rarely_have_a_winner(runs):
     # At most 5 % of draws may name one loser by chance; of 200 draws 10, and 3 standard errors of 3.1.
     wrong = 0
-    for seed in range(200):
+    for seed in range(runs):
         rng = np.random.default_rng(seed)
         given = {k: (rng.normal(size=60), rng.normal(size=60)) for k in "abcde"}
         found = contest({"": given}, "detection", interval="asymptotic")
         wrong += len(marked(found, "tied")) + len(marked(found, "best")) < 5
-    assert wrong <= 19
+    assert wrong <= runs * (0.05 + 3 * np.sqrt(0.05 * 0.95 / runs))
 
 
 def test_other_groups_have_the_same_p_values():

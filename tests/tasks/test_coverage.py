@@ -301,10 +301,12 @@ def covered(draw: Draw, runs: int) -> dict[str, float]:
 
 @pytest.mark.parametrize("setting", QUICK)
 def test_intervals_hold_the_truth(setting) -> None:
-    # 100 draws of coverage 0.95 have a standard error of 0.022: 0.86 is four of them below.
-    found = covered(SETTINGS[setting], 100)
+    runs = 40 if "5001" in setting or setting in ("compare", "selective") else 60
+    found = covered(SETTINGS[setting], runs)
     found.pop("auroc, shared", None)
-    assert all(share >= 0.86 for share in found.values()), found
+    # 60 draws of coverage 0.95 have a standard error of 0.028: four of them below are 0.84.
+    lowest = 0.95 - 4 * np.sqrt(0.95 * 0.05 / runs)
+    assert all(share >= lowest for share in found.values()), found
 
 
 @pytest.mark.slow

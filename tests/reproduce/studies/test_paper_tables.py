@@ -203,6 +203,14 @@ def importable(data):
     sys.path.remove(str(data))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def formulas():
+    """Intervals by formulas, as of many inputs: resampling takes half the time of a run."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("demur.tasks.estimate.RESAMPLED_UP_TO", 0)
+        yield
+
+
 def pipeline(data: Path, out: Path, name: str) -> TablesPipeline:
     return TablesPipeline(read_config(str(data / f"{name}.toml")), data, out, command="demur reproduce ...")
 
