@@ -211,7 +211,7 @@ def _read_axes(members: Members, rule: Rule, base: float | None) -> Reading:
     unit, places = name_unit("log" if rule.nats else rule.name, base), members.places
     if places is None or places.axis is None:
         return Reading(unit)
-    if type(members.prediction) is Categorical:
+    if type(members.prediction) is Categorical and places.outcome_axes:
         return Reading(
             unit, members.count, members.batch, members.classes, places.axis, places.class_axis
         )  # fmt: skip

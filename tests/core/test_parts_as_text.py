@@ -107,6 +107,7 @@ _ANOTHER, _IMAGE = "If the members are on another axis, pass axis=.", "height an
             "10 members, 1 input, 3 classes",
             "these are 10 inputs of one model, give array[None]",
         ),
+        ((1, 3), {}, "1 member, 1 input, 3 classes", None),
         ((1, 8, 3), {}, "1 member, 8 inputs, 3 classes", _ANOTHER),
         ((4, 1, 3), {}, "4 members, 1 input, 3 classes", None),
         ((5, 8, 1), {}, "5 members, 8 inputs, 1 class", "For one probability of yes use demur.Bernoulli."),
@@ -124,6 +125,12 @@ def test_doubtful_axes_are_named(shape, options, counts, hint) -> None:
     classes = "last" if "class_axis" not in options else f"axis {options['class_axis']}"
     assert found[0] == f"Read as {counts} (axis {options.get('axis', 0)} = members, {classes} = classes)."
     assert (len(found) == 1) if hint is None else (hint in found[1])
+
+
+@pytest.mark.parametrize("rounding", [None, 0, 1e-6])
+def test_yes_and_no_have_no_axis_of_classes(rounding) -> None:
+    printed = repr(demur.decompose(demur.Bernoulli(np.array([[0.9], [0.8]]), rounding=rounding)))
+    assert printed.splitlines()[-1] == "Read as 2 members, 1 input (axis 0 = members)."
 
 
 def test_images_read_as_asked_are_not_doubted() -> None:

@@ -42,9 +42,9 @@ class Reading(NamedTuple):
             last = self.class_axis == len(self.batch) + 1
             axes += f", {'last' if last else f'axis {self.class_axis}'} = classes"
         hints = []
-        if not self.batch:
+        if not self.batch and self.members > 1:
             hints.append(f"If these are {self.members} inputs of one model, give array[None].")
-        elif crowded or self.members == 1:
+        elif self.batch and (crowded or self.members == 1):
             hints.append("If the members are on another axis, pass axis=.")
         if self.classes == 1:
             hints.append("For one probability of yes use demur.Bernoulli.")
