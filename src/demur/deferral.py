@@ -137,7 +137,7 @@ class Deferral(Displayed):
         array([False,  True,  True])
         >>> demur.Deferral.fit(scores, correct, accuracy=0.9999)
         Traceback (most recent call last):
-        demur.tasks.guarantees.NoGuarantee: No threshold can promise an accuracy of 0.9999 with confidence 0.95. ...
+        demur.tasks.guarantees.NoGuarantee: No threshold can promise an accuracy of 0.9999 ...
         """
         goals = {"accuracy": accuracy, "coverage": coverage, "risk": risk, "cost": cost}
         asked = {name: target for name, target in goals.items() if target is not None}
