@@ -81,6 +81,20 @@ def test_what_jax_traces_has_no_numbers_yet() -> None:
     assert "traced by JAX" in printed[1]
 
 
+@pytest.mark.parametrize(
+    ("options", "unit"),
+    [
+        ({}, "the unit of the numbers"),
+        ({"scale": [1.0, 2.0]}, "units of the scale"),
+        ({"kernel": lambda x, y: x * y}, "the unit of the kernel"),
+    ],
+)
+def test_numbers_have_a_unit(options, unit) -> None:
+    values = np.arange(8.0).reshape((2, 2, 2) if "scale" in options else (4, 2))
+    printed = repr(demur.decompose(demur.Points(values, **options)))
+    assert printed.splitlines()[0] == f"Decomposition of 2 inputs, in {unit}"
+
+
 # --- doubtful axes ------------------------------------------------------------------------------
 
 
