@@ -49,7 +49,7 @@ def _say_what_is_missing(found: ReportContents) -> list[str]:
     elif any("id" in method.sets and method.sets["id"].numbers for method in found.run.methods):
         said = [
             "The predictions are numbers, which hardly ever equal the outcome: this page cannot tell which "
-            "are mistakes. Say how close is right: demur evaluate misclassification id.csv --tolerance 0.5, say."
+            "are mistakes. Say how close is right: demur evaluate misclassification id.csv --tolerance 0.5."
         ]
     elif "id" in found.run.sets:
         said = [
