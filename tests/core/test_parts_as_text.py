@@ -95,6 +95,15 @@ def test_numbers_have_a_unit(options, unit) -> None:
     assert printed.splitlines()[0] == f"Decomposition of 2 inputs, in {unit}"
 
 
+def test_lower_bounds_are_said_to_be_bounds() -> None:
+    rounded = np.float32([[1.0, 0.5], [0.9999999, 0.4]])
+    words = "Epistemic parts are lower bounds"
+    assert words in repr(demur.decompose(demur.Bernoulli(rounded)))
+    assert words in demur.decompose(demur.Bernoulli(rounded), rounding=1e-6)._repr_html_()
+    assert words not in repr(demur.decompose(demur.Bernoulli(rounded[:, 1:])))
+    assert words not in repr(demur.decompose(demur.Bernoulli(rounded, rounding=0)))
+
+
 # --- doubtful axes ------------------------------------------------------------------------------
 
 
