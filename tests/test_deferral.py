@@ -258,7 +258,14 @@ def test_another_file_is_refused(text, tmp_path) -> None:
 
 @pytest.mark.parametrize(
     "edit",
-    [{"confidence": -1}, {"confidence": "high"}, {"target": "all"}, {"thresholds": {}}, {"goal": None}],
+    [
+        {"confidence": -1},
+        {"confidence": "high"},
+        {"target": "all"},
+        {"thresholds": {}},
+        {"goal": None},
+        {"clusters": -1},
+    ],
 )
 def test_a_policy_that_somebody_edited_is_refused(edit, tmp_path) -> None:
     path = tmp_path / "policy.json"

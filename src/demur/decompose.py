@@ -203,7 +203,10 @@ def _settle_rounding(
     xp = arrays.namespace(least)
     # Rows that are not quite normalised may fit nothing; the numbers as they are bound the least, too.
     epistemic = xp.where(least < result.epistemic, least, result.epistemic)
-    return replace(result, total=result.aleatoric + epistemic, epistemic=epistemic)
+    reading = result._reading
+    if reading is not None and not arrays.is_traced(epistemic):
+        reading = reading._replace(least=bool(xp.any(epistemic < result.epistemic)))
+    return replace(result, total=result.aleatoric + epistemic, epistemic=epistemic, _reading=reading)
 
 
 def _read_axes(members: Members, rule: Rule, base: float | None) -> Reading:
@@ -211,7 +214,7 @@ def _read_axes(members: Members, rule: Rule, base: float | None) -> Reading:
     unit, places = name_unit("log" if rule.nats else rule.name, base), members.places
     if places is None or places.axis is None:
         return Reading(unit)
-    if type(members.prediction) is Categorical:
+    if type(members.prediction) is Categorical and places.outcome_axes:
         return Reading(
             unit, members.count, members.batch, members.classes, places.axis, places.class_axis
         )  # fmt: skip

@@ -263,6 +263,8 @@ def _parse_policy(content: Any) -> Deferral:
     if found["target"] != 1 or found["goal"] != "coverage":
         check_share(found["goal"], found["target"])
     check_share("confidence", found["confidence"])
+    if found["clusters"] is not None and found["clusters"] < 1:
+        raise ValueError(f"{found['clusters']} clusters")
     if not found["thresholds"]:
         raise ValueError("no threshold")
     if len(found["thresholds"]) > 1 and "" in found["thresholds"]:

@@ -147,7 +147,11 @@ def name_unit(rule: str, base: float | None) -> str:
     --------
     >>> name_unit("log", None), name_unit("log", 2), name_unit("brier", None)
     ('nats', 'bits', 'brier loss')
+    >>> name_unit("energy", None)
+    'the unit of the numbers'
     """
+    if rule == "energy":
+        return "the unit of the numbers"
     if rule != "log":
         return f"{rule} loss"
     return {None: "nats", 2.0: "bits"}.get(base, f"units of log {base:g}" if base else "")

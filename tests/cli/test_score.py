@@ -186,7 +186,8 @@ def test_infinity():
     assert found["summary"]["pairwise"]["epistemic"]["infinite"] == 1
     assert found["top"][0]["pairwise_epistemic"] == "inf"
     assert found["scores"]["average_epistemic"][0] == pytest.approx(np.log(2))
-    assert "inf" in run("score", "p.npy", "--probs", "--rounding", "0")
+    text = run("score", "p.npy", "--probs", "--rounding", "0")
+    assert "inf" in text and "lower bounds" not in text
 
 
 def test_rounded_probabilities_are_noted_and_bounded():
@@ -208,6 +209,7 @@ def test_rounded_probabilities_are_noted_and_bounded():
         found = run_json("score", name, "--probs", "--rounding", rounding)
         k = np.array(found["scores"]["pairwise_epistemic"])
         assert (k <= true * 1.00001).all() and (k > 0).all() and np.isfinite(k).all()
+        assert "Epistemic parts are lower bounds" in run("score", name, "--probs", "--rounding", rounding)
 
 
 def test_rounding_that_is_none_is_one_line():

@@ -67,6 +67,19 @@ def test_tables_of_pandas(tmp_path) -> None:
         demur.decompose([frame.assign(id="drug") for frame in frames])
 
 
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_columns_of_tables_are_matched_by_name(package) -> None:
+    library = pytest.importorskip(package)
+    names = list("abcde")
+    frames = [library.DataFrame(dict(zip(names, member.T, strict=True))) for member in PROBS]
+    frames[1] = frames[1][names[::-1]]
+    found = demur.decompose(frames).epistemic
+    np.testing.assert_array_equal(found, demur.decompose(PROBS).epistemic)
+    frames[2] = library.DataFrame(dict(zip("abcdx", PROBS[2].T, strict=True)))
+    with pytest.raises(ValueError, match=r"same columns, one table per member\. Got .* at 2, .* Rename them"):
+        demur.decompose(frames)
+
+
 def test_a_column_of_names_is_left_as_it_is() -> None:
     pandas = pytest.importorskip("pandas")
     assert arrays.as_array(pandas.Series(["a", "b"])).tolist() == ["a", "b"]

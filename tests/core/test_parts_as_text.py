@@ -81,6 +81,29 @@ def test_what_jax_traces_has_no_numbers_yet() -> None:
     assert "traced by JAX" in printed[1]
 
 
+@pytest.mark.parametrize(
+    ("options", "unit"),
+    [
+        ({}, "the unit of the numbers"),
+        ({"scale": [1.0, 2.0]}, "units of the scale"),
+        ({"kernel": lambda x, y: x * y}, "the unit of the kernel"),
+    ],
+)
+def test_numbers_have_a_unit(options, unit) -> None:
+    values = np.arange(8.0).reshape((2, 2, 2) if "scale" in options else (4, 2))
+    printed = repr(demur.decompose(demur.Points(values, **options)))
+    assert printed.splitlines()[0] == f"Decomposition of 2 inputs, in {unit}"
+
+
+def test_lower_bounds_are_said_to_be_bounds() -> None:
+    rounded = np.float32([[1.0, 0.5], [0.9999999, 0.4]])
+    words = "Epistemic parts are lower bounds"
+    assert words in repr(demur.decompose(demur.Bernoulli(rounded)))
+    assert words in demur.decompose(demur.Bernoulli(rounded), rounding=1e-6)._repr_html_()
+    assert words not in repr(demur.decompose(demur.Bernoulli(rounded[:, 1:])))
+    assert words not in repr(demur.decompose(demur.Bernoulli(rounded, rounding=0)))
+
+
 # --- doubtful axes ------------------------------------------------------------------------------
 
 
@@ -107,6 +130,7 @@ _ANOTHER, _IMAGE = "If the members are on another axis, pass axis=.", "height an
             "10 members, 1 input, 3 classes",
             "these are 10 inputs of one model, give array[None]",
         ),
+        ((1, 3), {}, "1 member, 1 input, 3 classes", None),
         ((1, 8, 3), {}, "1 member, 8 inputs, 3 classes", _ANOTHER),
         ((4, 1, 3), {}, "4 members, 1 input, 3 classes", None),
         ((5, 8, 1), {}, "5 members, 8 inputs, 1 class", "For one probability of yes use demur.Bernoulli."),
@@ -124,6 +148,12 @@ def test_doubtful_axes_are_named(shape, options, counts, hint) -> None:
     classes = "last" if "class_axis" not in options else f"axis {options['class_axis']}"
     assert found[0] == f"Read as {counts} (axis {options.get('axis', 0)} = members, {classes} = classes)."
     assert (len(found) == 1) if hint is None else (hint in found[1])
+
+
+@pytest.mark.parametrize("rounding", [None, 0, 1e-6])
+def test_yes_and_no_have_no_axis_of_classes(rounding) -> None:
+    printed = repr(demur.decompose(demur.Bernoulli(np.array([[0.9], [0.8]]), rounding=rounding)))
+    assert printed.splitlines()[-1] == "Read as 2 members, 1 input (axis 0 = members)."
 
 
 def test_images_read_as_asked_are_not_doubted() -> None:

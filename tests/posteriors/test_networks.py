@@ -76,6 +76,25 @@ def test_an_ensemble_is_saved_and_loaded(tmp_path) -> None:
         DeepEnsemble.load(tmp_path / "nowhere", models())
 
 
+@pytest.mark.parametrize("kind", [demur.Points, demur.Draws])
+def test_networks_that_predict_numbers_without_a_variance(kind) -> None:
+    models = [torch.nn.Linear(4, 3) for _ in range(5)]
+    inputs = torch.randn(6, 4)
+
+    def predict(model, batch):  # of draws, three for each input
+        found = model(batch)
+        return kind(found.T if kind is demur.Draws else found[:, 0])
+
+    scores = demur.score(DeepEnsemble(models, forward=predict), [inputs[:4], inputs[4:]], progress=False)
+    whole = kind(torch.stack([predict(model, inputs).values.detach() for model in models]))
+    np.testing.assert_allclose(
+        scores["pairwise"].epistemic, demur.decompose(whole).epistemic.numpy(), rtol=1e-5, atol=1e-6
+    )
+    assert "in the unit of the numbers" in repr(scores) and "in the unit of the numbers" in repr(
+        scores["pairwise"]
+    )
+
+
 def test_what_an_ensemble_refuses() -> None:
     model, x = nn.Linear(4, 3), torch.rand(2, 4)
     wrong = [

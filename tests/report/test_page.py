@@ -278,6 +278,15 @@ def test_only_known_inputs_with_labels(tmp_path, write_run):
     assert content["results"][0][0]["detection"] == [None]
 
 
+def test_predicted_numbers_are_not_said_to_lack_labels(tmp_path):
+    header = "input,label,prediction,pairwise_epistemic"
+    rows = [f"{k},{k}.0,{k}.25,{k}.5" for k in range(30)]
+    (tmp_path / "id.csv").write_text("\n".join([header, *rows]) + "\n")
+    said = " ".join(write_verdict(gather_contents(read_run(tmp_path))))
+    assert "The predictions are numbers" in said and "--tolerance" in said
+    assert "without labels" not in said and "true classes" not in said
+
+
 @pytest.mark.parametrize("sets", [("id",), ("ood-far",), ("ood-a", "ood-b")])
 def test_nothing_to_measure_against(tmp_path, write_run, sets):
     found, content = shown(tmp_path, write_run, sets=sets, labels=False)

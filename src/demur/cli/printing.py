@@ -69,6 +69,10 @@ def complain(message: object) -> None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
 
 
+_OPTIONS = {"Bernoulli": "--binary", "MultiLabel": "--multilabel", "Points": "--points"}
+"""Options that stand for classes of predictions."""
+
+
 def _as_options(message: str) -> str:
     """Return a message with Python arguments such as `logits=` spelt as options of the command line.
 
@@ -76,9 +80,12 @@ def _as_options(message: str) -> str:
     --------
     >>> _as_options("probs must not be negative. For log-probabilities pass log_probs=.")
     'probs must not be negative. For log-probabilities pass --log-probs.'
+    >>> _as_options("Got 168 at [0]. For numbers without a variance use demur.Points.")
+    'Got 168 at [0]. For numbers without a variance use --points.'
     """
     found = re.compile(r"(?<=\bpass )([a-z_]+)=(?=[.,;]?(?:\s|$))")
-    return found.sub(lambda match: f"--{match[1].replace('_', '-')}", message)
+    message = found.sub(lambda match: f"--{match[1].replace('_', '-')}", message)
+    return re.sub(r"(?<=\buse )demur\.(\w+)", lambda match: _OPTIONS.get(match[1], match[0]), message)
 
 
 @contextlib.contextmanager

@@ -220,6 +220,8 @@ def score(
         say(f"Wrote the scores of {_describe_rows(scores)} to {out}")
     if top is not None:
         print_top(scores, top, facts["unit"])
+    if options["rounding"] and (out is None or top is not None):
+        say("Epistemic parts are lower bounds: the least that fit the rounded probabilities.")
 
 
 def choose_kind(*, logits: bool, probs: bool, log_probs: bool) -> Kind:

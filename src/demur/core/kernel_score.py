@@ -9,6 +9,7 @@ plus K / 2 of each side that stands for its members one by one.
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from numbers import Integral
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from demur.core.jackknife import standard_error
 from demur.core.kernel_distances import KernelMembers, inputs_at_once, members_under
+from demur.core.parts_as_text import Reading
 from demur.families.family import variance_over
 from demur.measures import Decomposition, Measure, Parts, resolve
 from demur.predictions.points import ArrangedNumbers, Draws, Kernel, Numbers, Points, arrange_numbers
@@ -60,7 +62,14 @@ def decompose_numbers(
         errors = [each.stderr for each in results if each.stderr is not None]
         return Decomposition(total, aleatoric, epistemic, join(errors) if errors else None)
 
-    return join(found)
+    return replace(join(found), _reading=Reading(_name_unit(prediction)))
+
+
+def _name_unit(prediction: Numbers) -> str:
+    """Return the unit of the parts."""
+    if prediction.kernel != "energy":
+        return "the unit of the kernel"
+    return "the unit of the numbers" if prediction.scale is None else "units of the scale"
 
 
 def variance_of_numbers(prediction: Numbers, weights: Any, axis: int) -> Decomposition:

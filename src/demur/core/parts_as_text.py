@@ -18,6 +18,7 @@ class Reading(NamedTuple):
     """How predictions were read: the unit of the parts, and which axis was taken for what.
 
     Axes are counted from the front. 0 members: the axes leave no doubt. 0 classes: outcomes have no axis.
+    ``least``: some epistemic parts are lower bounds, since probabilities were rounded.
     """
 
     unit: str
@@ -26,6 +27,12 @@ class Reading(NamedTuple):
     classes: int = 0
     axis: int = 0
     class_axis: int = 0
+    least: bool = False
+
+    def describe_notes(self) -> list[str]:
+        """Return what to know about the numbers: whether they are bounds, and how doubtful axes were read."""
+        bound = "Epistemic parts are lower bounds: the least that fit the rounded probabilities."
+        return [*([bound] if self.least else []), *self.describe_doubt()]
 
     def describe_doubt(self) -> list[str]:
         """Return which axis was taken for what, and what else it may be; nothing where there is no doubt."""
@@ -42,9 +49,9 @@ class Reading(NamedTuple):
             last = self.class_axis == len(self.batch) + 1
             axes += f", {'last' if last else f'axis {self.class_axis}'} = classes"
         hints = []
-        if not self.batch:
+        if not self.batch and self.members > 1:
             hints.append(f"If these are {self.members} inputs of one model, give array[None].")
-        elif crowded or self.members == 1:
+        elif self.batch and (crowded or self.members == 1):
             hints.append("If the members are on another axis, pass axis=.")
         if self.classes == 1:
             hints.append("For one probability of yes use demur.Bernoulli.")
@@ -81,7 +88,7 @@ def describe_parts(parts: dict[str, Array], errors: dict[str, Array], reading: R
         "  ".join(["", row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
         for row in rows
     ]
-    return "\n".join([_head(parts, reading), *lines, *(reading.describe_doubt() if reading else [])])
+    return "\n".join([_head(parts, reading), *lines, *(reading.describe_notes() if reading else [])])
 
 
 def write_html_table(parts: dict[str, Array], reading: Reading | None) -> str:
@@ -92,7 +99,7 @@ def write_html_table(parts: dict[str, Array], reading: Reading | None) -> str:
         tag = "td" if row[0] else "th"
         cells = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row[1:])
         lines.append(f"<tr><th>{html.escape(row[0])}</th>{cells}</tr>")
-    doubt = " ".join(reading.describe_doubt()) if reading else ""
+    doubt = " ".join(reading.describe_notes()) if reading else ""
     return "".join([*lines, "</table>", f"<p>{html.escape(doubt)}</p>" if doubt else ""])
 
 

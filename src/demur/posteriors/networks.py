@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.predictions import Categorical, Parametric
+from demur.predictions import Categorical, Draws, Parametric, Points
 
 Forward = Callable[[Any, Any], Any]
 """A function of a model and the inputs of a batch that returns logits, or a ``demur.Gaussian``, say."""
@@ -162,19 +162,20 @@ def extract_predictions(found: Any) -> Any:
 
     if isinstance(found, Mapping) and "logits" in found:
         found = found["logits"]
-    elif not isinstance(found, torch.Tensor | Categorical | Parametric):
+    elif not isinstance(found, torch.Tensor | Categorical | Parametric | Points | Draws):
         found = getattr(found, "logits", found)
-    if not isinstance(found, torch.Tensor | Categorical | Parametric):
+    if not isinstance(found, torch.Tensor | Categorical | Parametric | Points | Draws):
         raise TypeError(
             "A model must return a tensor of logits, or an object with .logits. "
             f"Got {type(found).__name__}. Give forward=lambda model, inputs: ... that returns the logits, "
-            "or demur.Gaussian(mean, variance)."
+            "or demur.Gaussian(mean, variance) or demur.Points(numbers)."
         )
     if isinstance(found, torch.Tensor) and found.ndim == 1:
         raise ValueError(
             f"A model must return logits of shape (inputs, classes). Got {tuple(found.shape)}, a number for "
             "each input. For the logit of yes or no give forward=lambda model, inputs: "
-            "demur.Bernoulli(logits=model(inputs).flatten()); for a predicted number, demur.Gaussian(...)."
+            "demur.Bernoulli(logits=model(inputs).flatten()); for a predicted number, demur.Points(...), or "
+            "demur.Gaussian(...) with its variance."
         )
     if isinstance(found, torch.Tensor) and found.ndim != 2:
         raise ValueError(
@@ -191,4 +192,7 @@ def stack_members(outputs: list[Any]) -> Any:
     first = outputs[0]
     if isinstance(first, torch.Tensor):
         return torch.stack([each.to(first.device) for each in outputs])
-    return first.with_values(torch.stack([torch.as_tensor(each.values) for each in outputs]))
+    values = torch.stack([torch.as_tensor(each.values) for each in outputs])
+    if isinstance(first, Points | Draws):
+        return type(first)(values, kernel=first.kernel, scale=first.scale)
+    return first.with_values(values)

@@ -45,6 +45,8 @@ class SetScores:
         (inputs,) their numbers among those of the pictures; None where they are all.
     left_out
         How many inputs of the file are none of these, since they have no prediction, in one task at least.
+    numbers
+        Labels and predictions are there, but as numbers that are no classes: those of a regression.
     """
 
     path: Path
@@ -54,6 +56,7 @@ class SetScores:
     ids: np.ndarray | None
     inputs: np.ndarray | None = None
     left_out: int = 0
+    numbers: bool = False
 
     @property
     def number(self) -> int:
@@ -255,6 +258,7 @@ def _read_scored(path: Path, whole: dict[str, np.ndarray]) -> SetScores:
             "write it with demur score --out"
         )
     label, prediction = (_as_classes(columns.get(name)) for name in ("label", "prediction"))
+    numbers = {"label", "prediction"} <= set(columns) and prediction is None
     if label is not None and label.dtype.kind == "U":
         prediction = columns.get("prediction_name", prediction)
     kinds = {column.dtype.kind == "U" for column in (label, prediction) if column is not None}
@@ -265,7 +269,7 @@ def _read_scored(path: Path, whole: dict[str, np.ndarray]) -> SetScores:
         )
     inputs = None if rows.all() else np.flatnonzero(rows)
     ids = find_ids(columns, inputs)
-    return SetScores(path, scores, label, prediction, ids, inputs, len(rows) - int(rows.sum()))
+    return SetScores(path, scores, label, prediction, ids, inputs, len(rows) - int(rows.sum()), numbers)
 
 
 def _as_classes(values: np.ndarray | None) -> np.ndarray | None:

@@ -46,6 +46,11 @@ def _say_what_is_missing(found: ReportContents) -> list[str]:
     """Return what is missing where nothing can be measured."""
     if found.evaluation.accuracy:
         said = ["All predictions are right, or all are wrong: there are no mistakes to tell from the rest."]
+    elif any("id" in method.sets and method.sets["id"].numbers for method in found.run.methods):
+        said = [
+            "The predictions are numbers, which hardly ever equal the outcome: this page cannot tell which "
+            "are mistakes. Say how close is right: demur evaluate misclassification id.csv --tolerance 0.5."
+        ]
     elif "id" in found.run.sets:
         said = [
             "Scores of one kind of inputs, without labels: there is nothing to measure them against.",

@@ -192,7 +192,7 @@ def check_chunk(chunk: Any, inputs: int) -> tuple[Any, Any]:
             "A posterior must predict at least 2 classes. Got 1. For one probability or logit of yes or no "
             "give demur.Bernoulli(...), (members, inputs), from a network by "
             "forward=lambda model, inputs: demur.Bernoulli(logits=model(inputs).flatten()); for a predicted "
-            "number, demur.Gaussian(...)."
+            "number, demur.Points(...), or demur.Gaussian(...) with its variance."
         )
     return prediction, weights
 

@@ -65,6 +65,7 @@ class Scores:
         drawn = "" if used is None else f"{used.mean():.1f} of "
         members = "" if self.members is None else f", {drawn}{self.members} member{'s'[: self.members != 1]}"
         unit = "" if self.rule is None else f", {name_unit(self.rule, self.base)}"
+        unit = unit.replace(", the", ", in the")
         return f"Scores({len(self)} input{'s'[: len(self) != 1]}{members}{unit})"
 
     def _others(self) -> list[str]:
