@@ -170,3 +170,10 @@ def test_many_scores_take_seconds() -> None:
     found = detection(known, unknown)
     assert time.process_time() - begin < 5
     assert float(found.auroc) == pytest.approx(norm.cdf(1 / np.sqrt(2)), abs=0.003)
+
+
+def test_intervals_hold_their_values_also_at_the_extremes() -> None:
+    """All positives below all negatives: resampled precision lies above its value."""
+    found = detection(np.linspace(1, 2, 400), np.linspace(0, 0.5, 180))
+    for each in (found.auroc, found.aupr, found.fpr95):
+        assert each.low <= each.value <= each.high

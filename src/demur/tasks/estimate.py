@@ -206,7 +206,12 @@ def percentile(
     if math.isfinite(freedom):
         tail = float(ndtr(-student_quantile(confidence, freedom) * math.sqrt((freedom + 1) / freedom)))
     low, high = np.quantile(replicates, [tail, 1 - tail])
-    return Estimate(value, float(low), float(high), confidence, "percentile")
+    return _around_value(value, low, high, confidence, "percentile")
+
+
+def _around_value(value: float, low: float, high: float, confidence: float, method: str) -> Estimate:
+    """Return an interval that holds its value, which resampling may leave out where it is extreme."""
+    return Estimate(value, min(float(low), value), max(float(high), value), confidence, method)
 
 
 def bca(value: float, replicates: np.ndarray, acceleration: float, confidence: float) -> Estimate:
@@ -223,7 +228,7 @@ def bca(value: float, replicates: np.ndarray, acceleration: float, confidence: f
     z0 = float(ndtri(below))
     z = np.array([-1.0, 1.0]) * normal_quantile(confidence) + z0
     low, high = np.quantile(replicates, ndtr(z0 + z / (1 - acceleration * z)))
-    return Estimate(value, float(low), float(high), confidence, "bca")
+    return _around_value(value, low, high, confidence, "bca")
 
 
 def spread_of(influences: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[float, float]:
