@@ -5,6 +5,8 @@
     LastLayer      one network with many last layers, or with dropout before its last
     HMC            samples by Hamiltonian Monte Carlo, exact and slow: the reference for the others
     CyclicalSGHMC  samples along a Markov chain, in cycles; SGHMC and SGLD without cycles
+    SWAG           draws from a Gaussian about the average of SGD's iterates
+    MultiSWAG      several SWAGs, from independent training runs
     Forest         a forest of scikit-learn, one member per tree
     Bagging        other ensembles of scikit-learn: bagging, voting, stacking, calibrated
     Predictors     a list of objects with predict_proba
@@ -31,17 +33,20 @@ from demur.posteriors.heads.training import HeadTraining
 from demur.posteriors.hmc import HMC, Diagnostics
 from demur.posteriors.last_layer import LastLayer
 from demur.posteriors.mc_dropout import MCDropout
+from demur.posteriors.multi_swag import MultiSWAG
 from demur.posteriors.posterior import Posterior
 from demur.posteriors.samples import Samples
 from demur.posteriors.sghmc import SGHMC
 from demur.posteriors.sgld import SGLD
 from demur.posteriors.sklearn_ensembles import Bagging, Forest, Predictors
 from demur.posteriors.sklearn_regressors import Regressors
+from demur.posteriors.swag import SWAG
 
 __all__ = [
     "HMC",
     "SGHMC",
     "SGLD",
+    "SWAG",
     "Bagging",
     "CyclicalSGHMC",
     "DeepEnsemble",
@@ -53,6 +58,7 @@ __all__ = [
     "MCDropout",
     "MarkovChain",
     "Member",
+    "MultiSWAG",
     "Posterior",
     "Predictors",
     "Regressors",

@@ -33,14 +33,19 @@ class ParameterSamples(Posterior):
 
     def fit(self, *, progress: bool = True) -> Self:
         """Draw all samples and keep them. `predict` and `demur.score` call this where needed."""
+        self._hold_samples(progress)
+        return self
+
+    def _hold_samples(self, progress: bool = True) -> None:
+        """Draw all samples, unless they are there."""
         if self._samples is None:
             self._samples = self._draw_samples(progress)
-        return self
 
     def parameters(self, members: range | None = None) -> dict[str, Any]:
         """Return the parameters of samples by name, with the samples along the first axis."""
         wanted = select_members(members, self.members or 0)
-        samples = self.fit()._samples or {}
+        self._hold_samples()
+        samples = self._samples or {}
         # A slice is no copy.
         index = slice(wanted.start, wanted.stop, wanted.step) if wanted.step > 0 else list(wanted)
         return {name: value[index] for name, value in samples.items()}

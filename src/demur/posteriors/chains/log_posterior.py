@@ -12,6 +12,7 @@ from demur.posteriors.chains.gradients import BatchLikelihood, Likelihood
 from demur.posteriors.chains.minibatches import read_whole
 from demur.posteriors.chains.stepper import check_prior_mean, copy_parameters
 from demur.posteriors.fingerprint import fingerprint
+from demur.posteriors.parameter_vectors import join_parameters, split_vector
 
 
 class DensityOptions(TypedDict, total=False):
@@ -65,7 +66,7 @@ class LogPosterior:
         parameters = copy_parameters(model)
         self.shapes = {name: value.shape for name, value in parameters.items()}
         means = check_prior_mean(prior_mean, parameters)
-        self.start = torch.cat([value.flatten() for value in parameters.values()])
+        self.start = join_parameters(parameters)
         self.centre = torch.zeros_like(self.start)
         if means is not None:
             self.centre = torch.cat([means[name].flatten() for name in parameters])
@@ -94,12 +95,7 @@ class LogPosterior:
 
     def split(self, positions: Any) -> dict[str, Any]:
         """Return the parameters by name of a vector, or of several along a first axis."""
-        sizes = [shape.numel() for shape in self.shapes.values()]
-        parts = positions.split(sizes, dim=-1)
-        return {
-            name: part.reshape(*positions.shape[:-1], *shape)
-            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
-        }
+        return split_vector(positions, self.shapes)
 
     def draw_momentum(self, source: np.random.Generator) -> Any:
         """Draw a standard normal vector."""
