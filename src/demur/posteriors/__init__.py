@@ -7,6 +7,7 @@
     CyclicalSGHMC  samples along a Markov chain, in cycles; SGHMC and SGLD without cycles
     SWAG           draws from a Gaussian about the average of SGD's iterates
     MultiSWAG      several SWAGs, from independent training runs
+    BayesByBackprop  draws from the closest Gaussian that is independent for each parameter
     Forest         a forest of scikit-learn, one member per tree
     Bagging        other ensembles of scikit-learn: bagging, voting, stacking, calibrated
     Predictors     a list of objects with predict_proba
@@ -24,6 +25,7 @@ PyTorch is imported only when a network is given.
 # `fingerprint` recognises models and data, `given_posteriors` what `demur.score` is given, `sklearn_members`
 # what in scikit-learn has members, and `compiled_calls` hands tensors to compiled loops.
 
+from demur.posteriors.bayes_by_backprop import BayesByBackprop
 from demur.posteriors.chains.markov_chain import MarkovChain
 from demur.posteriors.cyclical_sghmc import CyclicalSGHMC
 from demur.posteriors.deep_ensemble import DeepEnsemble
@@ -48,6 +50,7 @@ __all__ = [
     "SGLD",
     "SWAG",
     "Bagging",
+    "BayesByBackprop",
     "CyclicalSGHMC",
     "DeepEnsemble",
     "Diagnostics",

@@ -84,15 +84,8 @@ class ParameterSamples(Posterior):
         cls, path: str | os.PathLike[str], model: Any, *, forward: networks.Forward | None = None
     ) -> Self:
         """Read samples that ``save`` wrote, for a model of the same architecture; needs no data."""
-        networks.check_network("model", model)
         tensors, facts = read_tensors(path, cls.__name__)
-        own = dict(model.named_parameters()) | dict(model.named_buffers())
-        wrong = [n for n, t in tensors.items() if n not in own or own[n].shape != t.shape[1:]]
-        if wrong:
-            raise ValueError(
-                f"model must have the parameters that were sampled. {wrong[0]!r} is missing or has another "
-                "shape."
-            )
+        own = find_sampled(model, {name: value.shape[1:] for name, value in tensors.items()})
         self = cls.__new__(cls)
         self._set_up(model, forward, len(next(iter(tensors.values()))))
         self._samples = {name: value.to(own[name].device) for name, value in tensors.items()}
@@ -101,3 +94,15 @@ class ParameterSamples(Posterior):
 
     def _restore(self, facts: dict[str, str]) -> None:
         """Take up what a file says about its samples."""
+
+
+def find_sampled(model: Any, shapes: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters and buffers of a model by name; raise unless it has those of a file."""
+    networks.check_network("model", model)
+    own = dict(model.named_parameters()) | dict(model.named_buffers())
+    wrong = [name for name, shape in shapes.items() if name not in own or own[name].shape != shape]
+    if wrong:
+        raise ValueError(
+            f"model must have the parameters that were sampled. {wrong[0]!r} is missing or has another shape."
+        )
+    return own

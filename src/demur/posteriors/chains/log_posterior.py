@@ -26,6 +26,15 @@ class DensityOptions(TypedDict, total=False):
     forward: networks.Forward | None
 
 
+def check_prior_scale(prior_scale: float, temperature: float) -> tuple[float, float]:
+    """Return both as floats; raise unless they make a distribution."""
+    if not prior_scale > 0:
+        raise ValueError(f"prior_scale must be positive; math.inf is a flat prior. Got {prior_scale!r}.")
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature must be positive and finite. Got {temperature!r}.")
+    return float(prior_scale), float(temperature)
+
+
 class LogPosterior:
     """Minus the log posterior, over its temperature, as a function of all parameters in one vector.
 
@@ -58,18 +67,14 @@ class LogPosterior:
     ) -> None:
         import torch
 
-        if not prior_scale > 0:
-            raise ValueError(f"prior_scale must be positive; math.inf is a flat prior. Got {prior_scale!r}.")
-        if not 0 < temperature < math.inf:
-            raise ValueError(f"temperature must be positive and finite. Got {temperature!r}.")
-        self.prior_scale, self.temperature = float(prior_scale), float(temperature)
+        self.prior_scale, self.temperature = check_prior_scale(prior_scale, temperature)
         parameters = copy_parameters(model)
         self.shapes = {name: value.shape for name, value in parameters.items()}
         means = check_prior_mean(prior_mean, parameters)
         self.start = join_parameters(parameters)
         self.centre = torch.zeros_like(self.start)
         if means is not None:
-            self.centre = torch.cat([means[name].flatten() for name in parameters])
+            self.centre = join_parameters({name: means[name] for name in parameters})
         place = networks.locate_model(model)
         self.batches = [
             (networks.move_inputs(inputs, *place), networks.move_inputs(targets, *place))
