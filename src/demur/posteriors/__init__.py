@@ -3,6 +3,7 @@
     DeepEnsemble   independently trained networks, also of different architectures
     MCDropout      one network with dropout left on
     LastLayer      one network with many last layers, or with dropout before its last
+    QUAM           models that disagree with the deployed one, searched for each input
     HMC            samples by Hamiltonian Monte Carlo, exact and slow: the reference for the others
     CyclicalSGHMC  samples along a Markov chain, in cycles; SGHMC and SGLD without cycles
     Forest         a forest of scikit-learn, one member per tree
@@ -17,7 +18,7 @@
 PyTorch is imported only when a network is given.
 """
 
-# Behind the methods: `chains`, `heads` and `dropout` hold what several of them share; `networks` calls
+# Behind the methods: `chains`, `heads`, `dropout` and `adversarial` hold what several of them share; `networks` calls
 # PyTorch models, `ensemble_training` trains members in parallel, `tensor_files` reads and writes safetensors,
 # `fingerprint` recognises models and data, `given_posteriors` what `demur.score` is given, `sklearn_members`
 # what in scikit-learn has members, and `compiled_calls` hands tensors to compiled loops.
@@ -32,6 +33,7 @@ from demur.posteriors.hmc import HMC, Diagnostics
 from demur.posteriors.last_layer import LastLayer
 from demur.posteriors.mc_dropout import MCDropout
 from demur.posteriors.posterior import Posterior
+from demur.posteriors.quam import QUAM
 from demur.posteriors.samples import Samples
 from demur.posteriors.sghmc import SGHMC
 from demur.posteriors.sgld import SGLD
@@ -40,6 +42,7 @@ from demur.posteriors.sklearn_regressors import Regressors
 
 __all__ = [
     "HMC",
+    "QUAM",
     "SGHMC",
     "SGLD",
     "Bagging",

@@ -84,7 +84,7 @@ def fit_heads(
     """Train heads; return weights (members, classes, features) and biases (members, classes)."""
     import torch
 
-    labels = _check_labels(features, layer)
+    labels = check_labels(features, layer)
     check_count("members", members)
     settings = {
         "members": members, "seed": seed, **dataclasses.asdict(training), "features": features.mark,
@@ -256,7 +256,7 @@ def _make_row_reader(values: np.ndarray, like: Any) -> Callable[[Any], Any]:
     return lambda index: whole[index.to(like.device)]
 
 
-def _check_labels(features: Features, layer: Any) -> Any:
+def check_labels(features: Features, layer: Any) -> Any:
     """Return the labels as a tensor; raise unless each is a class of the last layer."""
     import torch
 
