@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -49,9 +49,9 @@ class QUAM(Posterior):
 
     .. math:: -\log p(y \mid x, w) + c \, [L(w) - L(\text{deployed}) - \gamma]
 
-    by Adam, where :math:`L` is the average loss of a batch of training inputs, and :math:`c` grows by a factor
-    while the steps shrink by it (their Algorithm 1). Every model on the way is a member, with the weight
-    :math:`\exp(-[L(w) - L(\text{deployed})] / T)` for this input, or 0 above the bound :math:`\gamma`.
+    by Adam, where :math:`L` is the average loss of a batch of training inputs, and :math:`c` grows by a
+    factor while the steps shrink by it (their Algorithm 1). Every model on the way is a member. For this
+    input it weighs :math:`\exp(-[L(w) - L(\text{deployed})] / T)`, or 0 above the bound :math:`\gamma`.
     ``demur.score`` computes the paper's own measure first: ``A3``, the disagreement with the deployed model.
 
     Parameters
@@ -133,6 +133,7 @@ class QUAM(Posterior):
             raise ValueError(f"bound must be 0 or more nats, or None. Got {bound!r}.")
         if not 0 < temperature < math.inf:
             raise ValueError(f"temperature must be positive and finite. Got {temperature!r}.")
+        check_count("batch_size", batch_size)
         plan = SearchPlan(steps, rate, penalty, growth, growth_every, weight_decay)
         if layers == "last":
             source = LastLayer(model, dropout=0.5, layer=layer, forward=forward)  # no dropout is drawn
@@ -226,7 +227,8 @@ def _read_features(source: LastLayer, data: Any, seed: int, layer: str | None, p
     """Return the features of the training data, in memory."""
     if isinstance(data, Features):
         return data
-    batches = read_whole(data, _READ_TOGETHER, seed)
+    read = read_whole(data, _READ_TOGETHER, seed)
+    batches = [{**x, "labels": y} if isinstance(x, Mapping) else (x, y) for x, y in read]
     return features(source.model, batches, layer=layer, forward=source.forward, progress=progress)
 
 
