@@ -4,6 +4,7 @@
     MCDropout      one network with dropout left on
     LastLayer      one network with many last layers, or with dropout before its last
     Laplace        a Gaussian about a trained network, of its last layer or of all parameters
+    QUAM           models that disagree with the deployed one, searched for each input
     HMC            samples by Hamiltonian Monte Carlo, exact and slow: the reference for the others
     CyclicalSGHMC  samples along a Markov chain, in cycles; SGHMC and SGLD without cycles
     SWAG           draws from a Gaussian about the average of SGD's iterates
@@ -21,7 +22,7 @@
 PyTorch is imported only when a network is given.
 """
 
-# Behind the methods: `chains`, `curvature`, `heads` and `dropout` hold what they consist of; `networks` calls
+# Behind the methods: `adversarial`, `chains`, `curvature`, `heads` and `dropout` hold what they consist of; `networks` calls
 # PyTorch models, `ensemble_training` trains members in parallel, `tensor_files` reads and writes safetensors,
 # `fingerprint` recognises models and data, `given_posteriors` what `demur.score` is given, `sklearn_members`
 # what in scikit-learn has members, and `compiled_calls` hands tensors to compiled loops.
@@ -39,6 +40,7 @@ from demur.posteriors.last_layer import LastLayer
 from demur.posteriors.mc_dropout import MCDropout
 from demur.posteriors.multi_swag import MultiSWAG
 from demur.posteriors.posterior import Posterior
+from demur.posteriors.quam import QUAM
 from demur.posteriors.samples import Samples
 from demur.posteriors.sghmc import SGHMC
 from demur.posteriors.sgld import SGLD
@@ -48,6 +50,7 @@ from demur.posteriors.swag import SWAG
 
 __all__ = [
     "HMC",
+    "QUAM",
     "SGHMC",
     "SGLD",
     "SWAG",

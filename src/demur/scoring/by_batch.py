@@ -100,8 +100,10 @@ def _hold_batch(job: ScoringJob, batch: InputBatch) -> Ask:
     def ask_for_rows(members: range | None, rows: np.ndarray | None = None) -> Iterator[Any]:
         for chunk in ask(members, None):
             prediction, weights = parse_chunk(chunk)
-            whole = rows is None or not hasattr(prediction, "with_values")
-            yield prediction if whole else prediction.with_values(prediction.values[:, rows]), weights
+            if rows is not None and hasattr(prediction, "with_values"):
+                prediction = prediction.with_values(prediction.values[:, rows])
+                weights = weights[:, rows] if np.ndim(weights) == 2 else weights
+            yield prediction, weights
 
     return ask_for_rows
 

@@ -119,12 +119,13 @@ def score(
     >>> scores["average"].epistemic.shape, float(scores.correct.mean()) > 0.9
     ((75,), True)
     """
+    posterior = as_posterior(posterior)
+    if measures is DEFAULT_MEASURES and posterior.measures is not None:
+        measures = posterior.measures
     unbiased = unbiased or tolerance is not None
     own = measures if isinstance(measures, Mapping) else {}
     names = tuple(own) if isinstance(measures, Mapping) else measures
-    job = ScoringJob(
-        as_posterior(posterior), loader, names, rule, base, unbiased, stderr, tolerance, unpack, classes
-    )
+    job = ScoringJob(posterior, loader, names, rule, base, unbiased, stderr, tolerance, unpack, classes)
     job.own = {name: check_own_measure(name, each) for name, each in own.items()}
     job.check(order)
     run = {"batch": score_by_batch, "member": score_by_member}[order]

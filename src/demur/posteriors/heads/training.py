@@ -80,7 +80,7 @@ def fit_heads(
     """Train heads; return weights (members, classes, features) and biases (members, classes)."""
     import torch
 
-    labels = _check_labels(features, layer)
+    labels = check_labels(features, layer)
     check_count("members", members)
     settings = {
         "members": members, "seed": seed, **dataclasses.asdict(training), "features": features.mark,
@@ -255,7 +255,7 @@ def check_classes(labels: np.ndarray, classes: int) -> None:
         )
 
 
-def _check_labels(features: Features, layer: Any) -> Any:
+def check_labels(features: Features, layer: Any) -> Any:
     """Return the labels as a tensor; raise unless each is a class of the last layer."""
     import torch
 
