@@ -38,7 +38,17 @@ class Encoder:
 
     def encode(self, batch: Any) -> Any:
         """Return the features of a batch, (inputs, features), in float64 on the processor."""
-        return self._source.features(batch)[0].detach().cpu().double()
+        return self.encode_both(batch)[0].cpu().double()
+
+    def encode_both(self, batch: Any) -> tuple[Any, Any]:
+        """Return the features (inputs, features) and logits (inputs, classes) of a batch, as they are."""
+        features, logits = self._source.features(batch)
+        return features.detach(), logits.detach()
+
+    def apply_last_layer(self, features: Any) -> Any:
+        """Return the logits of features, without gradients."""
+        layer = self._source.layer
+        return layer(features.to(layer.weight)).detach()
 
     def read(
         self, loader: Any, *, cache: str | os.PathLike[str] | None, every: float, progress: bool

@@ -136,8 +136,9 @@ class FeatureDensity(Detector):
         check_shrinkage(shrinkage)
         encoder = Encoder(model, layer=layer, forward=forward)
         found = encoder.read(loader, cache=cache, every=every, progress=progress)
-        if found.labels is None:
-            raise ValueError("fit takes labels. The loader had none: give batches of (inputs, labels).")
+        if found.labels is None or found.labels.ndim != 1:
+            had = "none" if found.labels is None else f"labels of shape {found.labels.shape}"
+            raise ValueError(f"fit takes labels, one for each input. The loader had {had}.")
         names, numbers = np.unique(found.labels, return_inverse=True)
         rows = [np.flatnonzero(numbers == k) for k in range(len(names))]
         count = len(names) if covariance == "class" else 1
@@ -220,7 +221,9 @@ class FeatureDensity(Detector):
     def load(cls, path: str | os.PathLike[str], model: Any, **options: Any) -> Self:
         """Read a file from ``save``, for the same model; ``options`` are ``layer`` and ``forward``."""
         tensors, facts = read_tensors(path, "FeatureDensity")
-        return cls(model, **tensors, shrinkage=json.loads(facts["shrinkage"]), **options)
+        # Copies, aligned as fitted ones, so that products have the same last digit.
+        own = {name: each.clone() for name, each in tensors.items()}
+        return cls(model, **own, shrinkage=json.loads(facts["shrinkage"]), **options)
 
 
 def _read(found: Features, rows: np.ndarray) -> Iterator[Any]:
