@@ -55,6 +55,33 @@ SCORE_NAMES = {
         "noise that more data would not remove; out-of-distribution inputs can have a lot of it too.",
     ),
 }  # fmt: skip
+_ONE_PASS_NAMES = {
+    "feature_density": Name(
+        "feature density",
+        "feature density, −log p(features)",
+        "How unlikely the network's features are under one Gaussian per class. It needs no members.",
+    ),
+    "nearest_features": Name(
+        "nearest features",
+        "distance to the nearest features",
+        "How far the network's features are from the k-th nearest of the training data. It needs no members.",
+    ),
+    "energy": Name(
+        "energy",
+        "free energy of the logits",
+        "Minus the log of the sum of the exponentiated logits of one network. It needs no members.",
+    ),
+    "max_logit": Name(
+        "max logit",
+        "largest logit, negated",
+        "How small the largest logit of one network is. It needs no members.",
+    ),
+    "softmax_entropy": Name(
+        "softmax entropy",
+        "entropy of one network",
+        "Entropy of one network's prediction. It needs no members.",
+    ),
+}  # fmt: skip
 EQUAL_COLUMNS = {
     "average_aleatoric": "pairwise_aleatoric",
     "reverse_aleatoric": "average_total",
@@ -73,7 +100,7 @@ def name_of(score: str) -> Name:
     >>> name_of("pairwise_epistemic").short, name_of("max_probability").long
     ('K', 'max_probability')
     """
-    known = SCORE_NAMES.get(score) or SCORE_NAMES.get(EQUAL_COLUMNS.get(score, ""))
+    known = (SCORE_NAMES | _ONE_PASS_NAMES).get(score) or SCORE_NAMES.get(EQUAL_COLUMNS.get(score, ""))
     return known or Name(score, score, "A column of the files, higher where the prediction is less certain.")
 
 
@@ -82,7 +109,7 @@ def drop_duplicates(scores: Sequence[str], columns: Sequence[Mapping[str, np.nda
 
     Two names of one measure stay apart where the values differ, as unbiased ones may.
     """
-    order = [*SCORE_NAMES, *scores]
+    order = [*SCORE_NAMES, *_ONE_PASS_NAMES, *scores]
     shown: list[str] = []
     for score in sorted(dict.fromkeys(scores), key=order.index):
         twin = EQUAL_COLUMNS.get(score, "")
