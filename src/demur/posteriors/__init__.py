@@ -2,6 +2,7 @@
 
     DeepEnsemble   independently trained networks, also of different architectures
     MCDropout      one network with dropout left on
+    EvidentialNetwork  one network that predicts a distribution over predictions; losses in `evidential`
     LastLayer      one network with many last layers, or with dropout before its last
     HMC            samples by Hamiltonian Monte Carlo, exact and slow: the reference for the others
     CyclicalSGHMC  samples along a Markov chain, in cycles; SGHMC and SGLD without cycles
@@ -26,6 +27,7 @@ from demur.posteriors.chains.markov_chain import MarkovChain
 from demur.posteriors.cyclical_sghmc import CyclicalSGHMC
 from demur.posteriors.deep_ensemble import DeepEnsemble
 from demur.posteriors.ensemble_training import Member
+from demur.posteriors.evidential_network import EvidentialNetwork
 from demur.posteriors.heads.features import Features, features
 from demur.posteriors.heads.training import HeadTraining
 from demur.posteriors.hmc import HMC, Diagnostics
@@ -46,6 +48,7 @@ __all__ = [
     "CyclicalSGHMC",
     "DeepEnsemble",
     "Diagnostics",
+    "EvidentialNetwork",
     "Features",
     "Forest",
     "HeadTraining",
