@@ -8,6 +8,7 @@
     CyclicalSGHMC  samples along a Markov chain, in cycles; SGHMC and SGLD without cycles
     Forest         a forest of scikit-learn, one member per tree
     Bagging        other ensembles of scikit-learn: bagging, voting, stacking, calibrated
+    BoostedTrees   one model of CatBoost, LightGBM or XGBoost at several stages, or several models
     Predictors     a list of objects with predict_proba
     Regressors     a list or an ensemble of regressors, without variances
     Samples        a function that returns predictions
@@ -18,11 +19,12 @@
 PyTorch is imported only when a network is given.
 """
 
-# Behind the methods: `chains`, `heads` and `dropout` hold what several of them share; `networks` calls
-# PyTorch models, `ensemble_training` trains members in parallel, `tensor_files` reads and writes safetensors,
-# `fingerprint` recognises models and data, `given_posteriors` what `demur.score` is given, `sklearn_members`
-# what in scikit-learn has members, and `compiled_calls` hands tensors to compiled loops.
+# Behind the methods: `chains`, `heads`, `dropout` and `boosting` hold what several of them share; `networks`
+# calls PyTorch models, `ensemble_training` trains members in parallel, `tensor_files` reads and writes
+# safetensors, `fingerprint` recognises models and data, `given_posteriors` what `demur.score` is given,
+# `sklearn_members` what in scikit-learn has members, and `compiled_calls` hands tensors to compiled loops.
 
+from demur.posteriors.boosted_trees import BoostedTrees
 from demur.posteriors.chains.markov_chain import MarkovChain
 from demur.posteriors.cyclical_sghmc import CyclicalSGHMC
 from demur.posteriors.deep_ensemble import DeepEnsemble
@@ -45,6 +47,7 @@ __all__ = [
     "SGHMC",
     "SGLD",
     "Bagging",
+    "BoostedTrees",
     "CyclicalSGHMC",
     "DeepEnsemble",
     "Diagnostics",

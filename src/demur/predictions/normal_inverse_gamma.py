@@ -52,7 +52,7 @@ class NormalInverseGamma(SecondOrder):
     array(0.1)
     """
 
-    __slots__ = ("_given", "alpha", "beta", "mean", "nu")
+    __slots__ = ("_given", "alpha", "beta", "nu")
 
     _over_classes: ClassVar[bool] = False
 
@@ -63,7 +63,7 @@ class NormalInverseGamma(SecondOrder):
 
     def __init__(self, mean: Any, nu: Any, alpha: Any, beta: Any) -> None:
         self._given = check_parameters(mean=mean, nu=nu, alpha=alpha, beta=beta)
-        self.mean, self.nu, self.alpha, self.beta = self._given.values
+        _, self.nu, self.alpha, self.beta = self._given.values
         require(abs(self.mean) < float("inf"), self.mean, "mean must be finite", "See why it is not.")
         advice = "Give the outputs of a network to demur.posteriors.evidential.make_normal_inverse_gamma."
         for name in ("nu", "alpha", "beta"):
@@ -83,6 +83,11 @@ class NormalInverseGamma(SecondOrder):
     @property
     def _stays(self) -> bool:
         return self._given.stays
+
+    @property
+    def mean(self) -> Array:
+        """The mean of the average prediction, shape (...)."""
+        return self._given.values[0]
 
     @property
     def aleatoric_variance(self) -> Array:
