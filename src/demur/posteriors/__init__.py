@@ -2,6 +2,7 @@
 
     DeepEnsemble   independently trained networks, also of different architectures
     MCDropout      one network with dropout left on
+    EvidentialNetwork  one network that predicts a distribution over predictions; losses in `evidential`
     LastLayer      one network with many last layers, or with dropout before its last
     Laplace        a Gaussian about a trained network, of its last layer or of all parameters
     QUAM           models that disagree with the deployed one, searched for each input
@@ -12,6 +13,7 @@
     BayesByBackprop  draws from the closest Gaussian that is independent for each parameter
     Forest         a forest of scikit-learn, one member per tree
     Bagging        other ensembles of scikit-learn: bagging, voting, stacking, calibrated
+    BoostedTrees   one model of CatBoost, LightGBM or XGBoost at several stages, or several models
     Predictors     a list of objects with predict_proba
     Regressors     a list or an ensemble of regressors, without variances
     Samples        a function that returns predictions
@@ -23,17 +25,20 @@
 PyTorch is imported only when a network is given.
 """
 
-# Behind the methods: `adversarial`, `chains`, `curvature`, `heads` and `dropout` hold what they consist of; `networks` calls
-# PyTorch models, `ensemble_training` trains members in parallel, `tensor_files` reads and writes safetensors,
-# `fingerprint` recognises models and data, `given_posteriors` what `demur.score` is given, `sklearn_members`
-# what in scikit-learn has members, and `compiled_calls` hands tensors to compiled loops.
+# Behind the methods: `adversarial`, `boosting`, `chains`, `curvature`, `dropout` and `heads` hold what they
+# consist of; `networks` calls PyTorch models, `ensemble_training` trains members in parallel, `tensor_files`
+# reads and writes safetensors, `fingerprint` recognises models and data, `given_posteriors` what `demur.score`
+# is given, `sklearn_members` what in scikit-learn has members, and `compiled_calls` hands tensors to compiled
+# loops.
 
 from demur.posteriors import one_pass
 from demur.posteriors.bayes_by_backprop import BayesByBackprop
+from demur.posteriors.boosted_trees import BoostedTrees
 from demur.posteriors.chains.markov_chain import MarkovChain
 from demur.posteriors.cyclical_sghmc import CyclicalSGHMC
 from demur.posteriors.deep_ensemble import DeepEnsemble
 from demur.posteriors.ensemble_training import Member
+from demur.posteriors.evidential_network import EvidentialNetwork
 from demur.posteriors.heads.features import Features, features
 from demur.posteriors.heads.training import HeadTraining
 from demur.posteriors.hmc import HMC, Diagnostics
@@ -58,9 +63,11 @@ __all__ = [
     "SWAG",
     "Bagging",
     "BayesByBackprop",
+    "BoostedTrees",
     "CyclicalSGHMC",
     "DeepEnsemble",
     "Diagnostics",
+    "EvidentialNetwork",
     "Features",
     "Forest",
     "HeadTraining",

@@ -79,7 +79,8 @@ def _score_rows(
                     "and others, or weights. Give one demur.Mixture of them."
                 )
             found = HeldDistribution(prediction, job.rule)
-            return dict(job.compute_columns(found, logits)), 0, prediction.shape[1]
+            classes = prediction.shape[1] if prediction._over_classes else 0
+            return dict(job.compute_columns(found, logits)), 0, classes
         members += prediction.shape[0]
         if is_numbers(prediction):
             numbers.append((prediction, weights))

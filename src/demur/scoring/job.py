@@ -186,9 +186,10 @@ def check_chunk(chunk: Any, inputs: int) -> tuple[Any, Any]:
     prediction, weights = parse_chunk(chunk)
     shape = tuple(prediction.shape)
     if isinstance(prediction, SecondOrder):
-        if len(shape) != 2 or shape[0] != inputs:
+        if len(shape) != 1 + prediction._over_classes or shape[0] != inputs:
             raise ValueError(
-                f"A posterior must predict a distribution for each of {inputs} inputs, (inputs, classes). "
+                f"A posterior must predict a distribution for each of {inputs} inputs, (inputs, classes), or "
+                "(inputs,) of a predicted number. "
                 f"Got {prediction!r}."
             )
     elif is_numbers(prediction):

@@ -63,7 +63,8 @@ def score(
     posterior
         One of ``demur.posteriors``; a list of PyTorch networks, or of fitted classifiers or regressors; a
         fitted forest, or a bagging, voting, stacking or calibrated ensemble of scikit-learn, also inside a
-        search or at the end of a ``Pipeline``; or a callable that returns predictions.
+        search or at the end of a ``Pipeline``; a model of CatBoost, LightGBM or XGBoost; or a callable that
+        returns predictions.
     loader
         A ``DataLoader``, or any iterable of batches: inputs, (inputs, labels), (inputs, labels, ids), or
         mappings, in which the names ``labels`` and ``ids`` stand for just that. Or one array of inputs. Or a
