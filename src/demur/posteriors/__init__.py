@@ -27,9 +27,9 @@ PyTorch is imported only when a network is given.
 
 # Behind the methods: `adversarial`, `boosting`, `chains`, `curvature`, `dropout` and `heads` hold what they
 # consist of; `networks` calls PyTorch models, `ensemble_training` trains members in parallel, `tensor_files`
-# reads and writes safetensors, `fingerprint` recognises models and data, `given_posteriors` what `demur.score`
-# is given, `sklearn_members` what in scikit-learn has members, and `compiled_calls` hands tensors to compiled
-# loops.
+# reads and writes safetensors, `fingerprint` recognises models and data, `given_posteriors` what
+# `demur.score` is given, `sklearn_members` what in scikit-learn has members, and `compiled_calls` hands
+# tensors to compiled loops.
 
 from demur.posteriors import one_pass
 from demur.posteriors.bayes_by_backprop import BayesByBackprop

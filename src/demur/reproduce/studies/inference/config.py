@@ -1,8 +1,8 @@
 """The settings of the study, read from TOML and checked before anything runs.
 
 title = "..."
-seeds = 4            repetitions, each with other training inputs and other fits
-[network]            hidden, prior_scale, epochs, rate, batch: see `networks.Design`
+seeds = 3            repetitions, each with other training inputs and other fits
+[network]            hidden, prior_scale, steps, rate, batch: see `networks.Design`
 [problems.NAME]      kind = "images", "rows", "digits" or "diabetes": see `problems`
 [methods.NAME]       a method of `methods.METHODS`, with settings that replace its defaults
 """
@@ -46,7 +46,7 @@ class Config:
     title: str
     problems: dict[str, dict[str, Any]]
     methods: dict[str, dict[str, Any]]
-    seeds: int = 4
+    seeds: int = 3
     seed: int = 0
     design: Design = field(default_factory=Design)
 
@@ -110,7 +110,9 @@ def _check_config(name: str, values: dict[str, Any], seed: int) -> Config:
         known = set(inspect.signature(METHODS[each].fit).parameters) - {"task"}
         _check_keys(f"{name}: [methods.{each}]", given, known)
     if REFERENCE not in values["methods"]:
-        raise ValueError(f"{name}: expected [methods.{REFERENCE}], which the others are judged by, found none")
+        raise ValueError(
+            f"{name}: expected [methods.{REFERENCE}], which the others are judged by, found none"
+        )
     network = values.get("network", {})
     _check_keys(f"{name}: [network]", network, {each.name for each in dataclasses.fields(Design)})
     return Config(

@@ -77,9 +77,7 @@ def measure_mixture_distances(own: Kept, reference: Kept, noise: float) -> np.nd
         high = max(each.max() for each in centres) + _REACH * noise
         points = np.linspace(low, high, _GRID)
         densities = [
-            average_members(
-                np.exp(-(((points - means[:, None]) / noise) ** 2) / 2), _select_weights(each, k)
-            )
+            average_members(np.exp(-(((points - means[:, None]) / noise) ** 2) / 2), _select_weights(each, k))
             for means, each in zip(centres, (own, reference), strict=True)
         ]
         gap = np.abs(densities[0] - densities[1]) / (noise * math.sqrt(2 * math.pi))
@@ -97,7 +95,10 @@ def judge_average(kept: Kept, truth: np.ndarray, noise: float | None) -> dict[st
     """Return the loss of the average prediction in nats, and its accuracy (classes) or RMSE (numbers)."""
     if noise is None:
         probs = kept["average"][np.arange(len(truth)), truth]
-        return {"nll": float(-np.log(probs).mean()), "accuracy": float((kept["average"].argmax(1) == truth).mean())}
+        return {
+            "nll": float(-np.log(probs).mean()),
+            "accuracy": float((kept["average"].argmax(1) == truth).mean()),
+        }
     means, weights = kept["means"], kept.get("weights")
     density = average_members(np.exp(-(((truth - means) / noise) ** 2) / 2), weights)
     loss = -np.log(density / (noise * math.sqrt(2 * math.pi)))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from demur.reproduce.studies.inference.networks import Task, train_network
-from demur.reproduce.studies.inference.predictions import Kept, read_members, summarise_members
+from demur.reproduce.studies.inference.predictions import Kept, summarise_posterior
 
 REFERENCE = "hmc"
 """The method that the others are judged by."""
@@ -41,7 +41,11 @@ class Fitted:
 
     def summarise(self, inputs: np.ndarray, noise: float | None) -> Kept:
         """Return what is kept of the predictions for inputs."""
-        return summarise_members(*read_members(self.posterior, inputs), noise)
+        from demur.posteriors.one_pass import Detector
+
+        if isinstance(self.posterior, Detector):
+            return {"score": self.posterior.score([inputs], progress=False)}
+        return summarise_posterior(self.posterior, inputs, noise)
 
 
 @dataclass(frozen=True)
@@ -83,11 +87,16 @@ def _fit_hmc(task: Task, chains: int = 4, samples: int = 400, burn_in: int = 50,
     )  # fmt: skip
     found = posterior.fit(progress=False).diagnostics
     trajectories = burn_in + thin * samples // chains
-    facts = {"acceptance": sum(found.acceptance) / chains, "leapfrog_steps": sum(found.leapfrog_steps) / chains}
+    facts = {
+        "acceptance": sum(found.acceptance) / chains,
+        "leapfrog_steps": sum(found.leapfrog_steps) / chains,
+    }
     return Fitted(posterior, sum(found.leapfrog_steps) * trajectories, facts)
 
 
-def _fit_chain(task: Task, kind: str, steps: int, step_size: float, batch_size: int, **settings: Any) -> Fitted:
+def _fit_chain(
+    task: Task, kind: str, steps: int, step_size: float, batch_size: int, **settings: Any
+) -> Fitted:
     """Run a stochastic-gradient chain; its step is in units of the variance of the noise, where there is one."""
     from demur import posteriors
 
@@ -173,7 +182,140 @@ def _fit_last_layers(task: Task, members: int = 10, epochs: int = 20) -> Fitted:
     return Fitted(posterior, members * epochs)
 
 
+# --- Gaussians ------------------------------------------------------------------------------------------------
+
+
+def _fit_laplace(
+    task: Task, samples: int = 100, structure: str = "kronecker", layers: str = "last"
+) -> Fitted:
+    from demur.posteriors import Laplace
+
+    settings: dict[str, Any] = {"structure": structure, "layers": layers}
+    if task.noise is not None:
+        settings |= {"likelihood": "regression", "noise_variance": task.noise**2}
+    posterior = Laplace.fit(
+        task.make_trained(), [task.data], prior_precision=task.design.prior_scale**-2, samples=samples,
+        seed=task.seed, progress=False, **settings,
+    )  # fmt: skip
+    return Fitted(posterior, 1)
+
+
+def _fit_laplace_full(task: Task, samples: int = 100) -> Fitted:
+    return _fit_laplace(task, samples, structure="full")
+
+
+def _fit_laplace_diagonal(task: Task, samples: int = 100) -> Fitted:
+    return _fit_laplace(task, samples, structure="diagonal", layers="all")
+
+
+def _fit_swag(
+    task: Task, samples: int = 100, epochs: int = 100, rate: float = 0.05, rank: int = 20
+) -> Fitted:
+    return Fitted(_collect_swag(task, task.make_trained(), samples, epochs, rate, rank, task.seed), epochs)
+
+
+def _collect_swag(
+    task: Task, network: Any, samples: int, epochs: int, rate: float, rank: int, seed: int
+) -> Any:
+    """Run SWAG from a trained network; the rate is in units of the variance of the noise."""
+    from demur.posteriors import SWAG
+
+    return SWAG.fit(
+        network, task.data, samples=samples, epochs=epochs, rate=rate * (task.noise or 1.0) ** 2, rank=rank,
+        weight_decay=task.weight_decay, batch_size=task.design.batch, log_likelihood=task.log_likelihood,
+        seed=seed, progress=False,
+    )  # fmt: skip
+
+
+def _fit_multi_swag(
+    task: Task, swags: int = 5, samples: int = 20, epochs: int = 100, rate: float = 0.05, rank: int = 20
+) -> Fitted:
+    from demur.posteriors import MultiSWAG
+
+    networks, passes = _train_several(task, swags)
+    found = [
+        _collect_swag(task, each, samples, epochs, rate, rank, task.seed + k)
+        for k, each in enumerate(networks)
+    ]
+    return Fitted(MultiSWAG(found), passes + swags * epochs)
+
+
+def _fit_bayes_by_backprop(
+    task: Task, samples: int = 100, epochs: int = 300, rate: float = 0.01, start_scale: float = 0.05
+) -> Fitted:
+    from demur.posteriors import BayesByBackprop
+
+    posterior = BayesByBackprop(
+        task.make_network(task.seed), task.data, samples=samples, epochs=epochs, rate=rate,
+        start_scale=start_scale, batch_size=task.design.batch, prior_scale=task.design.prior_scale,
+        log_likelihood=task.log_likelihood, seed=task.seed,
+    )  # fmt: skip
+    return Fitted(posterior.fit(progress=False), epochs)
+
+
+# --- searched for, evidential, and one pass ----------------------------------------------------------------
+
+
+def _fit_quam(task: Task, steps: int = 60, layers: str = "last") -> Fitted:
+    """Weigh models by their likelihood of all training inputs: a temperature of 1 / inputs."""
+    from demur.posteriors import QUAM
+
+    settings: dict[str, Any] = {"steps": steps, "layers": layers, "temperature": 1 / task.inputs}
+    return Fitted(QUAM(task.make_trained(), task.data, seed=task.seed, progress=False, **settings), 1)
+
+
+def _fit_evidential(task: Task, weight: float = 0.1) -> Fitted:
+    from demur.posteriors import EvidentialNetwork
+    from demur.posteriors.evidential import evidential_loss, make_concentration
+
+    network = task.make_network(task.seed)
+
+    def loss(outputs: Any, targets: Any) -> Any:
+        return evidential_loss(make_concentration(outputs), targets, weight=weight)
+
+    passes = train_network(task, network, task.seed, loss, prior=False)
+    return Fitted(EvidentialNetwork(network), passes)
+
+
+def _fit_one_network(task: Task) -> Fitted:
+    from demur.posteriors import DeepEnsemble
+
+    return Fitted(DeepEnsemble([task.make_trained()]), 0)
+
+
+def _fit_detector(task: Task, name: str, **settings: Any) -> Fitted:
+    from demur.posteriors import one_pass
+
+    return Fitted(
+        getattr(one_pass, name).fit(task.make_trained(), [task.data], progress=False, **settings), 1
+    )
+
+
+def _fit_feature_density(task: Task, covariance: str = "class") -> Fitted:
+    return _fit_detector(task, "FeatureDensity", covariance=covariance)
+
+
+def _fit_nearest_features(task: Task) -> Fitted:
+    return _fit_detector(task, "NearestFeatures")
+
+
+def _fit_logit_score(task: Task, name: str) -> Fitted:
+    from demur.posteriors import one_pass
+
+    return Fitted(getattr(one_pass, name)(task.make_trained()), 0)
+
+
+def _fit_energy(task: Task) -> Fitted:
+    return _fit_logit_score(task, "Energy")
+
+
+def _fit_max_logit(task: Task) -> Fitted:
+    return _fit_logit_score(task, "MaxLogit")
+
+
 _POSTERIOR = "the posterior"
+_LAST_LAYER = "the posterior of the last layer"
+_ORDER = "an order of inputs, no K"
 _MAXIMA = "maxima of the posterior"
 METHODS = {
     REFERENCE: Method("HMC", _POSTERIOR, _fit_hmc, seconds=20, slower_for_numbers=2.5),
@@ -181,6 +323,16 @@ METHODS = {
     "csg-hmc": Method("cSG-HMC", _POSTERIOR, _fit_cyclical_sghmc, seconds=6),
     "sgld": Method("SGLD", _POSTERIOR, _fit_sgld, seconds=6),
     "deep-ensemble": Method("deep ensemble", _MAXIMA, _fit_ensemble, seconds=10),
+    "multi-swag": Method("MultiSWAG", "several modes", _fit_multi_swag, seconds=20),
+    "swag": Method("SWAG", "one mode", _fit_swag, uses_trained=True),
+    "laplace-diagonal": Method(
+        "Laplace, all layers, diagonal", "one mode", _fit_laplace_diagonal, uses_trained=True
+    ),
+    "laplace-full": Method("Laplace, last layer, full", _LAST_LAYER, _fit_laplace_full, uses_trained=True),
+    "laplace-kronecker": Method("Laplace, last layer, Kronecker", _LAST_LAYER, _fit_laplace, uses_trained=True),
+    "bayes-by-backprop": Method(
+        "Bayes by backprop", "the closest independent Gaussian", _fit_bayes_by_backprop, seconds=5
+    ),
     "mc-dropout": Method("MC dropout", "dropout's own", _fit_mc_dropout),
     "last-layer-dropout": Method(
         "last-layer dropout", "dropout's own, not trained with it", _fit_last_layer_dropout, uses_trained=True
@@ -189,5 +341,17 @@ METHODS = {
         "ensemble of last layers", "one maximum, from several starts", _fit_last_layers, uses_trained=True,
         classes_only=True,
     ),
+    "quam": Method(
+        "QUAM, last layer", "models that disagree, by their likelihood", _fit_quam, uses_trained=True,
+        classes_only=True, seconds=30,
+    ),
+    "evidential": Method("evidential network", "no posterior", _fit_evidential, classes_only=True),
+    "one-network": Method("one network", "one maximum", _fit_one_network, uses_trained=True),
+    "feature-density": Method(
+        "feature density", _ORDER, _fit_feature_density, uses_trained=True, classes_only=True
+    ),
+    "nearest-features": Method("nearest features", _ORDER, _fit_nearest_features, uses_trained=True),
+    "energy": Method("energy", _ORDER, _fit_energy, uses_trained=True, classes_only=True),
+    "max-logit": Method("max logit", _ORDER, _fit_max_logit, uses_trained=True, classes_only=True),
 }  # fmt: skip
 """All methods by name, in the order of the tables."""

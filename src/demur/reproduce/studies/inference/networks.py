@@ -19,13 +19,13 @@ class Design:
     ----------
     hidden, prior_scale
         Number of hidden units, and standard deviation of the Gaussian prior of all parameters.
-    epochs, rate, batch
-        Of Adam, whose step size falls to 0 along a cosine.
+    steps, rate, batch
+        Of Adam, whose step size falls to 0 along a cosine; a batch has about so many inputs.
     """
 
     hidden: int = 16
     prior_scale: float = 0.5
-    epochs: int = 100
+    steps: int = 1000
     rate: float = 0.02
     batch: int = 100
 
@@ -101,7 +101,7 @@ class GaussianLikelihood:
 
 
 def train_network(
-    task: Task, network: Any, seed: int, loss: Callable[[Any, Any], Any] | None = None, epochs: int | None = None
+    task: Task, network: Any, seed: int, loss: Callable[[Any, Any], Any] | None = None, *, prior: bool = True
 ) -> float:
     """Train a network in place, in the mode it is in; return the number of passes over the data.
 
@@ -110,28 +110,28 @@ def train_network(
     loss
         Average loss of outputs and targets; None: minus the log-likelihood, so that training ends near the
         maximum of the posterior.
-    epochs
-        None: as the design has it.
+    prior
+        Whether the prior is part of what is minimised.
     """
     import torch
 
     (x, y), design = task.data, task.design
-    epochs = epochs or design.epochs
-    batches = max(1, task.inputs // design.batch)
+    batches, decay = max(1, task.inputs // design.batch), task.weight_decay if prior else 0.0
     loss = loss or _choose_loss(task)
     optimizer = torch.optim.Adam(network.parameters(), lr=design.rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * batches)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, design.steps)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        for _ in range(epochs):
-            order = torch.randperm(task.inputs)
-            for rows in order.tensor_split(batches):
-                optimizer.zero_grad()
-                penalty = sum((part**2).sum() for part in network.parameters()) * task.weight_decay / 2
-                (loss(network(x[rows]), y[rows]) + penalty).backward()
-                optimizer.step()
-                schedule.step()
-    return float(epochs)
+        left: list[Any] = []
+        for _ in range(design.steps):
+            left = left or [*torch.randperm(task.inputs).tensor_split(batches)]
+            rows = left.pop()
+            optimizer.zero_grad()
+            penalty = sum((part**2).sum() for part in network.parameters()) * decay / 2
+            (loss(network(x[rows]), y[rows]) + penalty).backward()
+            optimizer.step()
+            schedule.step()
+    return design.steps / batches
 
 
 def fit_noise(task: Task) -> float:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from demur.decompose import decompose
+from demur.posteriors import EvidentialNetwork
 from demur.predictions import Gaussian
 
 PARTS = {"k": "K", "i": "I", "m": "M", "total": "total", "aleatoric": "aleatoric part"}
@@ -21,6 +22,15 @@ Kept = dict[str, np.ndarray]
 ranks inputs and has no members."""
 
 
+def summarise_posterior(posterior: Any, inputs: np.ndarray, noise: float | None) -> Kept:
+    """Return what is kept of a posterior's predictions for inputs; see `summarise_members`."""
+    import torch
+
+    if isinstance(posterior, EvidentialNetwork):
+        return _summarise_distribution(next(posterior.predict(torch.from_numpy(inputs))))
+    return summarise_members(*read_members(posterior, inputs), noise)
+
+
 def read_members(posterior: Any, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
     """Return the outputs of all members, (members, inputs, outputs), and weights if there are any."""
     import torch
@@ -30,7 +40,7 @@ def read_members(posterior: Any, inputs: np.ndarray) -> tuple[np.ndarray, np.nda
         for chunk in posterior.predict(torch.from_numpy(inputs)):
             given, weight = chunk if isinstance(chunk, tuple) else (chunk, None)
             if isinstance(given, Gaussian):
-                given = torch.as_tensor(given.mean)[..., None]
+                given = given.values[..., :1]  # the means; the noise is known
             outputs.append(np.asarray(given, float))
             weights.append(weight)
     together = None if weights[0] is None else np.concatenate([np.asarray(each, float) for each in weights])
@@ -67,11 +77,10 @@ def summarise_members(outputs: np.ndarray, weights: np.ndarray | None, noise: fl
     return own | _collect_parts(found)
 
 
-def summarise_distribution(distribution: Any) -> Kept:
+def _summarise_distribution(distribution: Any) -> Kept:
     """Return what is kept of a distribution over class probabilities, such as a `Dirichlet`."""
     found = {letter: decompose(distribution, measure=measure) for letter, measure in MEASURES.items()}
-    alpha = np.asarray(distribution.alpha, float)
-    return {"average": alpha / alpha.sum(axis=-1, keepdims=True)} | _collect_parts(found)
+    return {"average": np.asarray(distribution.mean)} | _collect_parts(found)
 
 
 def average_members(values: np.ndarray, weights: np.ndarray | None) -> np.ndarray:

@@ -106,9 +106,7 @@ def _read_images(
         y, truth = (each.astype(np.int64) for each in labels)
         return Problem(mnist.CLASSES, x, y, dict(zip(SETS, sets, strict=True)), truth)
 
-    described = (
-        f"{names[0]}, {features} principal components, ten classes; out-of-distribution: {names[1]}"
-    )
+    described = f"{names[0]}, {features} principal components, ten classes; out-of-distribution: {names[1]}"
     return Source(names[0], mnist.CLASSES, described, mark, draw, (train, test, test))
 
 
@@ -130,9 +128,7 @@ def _read_digits(data: Path | None, *, features: int = 20, train: int = 800, tes
 
     described = f"scikit-learn's digits 0 to 7, {features} principal components; out-of-distribution: 8 and 9"
     mark = _mark_arrays(pixels, digits)
-    return Source(
-        "digits", _KNOWN_DIGITS, described, mark, draw, (train, test, min(test, len(strange)))
-    )
+    return Source("digits", _KNOWN_DIGITS, described, mark, draw, (train, test, min(test, len(strange))))
 
 
 def _read_rows(data: Path, *, file: str, train: int = 1000) -> Source:

@@ -172,7 +172,9 @@ def _format_problem(found: Records, problem: str, classes: bool) -> str:
         table = []
         for method in list_methods(found, problem):
             for each in SETS:
-                cells = [_write(by_key.get((problem, method, each, figure)), interval=True) for figure in shown]
+                cells = [
+                    _write(by_key.get((problem, method, each, figure)), interval=True) for figure in shown
+                ]
                 if any(cells):
                     table.append([name_method(method), each, *cells])
         blocks.append(format_table(["method", "inputs", *shown.values()], table))
@@ -206,7 +208,10 @@ def _format_costs(found: Records, sources: Mapping[str, Source]) -> str:
             continue
         cells = [name_method(method)]
         for problem in sources:
-            row = [by_key.get((problem, method, "in", key)) for key in ("passes", "fit_seconds", "score_seconds_per_1000")]
+            row = [
+                by_key.get((problem, method, "in", key))
+                for key in ("passes", "fit_seconds", "score_seconds_per_1000")
+            ]
             if row[0] is None or row[1] is None or row[2] is None:
                 cells.append("")
                 continue
@@ -217,7 +222,10 @@ def _format_costs(found: Records, sources: Mapping[str, Source]) -> str:
         "core: means over seeds. Methods that start from a trained network include its training. Seconds "
         "differ from run to run."
     )
-    return "\n".join([format_table(["method", *(each.title for each in sources.values())], table), "", note]) + "\n"
+    return (
+        "\n".join([format_table(["method", *(each.title for each in sources.values())], table), "", note])
+        + "\n"
+    )
 
 
 def _write(row: dict[str, Any] | None, *, interval: bool = False) -> str:

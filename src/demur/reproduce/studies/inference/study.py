@@ -48,7 +48,9 @@ def describe_study(config: Config, data: Path | None, out: Path, command: str = 
         The command line, for the results page.
     """
     if data is None and config.needs_data:
-        raise ValueError(f"data: expected the folder of the data sets of {config.name!r}, got none: give --data")
+        raise ValueError(
+            f"data: expected the folder of the data sets of {config.name!r}, got none: give --data"
+        )
     sources = {name: read_source(given, data) for name, given in config.problems.items()}
     stages = Stages(out)
     compared = [
@@ -82,7 +84,9 @@ class _Fits:
         }
         make = partial(self._compare, start, fits)
         facts = {"version": _VERSION}
-        return Stage(f"compare/{self.name}/{self.seed}", make, facts, [*fits.values()], seconds=3, megabytes=0.1)
+        return Stage(
+            f"compare/{self.name}/{self.seed}", make, facts, [*fits.values()], seconds=3, megabytes=0.1
+        )
 
     def _plan_start(self) -> Stage:
         """Return the stage that trains the network, and the noise of numbers."""
@@ -98,7 +102,9 @@ class _Fits:
         facts = {"version": _VERSION, "settings": given}
         make = partial(self._fit, name, given, start)
         seconds = METHODS[name].seconds * (1 if self.source.classes else METHODS[name].slower_for_numbers)
-        return Stage(f"fit/{self.name}/{name}/{self.seed}", make, facts, [start], seconds=seconds, megabytes=1)
+        return Stage(
+            f"fit/{self.name}/{name}/{self.seed}", make, facts, [start], seconds=seconds, megabytes=1
+        )
 
     def _train(self, folder: Path) -> None:
         with use_one_thread():
@@ -219,7 +225,12 @@ def _read_costs(folder: Path) -> dict[str, float]:
 
 
 def _write_results(
-    config: Config, stages: Stages, sources: dict[str, Source], compared: list[Stage], command: str, folder: Path
+    config: Config,
+    stages: Stages,
+    sources: dict[str, Source],
+    compared: list[Stage],
+    command: str,
+    folder: Path,
 ) -> None:
     """Write the tables, the figure and the section of the results page."""
     columns = [read_columns(stages.complete(stage) / "figures.csv") for stage in compared]
@@ -228,7 +239,9 @@ def _write_results(
     found = tables.average_seeds(whole)
     write_columns(folder / "figures.csv", convert_to_columns(found), force=True)
     for problem in sources:
-        write_text(folder / f"{problem}.tex", tables.format_latex(found, problem, bool(sources[problem].classes)))
+        write_text(
+            folder / f"{problem}.tex", tables.format_latex(found, problem, bool(sources[problem].classes))
+        )
     write_text(folder / "k.txt", tables.format_text(found))
     figures.write_figure(found, {name: each.title for name, each in sources.items()}, folder)
     write_text(folder / "section.md", section.compose_section(found, config, sources, command))

@@ -66,7 +66,11 @@ def average_values(values: np.ndarray, figure: str) -> tuple[float, float, float
     if not np.isfinite(scaled).all():
         scaled, back = values, np.asarray
     mean = float(scaled.mean())
-    half = float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2)) * float(scaled.std(ddof=1)) / math.sqrt(len(values))
+    half = (
+        float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
+        * float(scaled.std(ddof=1))
+        / math.sqrt(len(values))
+    )
     return float(back(mean)), float(back(mean - half)), float(back(mean + half))
 
 
