@@ -67,7 +67,7 @@ class Laplace(GaussianOutputs):
     products
         ``"bfloat16"``: heads and features are rounded where they multiply, for twice the speed with many
         classes on processors with such instructions. Only the distance from the network's own head is
-        rounded: K changes by far less than its sampling error.
+        rounded: K changes by about a thousandth, far less than its sampling error.
     layer, forward
         As for ``fit``.
 
@@ -118,14 +118,14 @@ class Laplace(GaussianOutputs):
         """Return members whose heads, or parameters, are drawn on demand."""
         about, precision = self.curvature, self.prior_precision
         if about.layers == "all":
-            own = dict(self.model.named_parameters())
             scales = {name: (h / noise + precision).rsqrt() for name, h in about.tensors.items()}
 
             def draw(member: int) -> dict[str, Any]:
                 found = {}
-                for place, (name, scale) in enumerate(scales.items()):
-                    centre = own[name].detach()
-                    found[name] = centre + draw_normal((self.seed, member, place), centre) * scale.to(centre)
+                for place, (name, centre) in enumerate(self.model.named_parameters()):
+                    if name in scales:
+                        drawn = draw_normal((self.seed, member, place), centre)
+                        found[name] = centre.detach() + drawn * scales[name].to(centre)
                 return found
 
             return ParameterDraws(self.model, self.forward, draw, samples)

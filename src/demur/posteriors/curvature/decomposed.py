@@ -56,4 +56,5 @@ def _decompose(matrix: Any) -> tuple[Any, Any]:
 
     values, vectors = torch.linalg.eigh(matrix)
     # A sum of squares has none below 0; rounding makes some, of the size of its last digit.
-    return values.clamp(min=0), vectors
+    # In memory as a file gives it back, since the order decides about the last digit of products.
+    return values.clamp(min=0), vectors.contiguous()

@@ -97,8 +97,8 @@ class RoundedHeads(LastLayer):
     """Drawn heads whose distance from the network's last layer is rounded to ``bfloat16``, as are features.
 
     Logits are the network's own, in full, plus the product of rounded numbers: half the time, where the
-    processor has instructions for it. Products of rounded numbers are off by about 0.3 % of a head's
-    distance, each on its own, which changes K by far less than the number of samples does.
+    processor has instructions for it. Such products are off by about 0.3 % of a head's distance, each
+    independently of the others, which changes K by about a thousandth: far less than its sampling error.
     """
 
     def _predict_features(self, features: Any, members: range | None, places: np.ndarray) -> Iterator[Any]:
