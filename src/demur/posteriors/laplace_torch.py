@@ -30,23 +30,20 @@ def from_laplace(
     ----------
     la
         From ``laplace.Laplace(...)``, after ``fit``: any subset of weights and any structure, for
-        classification or regression. Later changes, of its prior precision, say, have no effect on members
-        that were drawn.
+        classification or regression. After a change, of its prior precision, say, call this function again.
     samples, seed
         The number of members, and the seed of their draws.
     forward
         A function of the network and its inputs that returns outputs, where ``model(inputs)`` does not.
 
-    Examples
-    --------
-    >>> laplace = pytest.importorskip("laplace")
-    >>> import torch
-    >>> data = torch.utils.data.TensorDataset(torch.randn(100, 4), torch.randint(3, (100,)))
-    >>> la = laplace.Laplace(torch.nn.Linear(4, 3), "classification", "all", "diag")
-    >>> la.fit(torch.utils.data.DataLoader(data, batch_size=50))
-    >>> posterior = demur.posteriors.from_laplace(la, samples=20)
-    >>> demur.score(posterior, [torch.zeros(2, 4)], progress=False).members
-    20
+    Notes
+    -----
+    demur does not import laplace-torch, and does not need it for `Laplace`::
+
+        la = laplace.Laplace(model, "classification", "last_layer", "kron")
+        la.fit(loader)
+        la.optimize_prior_precision()
+        scores = demur.score(demur.posteriors.from_laplace(la, samples=100), test_loader)
     """
     likelihood = getattr(la, "likelihood", None)
     if likelihood is None or not hasattr(la, "prior_precision"):
@@ -136,8 +133,9 @@ class _OutputDraws(Posterior):
             mean, covariance = self._la.predictive_moments(networks.move_to_model(batch, self._la.model))
         mean, covariance = mean.detach().double(), covariance.detach().double()
         values, vectors = torch.linalg.eigh(covariance)
+        # The symmetric root, which does not depend on the choice of eigenvectors where eigenvalues are equal.
         # Rounding makes eigenvalues below 0 of those that are 0.
-        roots = vectors * values.clamp(min=0).sqrt()[:, None, :]
+        roots = (vectors * values.clamp(min=0).sqrt()[:, None, :]) @ vectors.mT
         shape = (self.members or 0, mean.shape[1])
         noise = [
             np.random.default_rng((self._seed, position + place)).standard_normal(shape)[wanted]
