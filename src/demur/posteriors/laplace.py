@@ -130,11 +130,12 @@ class Laplace(GaussianOutputs):
 
             return ParameterDraws(self.model, self.forward, draw, samples)
         linear = find_last_linear(self.model, self.layer)
-        draw_head = GaussianHead(linear, about.decomposed, precision, noise, self.seed)
-        rounded = self.products == "bfloat16"
-        kind = RoundedHeads if rounded else LastLayer
-        heads = HeadDraws(linear, draw_head, samples, rounded)
-        return kind(self.model, heads, layer=self.layer, forward=self.forward)
+        head = GaussianHead(linear, about.decomposed, precision, noise, self.seed)
+        options = {"layer": self.layer, "forward": self.forward}
+        if self.products == "bfloat16":
+            heads = HeadDraws(linear, head.draw_rotated, samples, rounded=True)
+            return RoundedHeads(self.model, heads, head.basis, **options)
+        return LastLayer(self.model, HeadDraws(linear, head.draw, samples), **options)
 
     @classmethod
     def fit(
