@@ -135,6 +135,11 @@ PRINTED = {
         r"^LastLayer\(10 heads\): accuracy 0\.9",
         r"by K 0\.[89]",
     ],
+    "laplace.py": [
+        r"^Laplace\(kronecker, last layer, 100 samples\): prior precision \d",
+        r"^Laplace\(diagonal, all layers, .* accuracy 0\.9",
+        r"by K 0\.[89]",
+    ],
     "mc_dropout.py": [r"dropout off: 0\.9\d+$", r"by K: 0\.[89]\d+ \[", r"^most doubtful: input \d+, K \d"],
     "hmc.py": [
         r"^log posterior    R-hat \d\.\d+, effective size \d+",

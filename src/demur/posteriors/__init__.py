@@ -20,6 +20,7 @@
     Posterior      the base class for a method of your own
     features       the input of a last layer, computed once and cached on disk
     one_pass       scores that need no members: feature density, energy, nearest features, ...
+    from_laplace   a fitted object of laplace-torch
 
 `demur.score` makes a posterior of networks, estimators and functions by itself where it can.
 PyTorch is imported only when a network is given.
@@ -43,6 +44,7 @@ from demur.posteriors.heads.features import Features, features
 from demur.posteriors.heads.training import HeadTraining
 from demur.posteriors.hmc import HMC, Diagnostics
 from demur.posteriors.laplace import Laplace
+from demur.posteriors.laplace_torch import from_laplace
 from demur.posteriors.last_layer import LastLayer
 from demur.posteriors.mc_dropout import MCDropout
 from demur.posteriors.multi_swag import MultiSWAG
@@ -83,4 +85,5 @@ __all__ = [
     "Samples",
     "features",
     "one_pass",
+    "from_laplace",
 ]

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
 from typing import Any, Literal, Self, get_args
-
-import numpy as np
 
 from demur.posteriors import networks
 from demur.posteriors.curvature.accumulating import MARKS, accumulate
 from demur.posteriors.curvature.decomposed import Structure
-from demur.posteriors.curvature.draws import HeadDraws, ParameterDraws
+from demur.posteriors.curvature.draws import (
+    GaussianHead,
+    HeadDraws,
+    ParameterDraws,
+    RoundedHeads,
+    draw_normal,
+)
 from demur.posteriors.curvature.fitted import Curvature, Layers
+from demur.posteriors.curvature.gaussian_outputs import GaussianOutputs
 from demur.posteriors.curvature.last_layer import Bias, LastLayerSums
 from demur.posteriors.curvature.likelihoods import Likelihood
 from demur.posteriors.curvature.whole_network import NetworkSums
@@ -23,15 +27,18 @@ from demur.posteriors.fit_files import FitFile
 from demur.posteriors.heads.features import Features, features
 from demur.posteriors.heads.parameters import find_last_linear
 from demur.posteriors.last_layer import LastLayer
-from demur.posteriors.posterior import Ask, Posterior, check_count
+from demur.posteriors.posterior import Posterior, check_count
 from demur.posteriors.tensor_files import read_tensors, write_tensors
-from demur.predictions import Gaussian, MultivariateGaussian
 
+Products = Literal["exact", "bfloat16"]
 Chosen = float | Literal["marginal_likelihood"]
 _MARGINAL = "marginal_likelihood"
+_CHOICES = {
+    "structure": Structure, "layers": Layers, "likelihood": Likelihood, "bias": Bias, "products": Products,
+}  # fmt: skip
 
 
-class Laplace(Posterior):
+class Laplace(GaussianOutputs):
     r"""Samples of a trained network's parameters from the Laplace approximation of their posterior.
 
     Daxberger et al. (2021), "Laplace redux - effortless Bayesian deep learning", section 2; MacKay (1992), "A
@@ -57,6 +64,10 @@ class Laplace(Posterior):
         In regression, the variance of the observations, or ``"marginal_likelihood"``.
     samples, seed
         The number of members, and the seed of their draws.
+    products
+        ``"bfloat16"``: heads and features are rounded where they multiply, for twice the speed with many
+        classes on processors with such instructions. Only the distance from the network's own head is
+        rounded: K changes by about a thousandth, far less than its sampling error.
     layer, forward
         As for ``fit``.
 
@@ -86,31 +97,45 @@ class Laplace(Posterior):
         noise_variance: Chosen = _MARGINAL,
         samples: int = 100,
         seed: int = 0,
+        products: Products = "exact",
         layer: str | None = None,
         forward: networks.Forward | None = None,
     ) -> None:
         networks.check_network("model", model)
         self.model, self.curvature, self.forward, self.layer = model, curvature, forward, layer
-        self.members, self.seed = check_count("samples", samples), seed
-        regression = curvature.likelihood == "regression"
-        given = [
-            _check_positive(name, value)
-            for name, value in (("prior_precision", prior_precision), ("noise_variance", noise_variance))
-        ]
-        evidence = curvature.evidence
-        self.prior_precision, self.noise_variance = evidence.maximise(given[0], given[1])
-        self.log_marginal_likelihood = evidence.log_marginal_likelihood(
-            self.prior_precision, self.noise_variance
+        _check_choices(products=products)
+        self.seed, self.products = seed, products
+        given = (
+            _check_positive("prior_precision", prior_precision),
+            _check_positive("noise_variance", noise_variance),
         )
-        precision, noise = self.prior_precision, self.noise_variance or 1.0
-        if curvature.layers == "last":
-            linear = find_last_linear(model, layer)
-            heads = HeadDraws(linear, curvature.decomposed, precision, noise, samples, seed)
-            self._members: Posterior = LastLayer(model, heads, layer=layer, forward=forward)
-        else:
-            scales = {name: (h / noise + precision).rsqrt() for name, h in curvature.tensors.items()}
-            self._members = ParameterDraws(model, forward, scales, samples, seed)
-        self.tile = None if regression else self._members.tile
+        evidence = curvature.evidence
+        self.prior_precision, noise = evidence.maximise(*given)
+        self.log_marginal_likelihood = evidence.log_marginal_likelihood(self.prior_precision, noise)
+        self._set_up(self._draw_members(check_count("samples", samples), noise or 1.0), noise)
+
+    def _draw_members(self, samples: int, noise: float) -> Posterior:
+        """Return members whose heads, or parameters, are drawn on demand."""
+        about, precision = self.curvature, self.prior_precision
+        if about.layers == "all":
+            scales = {name: (h / noise + precision).rsqrt() for name, h in about.tensors.items()}
+
+            def draw(member: int) -> dict[str, Any]:
+                found = {}
+                for place, (name, centre) in enumerate(self.model.named_parameters()):
+                    if name in scales:
+                        drawn = draw_normal((self.seed, member, place), centre)
+                        found[name] = centre.detach() + drawn * scales[name].to(centre)
+                return found
+
+            return ParameterDraws(self.model, self.forward, draw, samples)
+        linear = find_last_linear(self.model, self.layer)
+        head = GaussianHead(linear, about.decomposed, precision, noise, self.seed)
+        options = {"layer": self.layer, "forward": self.forward}
+        if self.products == "bfloat16":
+            heads = HeadDraws(linear, head.draw_rotated, samples, rounded=True)
+            return RoundedHeads(self.model, heads, head.basis, **options)
+        return LastLayer(self.model, HeadDraws(linear, head.draw, samples), **options)
 
     @classmethod
     def fit(
@@ -124,8 +149,10 @@ class Laplace(Posterior):
         prior_precision: Chosen = _MARGINAL,
         noise_variance: Chosen = _MARGINAL,
         bias: Bias = "joint",
+        training_inputs: int | None = None,
         samples: int = 100,
         seed: int = 0,
+        products: Products = "exact",
         layer: str | None = None,
         forward: networks.Forward | None = None,
         cache: str | os.PathLike[str] | None = None,
@@ -139,7 +166,7 @@ class Laplace(Posterior):
 
         Parameters
         ----------
-        model, prior_precision, noise_variance, samples, seed
+        model, prior_precision, noise_variance, samples, seed, products
             As for the class.
         loader
             The training data, as for ``demur.score``, without shuffling or augmentation. Labels are classes
@@ -155,6 +182,9 @@ class Laplace(Posterior):
         bias
             With Kronecker factors: ``"joint"``, the bias is the weight of one more feature, which is always
             1; ``"separate"``, it is independent of the weights, as in laplace-torch.
+        training_inputs
+            How many inputs the network was trained on, where the loader brings only a sample of them: sums
+            are scaled up. None: those of the loader.
         layer
             Name of the last layer; None: the last ``torch.nn.Linear``.
         forward
@@ -170,10 +200,18 @@ class Laplace(Posterior):
             Show progress bars, on a terminal.
         """
         networks.check_network("model", model)
-        _check_choices(structure=structure, layers=layers, likelihood=likelihood, bias=bias)
+        _check_choices(
+            structure=structure, layers=layers, likelihood=likelihood, bias=bias, products=products
+        )
+        if layers == "all" and structure != "diagonal":
+            raise ValueError(
+                f"layers='all' takes structure='diagonal'. Got {structure!r}. Or use layers='last'."
+            )
         for name, value in (("prior_precision", prior_precision), ("noise_variance", noise_variance)):
             _check_positive(name, value)
         check_count("samples", samples)
+        if training_inputs is not None:
+            check_count("training_inputs", training_inputs)
         sums: Any
         if layers == "last":
             linear = find_last_linear(model, layer)
@@ -188,6 +226,7 @@ class Laplace(Posterior):
             "structure": structure, "layers": layers, "likelihood": likelihood, "bias": bias,
             "model": fingerprint(dict(model.state_dict())),
             "features": loader.mark if isinstance(loader, Features) else None,
+            "training_inputs": training_inputs,
         }  # fmt: skip
         file = FitFile(path, "Laplace", settings, every)
         before, facts, finished = file.read()
@@ -196,10 +235,10 @@ class Laplace(Posterior):
         if finished:
             curvature = Curvature.read(_drop_marks(before), facts["curvature"])
         else:
-            curvature = sums.finish()
+            curvature = sums.finish().scale(training_inputs)
         found = cls(
             model, curvature, prior_precision=prior_precision, noise_variance=noise_variance, samples=samples,
-            seed=seed, layer=layer, forward=forward,
+            seed=seed, products=products, layer=layer, forward=forward,
         )  # fmt: skip
         file.write({**curvature.tensors, MARKS: marks}, finished=True, facts=found._describe())
         return found
@@ -209,45 +248,13 @@ class Laplace(Posterior):
         where = "last layer" if about.layers == "last" else "all layers"
         return f"Laplace({about.structure}, {where}, {self.members} samples)"
 
-    @property
-    def together(self) -> int:
-        """How many members ``order="member"`` asks for in one pass over the data set."""
-        return self._members.together
-
-    def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
-        for chunk in self._members.predict(batch, members=members, position=position):
-            yield self._to_prediction(chunk)
-
-    def hold(self, batch: Any, *, position: int = 0) -> Ask:
-        ask = self._members.hold(batch, position=position)
-
-        def ask_for_predictions(members: range | None, rows: np.ndarray | None = None) -> Iterator[Any]:
-            return map(self._to_prediction, ask(members, rows))
-
-        return ask_for_predictions
-
-    def deployed(self, batch: Any) -> Any:
-        if self.curvature.layers == "last":
-            return self._to_prediction(self._members.deployed(batch))
-        with networks.suspend_training([self.model]), networks.preserve_random_state():
-            return self._to_prediction(networks.call_model(self.model, batch, self.forward))
-
-    def _to_prediction(self, chunk: Any) -> Any:
-        """Return logits as they are, and predicted numbers as Gaussians of the observations' variance."""
-        outputs = chunk[0] if isinstance(chunk, tuple) else chunk
-        if self.noise_variance is None:
-            return outputs
-        if outputs.shape[-1] == 1:
-            return Gaussian(outputs[..., 0], variance=self.noise_variance)
-        return MultivariateGaussian(outputs, variance=self.noise_variance)
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file: the curvature, the prior, and the seed of the members."""
         write_tensors(path, self.curvature.tensors, {"method": "Laplace", **self._describe()})
 
     def _describe(self) -> dict[str, str]:
         """Return what a file holds beside tensors."""
-        names = ("prior_precision", "noise_variance", "seed", "layer")
+        names = ("prior_precision", "noise_variance", "seed", "products", "layer")
         options = {name: getattr(self, name) for name in names} | {"samples": self.members}
         return {
             "curvature": self.curvature.describe(),
@@ -281,15 +288,9 @@ def _check_positive(name: str, value: Any) -> float | None:
     return float(value)
 
 
-def _check_choices(structure: str, layers: str, likelihood: str, bias: str) -> None:
-    """Raise unless the settings of a fit are known, and go together."""
-    for name, value, allowed in (
-        ("structure", structure, get_args(Structure)),
-        ("layers", layers, get_args(Layers)),
-        ("likelihood", likelihood, get_args(Likelihood)),
-        ("bias", bias, get_args(Bias)),
-    ):
+def _check_choices(**given: str) -> None:
+    """Raise unless each setting has a value that it may have."""
+    for name, value in given.items():
+        allowed = get_args(_CHOICES[name])
         if value not in allowed:
             raise ValueError(f"{name} must be {' or '.join(map(repr, allowed))}. Got {value!r}.")
-    if layers == "all" and structure != "diagonal":
-        raise ValueError(f"layers='all' takes structure='diagonal'. Got {structure!r}. Or use layers='last'.")

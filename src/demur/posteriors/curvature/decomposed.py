@@ -21,7 +21,7 @@ class Decomposed(NamedTuple):
     values
         The eigenvalues, (outputs, inputs).
     left, right
-        Eigenvectors, in columns; None where the structure has none.
+        Eigenvectors, in columns; None where the structure has none, and for 1.
     """
 
     structure: Structure
@@ -32,7 +32,8 @@ class Decomposed(NamedTuple):
     def multiply(self, coordinates: Any) -> Any:
         """Return ``Q`` times parameters (outputs, inputs) that are given along the eigenvectors."""
         if self.structure == "kronecker":
-            return (self.left @ coordinates) @ self.right.T
+            found = self.left @ coordinates
+            return found if self.right is None else found @ self.right.T
         if self.structure == "full":
             return (self.left @ coordinates.reshape(-1)).reshape(coordinates.shape)
         return coordinates
@@ -56,4 +57,5 @@ def _decompose(matrix: Any) -> tuple[Any, Any]:
 
     values, vectors = torch.linalg.eigh(matrix)
     # A sum of squares has none below 0; rounding makes some, of the size of its last digit.
-    return values.clamp(min=0), vectors
+    # In memory as a file gives it back, since the order decides about the last digit of products.
+    return values.clamp(min=0), vectors.contiguous()

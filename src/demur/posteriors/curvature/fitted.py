@@ -12,6 +12,7 @@ import numpy as np
 from demur.posteriors.curvature.decomposed import Decomposed, Structure
 from demur.posteriors.curvature.evidence import Evidence
 from demur.posteriors.curvature.likelihoods import Likelihood
+from demur.posteriors.fingerprint import fingerprint
 
 Layers = Literal["last", "all"]
 
@@ -56,6 +57,21 @@ class Curvature:
     def decomposed(self) -> Decomposed:
         """The matrix of a last layer, by eigenvalues."""
         return Decomposed(self.structure, *(self.tensors.get(name) for name in ("values", "left", "right")))
+
+    def scale(self, inputs: int | None) -> Curvature:
+        """Return the curvature of so many inputs, of which these are a sample; None: unchanged."""
+        if inputs is None:
+            return self
+        factor = inputs / self.inputs
+        tensors = {
+            name: value if self.layers == "last" and name != "values" else value * factor
+            for name, value in self.tensors.items()
+        }
+        return dataclasses.replace(self, tensors=tensors, fit=self.fit * factor, inputs=inputs)
+
+    def fingerprint(self) -> str:
+        """Return what a checkpoint recognises the curvature by."""
+        return fingerprint(self.describe(), self.tensors)
 
     def describe(self) -> str:
         """Return all but the tensors as a text, for a file."""
