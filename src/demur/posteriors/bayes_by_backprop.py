@@ -251,12 +251,14 @@ class BayesByBackprop(ParameterSamples):
             {n.removeprefix(part): t for n, t in tensors.items() if n.startswith(part)}
             for part in ("mean ", "rho ")
         )
-        shapes = {name: value.shape for name, value in mean.items()}
-        own = find_sampled(model, shapes)
+        own = find_sampled(model, {name: value.shape for name, value in mean.items()})
+        # Files have an order of their own, and draws depend on that of the vector.
+        shapes = {name: value.shape for name, value in own.items() if name in mean}
         self = cls.__new__(cls)
         self._set_up(model, forward, int(facts["samples"]))
         self.seed, self._shapes, self._facts = int(facts["seed"]), shapes, {}
         place = own[next(iter(mean))]
-        self.q = MeanField.restore(join_parameters(mean).to(place), join_parameters(rho).to(place))
+        vectors = (join_parameters({n: part[n] for n in shapes}).to(place) for part in (mean, rho))
+        self.q = MeanField.restore(*vectors)
         self._hold_samples()
         return self
