@@ -20,10 +20,12 @@
 PyTorch is imported only when a network is given.
 """
 
-# Behind the methods: `chains`, `heads` and `dropout` hold what several of them share; `networks` calls
-# PyTorch models, `ensemble_training` trains members in parallel, `tensor_files` reads and writes safetensors,
-# `fingerprint` recognises models and data, `given_posteriors` what `demur.score` is given, `sklearn_members`
-# what in scikit-learn has members, and `compiled_calls` hands tensors to compiled loops.
+# Behind the methods: `chains`, `heads` and `dropout` hold what several of them share, `weight_averaging` and
+# `variational` the parts of SWAG and BayesByBackprop; `networks` calls PyTorch models, `parameter_vectors`
+# joins parameters, `resumable_training` writes the state of a training run, `ensemble_training` trains
+# members in parallel, `tensor_files` reads and writes safetensors, `fingerprint` recognises models and data,
+# `given_posteriors` what `demur.score` is given, `sklearn_members` what in scikit-learn has members, and
+# `compiled_calls` hands tensors to compiled loops.
 
 from demur.posteriors.bayes_by_backprop import BayesByBackprop
 from demur.posteriors.chains.markov_chain import MarkovChain

@@ -24,8 +24,8 @@ class MultiSWAG(Posterior):
 
     .. math:: q(\theta) = \tfrac1J \sum_j \mathcal N(\theta;\, \bar\theta_j,\, \Sigma_j).
 
-    Member m is draw m // J of SWAG m % J, so that the first members already come from all SWAGs, and
-    standard errors over ``groups=J`` are those over independent training runs.
+    Member m is draw m // J of SWAG m % J, so that the first members already come from all SWAGs, and standard
+    errors of `demur.decompose` with ``groups=J`` are those over independent training runs.
 
     Parameters
     ----------
