@@ -15,7 +15,7 @@ from demur.posteriors.fingerprint import describe_code, fingerprint
 from demur.posteriors.parameter_samples import ParameterSamples, find_sampled
 from demur.posteriors.parameter_vectors import join_parameters, split_vector
 from demur.posteriors.posterior import check_count
-from demur.posteriors.resumable_training import TrainingFile, pack_optimizer, restore_optimizer
+from demur.posteriors.resumable_training import Descent, TrainingFile, pack_optimizer, restore_optimizer
 from demur.posteriors.tensor_files import read_tensors, write_tensors
 from demur.posteriors.variational.mean_field import MeanField
 from demur.posteriors.variational.objective import VariationalObjective, Weighting, find_share
@@ -186,27 +186,15 @@ class BayesByBackprop(ParameterSamples):
         """Return the trained Gaussian."""
         import torch
 
-        q, minibatches = MeanField(self._start, self.start_scale), self._minibatches
+        q = MeanField(self._start, self.start_scale)
         optimizer = torch.optim.Adam([q.mean, q.rho], lr=self.rate)
-        place = networks.locate_model(self.model)
 
-        def take_step(step: int) -> None:
-            for group in optimizer.param_groups:
-                group["lr"] = self.rate * (1 + math.cos(math.pi * step / self.steps)) / 2
-            inputs, targets = minibatches.at(step)
-            networks.seed_device(networks.derive_seed(self.seed, 3, step), place[0])
-            batch = networks.move_inputs(inputs, *place), networks.move_inputs(targets, *place)
-            optimizer.zero_grad()
-            loss = self.objective.compute(
-                q, batch, find_share(self.weighting, step, minibatches.batches_per_pass)
-            )
-            if not math.isfinite(loss.item()):
-                raise FloatingPointError(
-                    f"Expected a finite loss at step {step + 1} of {self.steps}. Got {loss.item()}. Lower "
-                    f"rate, which is {self.rate:g}, or check data and model for numbers that are not finite."
-                )
-            loss.backward()
-            optimizer.step()
+        def compute_loss(batch: tuple[Any, Any], step: int) -> Any:
+            share = find_share(self.weighting, step, self._minibatches.batches_per_pass)
+            return self.objective.compute(q, batch, share)
+
+        def find_rate(step: int) -> float:
+            return self.rate * (1 + math.cos(math.pi * step / self.steps)) / 2
 
         def pack() -> dict[str, Any]:
             return {"mean": q.mean, "rho": q.rho} | pack_optimizer(optimizer)
@@ -217,12 +205,16 @@ class BayesByBackprop(ParameterSamples):
                 q.rho.copy_(tensors["rho"])
             restore_optimizer(optimizer, tensors)
 
+        descent = Descent(
+            optimizer, self._minibatches, networks.locate_model(self.model), self.steps, compute_loss,
+            find_rate, self.seed,
+        )  # fmt: skip
         path, every = self._files
         file = TrainingFile(path, "BayesByBackprop.fit", self._facts, every)
         with (
             networks.suspend_training([self.model]), networks.preserve_random_state(), torch.enable_grad()
         ):  # fmt: skip
-            file.run(self.steps, take_step, pack, restore, progress=progress)
+            file.run(self.steps, descent.take_step, pack, restore, progress=progress)
         return q
 
     def fingerprint(self) -> str:
