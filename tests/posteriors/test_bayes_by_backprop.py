@@ -62,9 +62,9 @@ class Regression:
     "options",
     [
         {},
-        {"batch_size": 20, "weighting": "geometric"},
+        pytest.param({"batch_size": 20, "weighting": "geometric"}, marks=pytest.mark.slow),
         {"temperature": 0.25, "prior_mean": {"weight": np.full((1, 4), 5.0)}},
-        {"local": False, "draws": 16},
+        pytest.param({"local": False, "draws": 16}, marks=pytest.mark.slow),
     ],
 )
 def test_linear_regression_has_its_exact_mean_field_solution(options) -> None:
@@ -75,7 +75,7 @@ def test_linear_regression_has_its_exact_mean_field_solution(options) -> None:
     assert (problem.exact / problem.scale > 1.1).any()
 
 
-@pytest.mark.parametrize("kl_weight", [60.0, 1 / 60, 0.25])
+@pytest.mark.parametrize("kl_weight", [60.0, 0.25])
 def test_control_a_kl_divergence_of_another_scale_is_found(kl_weight) -> None:
     """Not divided by N, or divided twice."""
     problem = Regression()
@@ -200,6 +200,13 @@ def test_members_depend_on_seed_and_number_alone() -> None:
     by_batch = demur.score(first, [X[:25], X[25:]], progress=False)
     by_member = demur.score(first, [X[:25], X[25:]], order="member", progress=False)
     np.testing.assert_allclose(by_member["pairwise"].epistemic, by_batch["pairwise"].epistemic, rtol=1e-9)
+
+
+def test_a_loader_brings_its_own_batches() -> None:
+    data = torch.utils.data.TensorDataset(X, Y)
+    loader = torch.utils.data.DataLoader(data, batch_size=16, shuffle=True)
+    first, second = (BayesByBackprop(Images(), loader, **SMALL) for _ in range(2))
+    assert equal(first.parameters(), second.parameters()) and first.steps == 4 * 4
 
 
 def test_networks_that_predict_gaussians_are_scored() -> None:

@@ -205,15 +205,16 @@ class BayesByBackprop(ParameterSamples):
                 q.rho.copy_(tensors["rho"])
             restore_optimizer(optimizer, tensors)
 
-        descent = Descent(
-            optimizer, self._minibatches, networks.locate_model(self.model), self.steps, compute_loss,
-            find_rate, self.seed,
-        )  # fmt: skip
+        place = networks.locate_model(self.model)
+        descent = Descent(optimizer, self._minibatches, place, self.steps, compute_loss, find_rate, self.seed)
         path, every = self._files
         file = TrainingFile(path, "BayesByBackprop.fit", self._facts, every)
         with (
             networks.suspend_training([self.model]), networks.preserve_random_state(), torch.enable_grad()
         ):  # fmt: skip
+            # Always from the first batch, wherever a run resumes.
+            first, targets = (networks.move_inputs(each, *place) for each in self._minibatches.at(0))
+            self.objective.find_layers(q, (first, targets))
             file.run(self.steps, descent.take_step, pack, restore, progress=progress)
         return q
 

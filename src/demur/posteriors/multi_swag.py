@@ -56,6 +56,8 @@ class MultiSWAG(Posterior):
         if len(set(counts)) > 1:
             raise ValueError(f"swags must have equal numbers of samples, for equal weights. Got {counts}.")
         self.members = sum(counts)
+        for each in self.swags:
+            each.numbers_kept = SWAG.numbers_kept // len(self.swags)
 
     def __repr__(self) -> str:
         return f"MultiSWAG({self.members} samples of {len(self.swags)} SWAGs)"

@@ -22,9 +22,6 @@ from demur.posteriors.weight_averaging.batch_norm import compute_statistics, fin
 from demur.posteriors.weight_averaging.descent import DescentPlan, collect_iterates
 from demur.posteriors.weight_averaging.moments import IterateMoments
 
-NUMBERS_KEPT = 1 << 28
-"""Parameters of all members together, at most, that are kept between batches: 1 GiB in float32."""
-
 
 class SWAG(ParameterSamples):
     r"""Draws from a Gaussian about the average of SGD's iterates, with their variances and last deviations.
@@ -85,6 +82,9 @@ class SWAG(ParameterSamples):
     20
     """
 
+    numbers_kept = 1 << 28
+    """Parameters of all members together, at most, that are kept between batches: 1 GiB in float32."""
+
     def __init__(
         self,
         model: Any,
@@ -117,6 +117,7 @@ class SWAG(ParameterSamples):
     def __repr__(self) -> str:
         return f"SWAG({self.members} samples from {self.moments.count} iterates)"
 
+    # As in `DeepEnsemble` and `LastLayer`, it makes a posterior; members are drawn when they are asked for.
     @classmethod
     def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
         cls,
@@ -213,7 +214,9 @@ class SWAG(ParameterSamples):
         """
         model = self.model if model is None else model
         networks.check_network("model", model)
-        given = {n: v for n, v in networks.unwrap_compiled(model).named_parameters() if n in self._shapes}
+        given = {
+            n: v.detach() for n, v in networks.unwrap_compiled(model).named_parameters() if n in self._shapes
+        }
         if {name: value.shape for name, value in given.items()} != self._shapes:
             raise ValueError("model must have the parameters that SWAG was made for. Got other ones.")
         vector = join_parameters({name: given[name] for name in self._shapes})
@@ -253,7 +256,7 @@ class SWAG(ParameterSamples):
 
     @property
     def _predicts_in_chunks(self) -> bool:
-        return (self.members or 0) * len(self.moments.mean) <= NUMBERS_KEPT
+        return (self.members or 0) * len(self.moments.mean) <= self.numbers_kept
 
     def _draw_member(self, k: int) -> dict[str, Any]:
         """Return the parameters of a member, and its batch-norm statistics, which are always kept."""
