@@ -331,6 +331,15 @@ def test_the_learning_rate_is_that_of_swalr() -> None:
     assert [step for step in range(7 * 5) if plan.collects(step, 5)] == [22, 24, 27, 29, 32, 34]
 
 
+def test_a_compiled_network_is_collected_by_its_own_names() -> None:
+    model = plain()
+    compiled = torch.compile(model)
+    swag = SWAG(compiled, samples=2)
+    swag.collect(compiled)
+    swag.collect(plain())
+    assert set(swag.parameters()) == set(dict(model.named_parameters()))
+
+
 def test_a_loader_trains_and_refreshes() -> None:
     data = torch.utils.data.TensorDataset(X, Y)
     loader = torch.utils.data.DataLoader(data, batch_size=16, shuffle=True, drop_last=True)
@@ -478,6 +487,7 @@ def test_multi_swag_trains_its_members_and_resumes(module, tmp_path) -> None:
     logits = torch.cat(list(whole.predict(X)))
     fit(tmp_path / "grown", swags=2)
     assert torch.equal(torch.cat(list(fit(tmp_path / "grown").predict(X))), logits)
+    assert fit(tmp_path / "whole", samples=2, scale=1.0).members == 6
     for changed in ({"train": module.other_train}, {"data": (X + 1, Y)}, {"rank": 2}, {"epochs": 4}):
         with pytest.raises(ValueError, match="folder: expected members with the same settings"):
             fit(tmp_path / "whole", **changed)

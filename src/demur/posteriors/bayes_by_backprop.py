@@ -59,8 +59,8 @@ class BayesByBackprop(ParameterSamples):
     start_scale
         Standard deviation of all parameters at the start.
     kl_weight
-        Factor of the KL divergence; 1: the evidence lower bound. Below 1, the posterior is colder than
-        ``temperature`` says in the likelihood alone.
+        Factor of the KL divergence; 1: the evidence lower bound. Below 1, the data count for more than they
+        should, and the Gaussian is narrower.
     weighting
         How a pass spreads the KL divergence over its batches: ``"uniform"``, or ``"geometric"``, the paper's
         Eq. 9.
@@ -119,6 +119,8 @@ class BayesByBackprop(ParameterSamples):
             raise ValueError(f"weighting must be 'uniform' or 'geometric'. Got {weighting!r}.")
         if mixture is not None and "prior_scale" in options:
             raise ValueError("mixture takes the place of prior_scale. Got both.")
+        networks.check_network("model", model)
+        model = networks.unwrap_compiled(model)  # whose layers can be called
         self._set_up(model, options.get("forward"), samples)
         self.seed, self.rate, self.start_scale = options.get("seed", 0), rate, float(start_scale)
         self.weighting: Weighting = weighting
