@@ -15,7 +15,7 @@ from demur.posteriors.fingerprint import describe_code, fingerprint
 from demur.posteriors.parameter_samples import ParameterSamples, find_sampled
 from demur.posteriors.parameter_vectors import join_parameters, split_vector
 from demur.posteriors.posterior import check_count
-from demur.posteriors.resumable_training import TrainingFile, pack_optimizer, restore_optimizer
+from demur.posteriors.resumable_training import Descent, TrainingFile, pack_optimizer, restore_optimizer
 from demur.posteriors.tensor_files import read_tensors, write_tensors
 from demur.posteriors.variational.mean_field import MeanField
 from demur.posteriors.variational.objective import VariationalObjective, Weighting, find_share
@@ -59,8 +59,8 @@ class BayesByBackprop(ParameterSamples):
     start_scale
         Standard deviation of all parameters at the start.
     kl_weight
-        Factor of the KL divergence; 1: the evidence lower bound. Below 1, the posterior is colder than
-        ``temperature`` says in the likelihood alone.
+        Factor of the KL divergence; 1: the evidence lower bound. Below 1, the data count for more than they
+        should, and the Gaussian is narrower.
     weighting
         How a pass spreads the KL divergence over its batches: ``"uniform"``, or ``"geometric"``, the paper's
         Eq. 9.
@@ -119,6 +119,8 @@ class BayesByBackprop(ParameterSamples):
             raise ValueError(f"weighting must be 'uniform' or 'geometric'. Got {weighting!r}.")
         if mixture is not None and "prior_scale" in options:
             raise ValueError("mixture takes the place of prior_scale. Got both.")
+        networks.check_network("model", model)
+        model = networks.unwrap_compiled(model)  # whose layers can be called
         self._set_up(model, options.get("forward"), samples)
         self.seed, self.rate, self.start_scale = options.get("seed", 0), rate, float(start_scale)
         self.weighting: Weighting = weighting
@@ -186,27 +188,15 @@ class BayesByBackprop(ParameterSamples):
         """Return the trained Gaussian."""
         import torch
 
-        q, minibatches = MeanField(self._start, self.start_scale), self._minibatches
+        q = MeanField(self._start, self.start_scale)
         optimizer = torch.optim.Adam([q.mean, q.rho], lr=self.rate)
-        place = networks.locate_model(self.model)
 
-        def take_step(step: int) -> None:
-            for group in optimizer.param_groups:
-                group["lr"] = self.rate * (1 + math.cos(math.pi * step / self.steps)) / 2
-            inputs, targets = minibatches.at(step)
-            networks.seed_device(networks.derive_seed(self.seed, 3, step), place[0])
-            batch = networks.move_inputs(inputs, *place), networks.move_inputs(targets, *place)
-            optimizer.zero_grad()
-            loss = self.objective.compute(
-                q, batch, find_share(self.weighting, step, minibatches.batches_per_pass)
-            )
-            if not math.isfinite(loss.item()):
-                raise FloatingPointError(
-                    f"Expected a finite loss at step {step + 1} of {self.steps}. Got {loss.item()}. Lower "
-                    f"rate, which is {self.rate:g}, or check data and model for numbers that are not finite."
-                )
-            loss.backward()
-            optimizer.step()
+        def compute_loss(batch: tuple[Any, Any], step: int) -> Any:
+            share = find_share(self.weighting, step, self._minibatches.batches_per_pass)
+            return self.objective.compute(q, batch, share)
+
+        def find_rate(step: int) -> float:
+            return self.rate * (1 + math.cos(math.pi * step / self.steps)) / 2
 
         def pack() -> dict[str, Any]:
             return {"mean": q.mean, "rho": q.rho} | pack_optimizer(optimizer)
@@ -217,12 +207,17 @@ class BayesByBackprop(ParameterSamples):
                 q.rho.copy_(tensors["rho"])
             restore_optimizer(optimizer, tensors)
 
+        place = networks.locate_model(self.model)
+        descent = Descent(optimizer, self._minibatches, place, self.steps, compute_loss, find_rate, self.seed)
         path, every = self._files
         file = TrainingFile(path, "BayesByBackprop.fit", self._facts, every)
         with (
             networks.suspend_training([self.model]), networks.preserve_random_state(), torch.enable_grad()
         ):  # fmt: skip
-            file.run(self.steps, take_step, pack, restore, progress=progress)
+            # Always from the first batch, wherever a run resumes.
+            first, targets = (networks.move_inputs(each, *place) for each in self._minibatches.at(0))
+            self.objective.find_layers(q, (first, targets))
+            file.run(self.steps, descent.take_step, pack, restore, progress=progress)
         return q
 
     def fingerprint(self) -> str:
@@ -251,12 +246,14 @@ class BayesByBackprop(ParameterSamples):
             {n.removeprefix(part): t for n, t in tensors.items() if n.startswith(part)}
             for part in ("mean ", "rho ")
         )
-        shapes = {name: value.shape for name, value in mean.items()}
-        own = find_sampled(model, shapes)
+        own = find_sampled(model, {name: value.shape for name, value in mean.items()})
+        # Files have an order of their own, and draws depend on that of the vector.
+        shapes = {name: value.shape for name, value in own.items() if name in mean}
         self = cls.__new__(cls)
         self._set_up(model, forward, int(facts["samples"]))
         self.seed, self._shapes, self._facts = int(facts["seed"]), shapes, {}
         place = own[next(iter(mean))]
-        self.q = MeanField.restore(join_parameters(mean).to(place), join_parameters(rho).to(place))
+        vectors = (join_parameters({n: part[n] for n in shapes}).to(place) for part in (mean, rho))
+        self.q = MeanField.restore(*vectors)
         self._hold_samples()
         return self

@@ -19,13 +19,13 @@ from demur.posteriors.tensor_files import read_tensors, write_tensors
 class MultiSWAG(Posterior):
     r"""Members of several independent SWAGs, with equal weights.
 
-    Wilson and Izmailov (2020), "Bayesian deep learning and a probabilistic perspective of generalization",
-    section 3.2: a mixture of J Gaussians, each from a training run of its own,
+    Wilson and Izmailov (2020), "Bayesian deep learning and a probabilistic perspective of generalization": a
+    mixture of J Gaussians, each from a training run of its own,
 
     .. math:: q(\theta) = \tfrac1J \sum_j \mathcal N(\theta;\, \bar\theta_j,\, \Sigma_j).
 
-    Member m is draw m // J of SWAG m % J, so that the first members already come from all SWAGs, and
-    standard errors over ``groups=J`` are those over independent training runs.
+    Member m is draw m // J of SWAG m % J, so that the first members already come from all SWAGs, and standard
+    errors of `demur.decompose` with ``groups=J`` are those over independent training runs.
 
     Parameters
     ----------
@@ -56,6 +56,8 @@ class MultiSWAG(Posterior):
         if len(set(counts)) > 1:
             raise ValueError(f"swags must have equal numbers of samples, for equal weights. Got {counts}.")
         self.members = sum(counts)
+        for each in self.swags:
+            each.numbers_kept = SWAG.numbers_kept // len(self.swags)
 
     def __repr__(self) -> str:
         return f"MultiSWAG({self.members} samples of {len(self.swags)} SWAGs)"
@@ -85,9 +87,10 @@ class MultiSWAG(Posterior):
         data
             The training data for ``SWAG.fit``; for training in other processes, something that pickles.
         swags
-            The number of SWAGs; the paper has ten.
+            The number of SWAGs.
         options
-            As for ``SWAG.fit``, without ``seed``, ``checkpoint`` and ``every``.
+            As for ``SWAG.fit``, without ``seed``, ``checkpoint`` and ``every``. ``samples``, ``scale`` and
+            ``refresh`` may change without another training.
 
         Examples
         --------
@@ -210,5 +213,9 @@ class _TrainHolder:
             getattr(holder, name)[: len(value)] = value
 
     def fingerprint(self) -> str:
-        own = {n: describe_code(v) if callable(v) else v for n, v in self.options.items()}
+        own = {
+            name: describe_code(value) if callable(value) else value
+            for name, value in self.options.items()
+            if name not in ("samples", "scale", "refresh")
+        }
         return fingerprint(describe_code(self.train), self.data, own)

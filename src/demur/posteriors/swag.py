@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+import math
 import os
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from demur.posteriors import networks
 from demur.posteriors.chains.gradients import BatchLikelihood, Likelihood
 from demur.posteriors.chains.minibatches import make_minibatches
 from demur.posteriors.chains.stepper import copy_parameters
-from demur.posteriors.fingerprint import fingerprint
+from demur.posteriors.fingerprint import describe_code, fingerprint
 from demur.posteriors.parameter_samples import ParameterSamples
 from demur.posteriors.parameter_vectors import join_parameters, split_vector
 from demur.posteriors.posterior import check_count, select_members
@@ -21,9 +22,6 @@ from demur.posteriors.tensor_files import load_state, read_tensors, write_tensor
 from demur.posteriors.weight_averaging.batch_norm import compute_statistics, find_batch_norm
 from demur.posteriors.weight_averaging.descent import DescentPlan, collect_iterates
 from demur.posteriors.weight_averaging.moments import IterateMoments
-
-NUMBERS_KEPT = 1 << 28
-"""Parameters of all members together, at most, that are kept between batches: 1 GiB in float32."""
 
 
 class SWAG(ParameterSamples):
@@ -85,6 +83,9 @@ class SWAG(ParameterSamples):
     20
     """
 
+    numbers_kept = 1 << 28
+    """Parameters of all members together, at most, that are kept between batches: 1 GiB in float32."""
+
     def __init__(
         self,
         model: Any,
@@ -103,8 +104,10 @@ class SWAG(ParameterSamples):
             raise ValueError(
                 f"rank must be at least 2, since deviations are divided by rank - 1, or 0. Got {rank!r}."
             )
-        if not scale > 0:
-            raise ValueError(f"scale must be positive. Got {scale!r}.")
+        if not 0 < scale < math.inf:
+            raise ValueError(f"scale must be positive and finite. Got {scale!r}.")
+        networks.check_network("model", model)
+        model = networks.unwrap_compiled(model)
         self._set_up(model, forward, samples)
         self.scale, self.seed, self.refresh = float(scale), seed, refresh
         self._minibatches = None if data is None else make_minibatches(data, batch_size, seed)
@@ -117,6 +120,7 @@ class SWAG(ParameterSamples):
     def __repr__(self) -> str:
         return f"SWAG({self.members} samples from {self.moments.count} iterates)"
 
+    # As in `DeepEnsemble` and `LastLayer`, it makes a posterior; members are drawn when they are asked for.
     @classmethod
     def fit(  # pyright: ignore[reportIncompatibleMethodOverride]
         cls,
@@ -189,7 +193,7 @@ class SWAG(ParameterSamples):
         """
         networks.check_network("model", model)
         plan = DescentPlan(epochs, burn_in, rate, start_rate, momentum, weight_decay, collections)
-        trained = copy.deepcopy(model)
+        trained = copy.deepcopy(networks.unwrap_compiled(model))
         self = cls(
             trained, data=data, samples=samples, rank=rank, scale=scale, refresh=refresh,
             batch_size=batch_size, seed=seed, forward=forward,
@@ -198,6 +202,7 @@ class SWAG(ParameterSamples):
         settings = {
             **dataclasses.asdict(plan), "rank": rank, "seed": seed, "model": fingerprint(model),
             "data": [self._minibatches.size, fingerprint(self._minibatches.at(0))],
+            "likelihood": fingerprint(describe_code(log_likelihood)),
         }  # fmt: skip
         collect_iterates(
             trained, self.moments, self._minibatches, BatchLikelihood(trained, log_likelihood, forward), plan,
@@ -207,13 +212,15 @@ class SWAG(ParameterSamples):
         return self
 
     def collect(self, model: Any = None) -> None:
-        """Add the parameters of a network as they are now, by default those of the own ``model``.
+        """Add the parameters of a network as they are now; None: of the one that SWAG was made with.
 
         Members that were drawn before are drawn anew.
         """
         model = self.model if model is None else model
         networks.check_network("model", model)
-        given = {n: v for n, v in networks.unwrap_compiled(model).named_parameters() if n in self._shapes}
+        given = {
+            n: v.detach() for n, v in networks.unwrap_compiled(model).named_parameters() if n in self._shapes
+        }
         if {name: value.shape for name, value in given.items()} != self._shapes:
             raise ValueError("model must have the parameters that SWAG was made for. Got other ones.")
         vector = join_parameters({name: given[name] for name in self._shapes})
@@ -226,7 +233,7 @@ class SWAG(ParameterSamples):
     def mean(self) -> dict[str, Any]:
         """The average of the iterates by name: the SWA solution of Izmailov et al. (2018)."""
         self._check_collected()
-        return split_vector(self.moments.mean, self._shapes)
+        return split_vector(self.moments.mean.clone(), self._shapes)
 
     # --- drawing ---------------------------------------------------------------------------------
 
@@ -253,7 +260,7 @@ class SWAG(ParameterSamples):
 
     @property
     def _predicts_in_chunks(self) -> bool:
-        return (self.members or 0) * len(self.moments.mean) <= NUMBERS_KEPT
+        return (self.members or 0) * len(self.moments.mean) <= self.numbers_kept
 
     def _draw_member(self, k: int) -> dict[str, Any]:
         """Return the parameters of a member, and its batch-norm statistics, which are always kept."""

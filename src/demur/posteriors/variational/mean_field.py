@@ -9,7 +9,7 @@ from typing import Any
 class MeanField:
     r"""The Gaussian :math:`q(w) = \prod_i \mathcal N(w_i;\, \mu_i, \sigma_i^2)` with softplus scales.
 
-    Eq. 2 and section 3.2 of Blundell et al. (2015): :math:`\sigma = \log(1 + e^\rho)`.
+    Section 3.2 of Blundell et al. (2015): :math:`\sigma = \log(1 + e^\rho)`.
 
     Parameters
     ----------

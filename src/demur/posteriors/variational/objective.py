@@ -6,6 +6,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from demur.posteriors import networks
 from demur.posteriors.chains.gradients import BatchLikelihood
 from demur.posteriors.parameter_vectors import split_vector
 from demur.posteriors.variational.local_layers import draw_outputs, find_local_layers, join_names
@@ -62,29 +63,41 @@ class VariationalObjective:
 
     def compute(self, q: MeanField, batch: tuple[Any, Any], share: float = 1.0) -> Any:
         """Return the loss of a batch; ``share`` is the factor of its penalty."""
+        layers = self.find_layers(q, batch)
         scale = q.scale
         means, scales = split_vector(q.mean, self.shapes), split_vector(scale, self.shapes)
         fit: Any = 0.0
         for _ in range(self.draws):
-            fit = fit + self._draw_fit(means, scales, batch) / self.draws
+            fit = fit + self._draw_fit(layers, means, scales, batch) / self.draws
         cross = self.prior.compute_cross_entropy(q.mean, scale)
         penalty = cross - self.temperature * q.compute_entropy(scale)
         return -fit + share * self.kl_weight / self.size * penalty
 
-    def _draw_fit(self, means: dict[str, Any], scales: dict[str, Any], batch: tuple[Any, Any]) -> Any:
+    def find_layers(self, q: MeanField, batch: tuple[Any, Any]) -> dict[str, Any]:
+        """Return the layers that draw their outputs, as the first batch showed them."""
+        if self._layers is None:
+            run = functools.partial(self.likelihood.average, split_vector(q.mean, self.shapes), batch)
+            with networks.preserve_random_state():
+                self._layers = find_local_layers(self.model, self.shapes, run) if self.local else {}
+        return self._layers
+
+    def _draw_fit(
+        self,
+        layers: dict[str, Any],
+        means: dict[str, Any],
+        scales: dict[str, Any],
+        batch: tuple[Any, Any],
+    ) -> Any:
         """Return the average log-likelihood of a batch, for one draw."""
         import torch
 
-        if self._layers is None:
-            run = functools.partial(self.likelihood.average, means, batch)
-            self._layers = find_local_layers(self.model, means, run) if self.local else {}
-        own = {join_names(n, p) for n, m in self._layers.items() for p, _ in m.named_parameters()}
+        own = {join_names(n, p) for n, m in layers.items() for p, _ in m.named_parameters()}
         perturbed = {
             name: mean + scales[name] * torch.randn_like(mean)
             for name, mean in means.items()
             if name not in own
         }
-        with draw_outputs(self._layers, means, scales):
+        with draw_outputs(layers, means, scales):
             return self.likelihood.average(perturbed, batch)
 
 

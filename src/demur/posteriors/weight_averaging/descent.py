@@ -11,7 +11,7 @@ from demur.posteriors import networks
 from demur.posteriors.chains.gradients import BatchLikelihood
 from demur.posteriors.chains.minibatches import Minibatches
 from demur.posteriors.posterior import check_count
-from demur.posteriors.resumable_training import TrainingFile, pack_optimizer, restore_optimizer
+from demur.posteriors.resumable_training import Descent, TrainingFile, pack_optimizer, restore_optimizer
 from demur.posteriors.weight_averaging.moments import IterateMoments
 
 
@@ -70,25 +70,15 @@ def collect_iterates(
 
     sampled = [each for each in model.parameters() if each.requires_grad]
     optimizer = torch.optim.SGD(sampled, lr=plan.rate, momentum=plan.momentum, weight_decay=plan.weight_decay)
-    place, length = networks.locate_model(model), minibatches.batches_per_pass
+    length = minibatches.batches_per_pass
     steps = (plan.burn_in + plan.epochs) * length
+    descent = Descent(
+        optimizer, minibatches, networks.locate_model(model), steps,
+        lambda batch, step: -likelihood.average({}, batch), lambda step: plan.find_rate(step / length), seed,
+    )  # fmt: skip
 
     def take_step(step: int) -> None:
-        for group in optimizer.param_groups:
-            group["lr"] = plan.find_rate(step / length)
-        inputs, targets = minibatches.at(step)
-        # Of dropout, say.
-        networks.seed_device(networks.derive_seed(seed, 3, step), place[0])
-        optimizer.zero_grad()
-        batch = networks.move_inputs(inputs, *place), networks.move_inputs(targets, *place)
-        loss = -likelihood.average({}, batch)
-        if not math.isfinite(loss.item()):
-            raise FloatingPointError(
-                f"Expected a finite loss at step {step + 1} of {steps}. Got {loss.item()}. Lower rate, which "
-                f"is {plan.rate:g}, or check data and model for numbers that are not finite."
-            )
-        loss.backward()
-        optimizer.step()
+        descent.take_step(step)
         if plan.collects(step, length):
             collect()
 
