@@ -37,6 +37,11 @@ PyTorch is imported only when a network is given.
 # members in parallel, `tensor_files` reads and writes safetensors, `fingerprint` recognises models and data,
 # `given_posteriors` what `demur.score` is given, `sklearn_members` what in scikit-learn has members, and
 # `compiled_calls` hands tensors to compiled loops.
+# Behind the methods: `chains`, `heads` and `dropout` hold what several of them share, and `adversarial` the
+# searches of `QUAM`; `networks` calls PyTorch models, `ensemble_training` trains members in parallel,
+# `tensor_files` reads and writes safetensors, `fingerprint` recognises models and data, `given_posteriors`
+# what `demur.score` is given, `sklearn_members` what in scikit-learn has members, and `compiled_calls` hands
+# tensors to compiled loops.
 
 from demur.posteriors import one_pass
 from demur.posteriors.bayes_by_backprop import BayesByBackprop

@@ -113,12 +113,14 @@ class QUAM(Posterior):
         layers: Literal["last", "all"] = "last",
         targets: int | None = None,
         steps: int = 60,
+        keep_every: int = 5,
         penalty: float = 6.0,
         growth: float = 1.9,
         growth_every: int = 14,
         rate: float = 5e-3,
         weight_decay: float = 1e-3,
         batch_size: int = 512,
+        loss_inputs: int = 4096,
         bound: float | None = None,
         temperature: float = 1e-3,
         seed: int = 0,
@@ -134,23 +136,25 @@ class QUAM(Posterior):
         if not 0 < temperature < math.inf:
             raise ValueError(f"temperature must be positive and finite. Got {temperature!r}.")
         check_count("batch_size", batch_size)
-        plan = SearchPlan(steps, rate, penalty, growth, growth_every, weight_decay)
+        check_count("loss_inputs", loss_inputs)
+        plan = SearchPlan(steps, keep_every, rate, penalty, growth, growth_every, weight_decay)
         if layers == "last":
             source = LastLayer(model, dropout=0.5, layer=layer, forward=forward)  # no dropout is drawn
             training = _read_features(source, data, seed, layer, progress)
-            self._search: Search = HeadSearch(source, training, plan, batch_size, seed)
+            self._search: Search = HeadSearch(source, training, plan, batch_size, loss_inputs, seed)
         elif layer is not None or isinstance(data, Features):
             raise ValueError("layers='all' takes no layer and no Features, which are for the last layer.")
         else:
             batches = read_whole(data, _READ_TOGETHER, seed)
-            self._search = NetworkSearch(model, forward, batches, plan, batch_size, seed)
+            self._search = NetworkSearch(model, forward, batches, plan, batch_size, loss_inputs, seed)
         classes = self._search.classes
         self._targets = classes if targets is None else check_count("targets", targets)
         if self._targets > classes:
             raise ValueError(f"targets must be at most the number of classes, {classes}. Got {targets}.")
         self.layers, self.plan, self.bound, self.temperature = layers, plan, bound, temperature
-        self.seed, self.batch_size, self.layer = seed, batch_size, layer
-        self.members = 1 + self._targets * steps
+        self.seed, self.layer = seed, layer
+        self.batch_size, self.loss_inputs = batch_size, loss_inputs
+        self.members = 1 + self._targets * plan.kept
         self.tile = max(1, _LOGITS_HELD // (self.members * classes))
 
     def __repr__(self) -> str:
@@ -199,7 +203,7 @@ class QUAM(Posterior):
 
     def _describe(self) -> dict[str, Any]:
         """Return the settings by name, as the class takes them."""
-        names = ("bound", "temperature", "seed", "batch_size", "layer")
+        names = ("bound", "temperature", "seed", "batch_size", "loss_inputs", "layer")
         own = {name: getattr(self, name) for name in names}
         return {**dataclasses.asdict(self.plan), **own, "targets": self._targets}
 

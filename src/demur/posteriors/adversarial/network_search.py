@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from demur.posteriors import networks
-from demur.posteriors.adversarial.plan import Found, SearchPlan
+from demur.posteriors.adversarial.plan import Found, SearchPlan, choose_compared
 from demur.posteriors.chains.gradients import BatchLikelihood
 from demur.posteriors.chains.minibatches import ArrayMinibatches
 from demur.posteriors.chains.stepper import copy_parameters
+
+_INPUTS_TOGETHER = 1024
+"""Training inputs per pass through a network, when losses are compared."""
 
 
 class NetworkSearch:
@@ -23,13 +26,13 @@ class NetworkSearch:
         The network, and how to call it.
     batches
         Inputs and targets of the training data.
-    plan, batch_size, seed
+    plan, batch_size, loss_inputs, seed
         As for `QUAM`.
     """
 
     def __init__(
         self, model: Any, forward: networks.Forward | None, batches: list[tuple[Any, Any]], plan: SearchPlan,
-        batch_size: int, seed: int,
+        batch_size: int, loss_inputs: int, seed: int,
     ) -> None:  # fmt: skip
         self.model, self.plan = model, plan
         self.minibatches = ArrayMinibatches(
@@ -41,15 +44,26 @@ class NetworkSearch:
         self.start = copy_parameters(model)
         self._likelihood = BatchLikelihood(model, None, forward)
         self._place = networks.locate_model(model)
+        inputs, targets = choose_compared(self.minibatches, loss_inputs, seed)
+        parts = ArrayMinibatches(inputs, targets, _INPUTS_TOGETHER, seed).split_in_order()
+        self._compared = [self._move(part) for part in parts]
         with networks.suspend_training([model]), networks.preserve_random_state():
-            self._reference = [self._compute_loss(self.start, step).item() for step in range(plan.steps + 1)]
-            first, _ = self.minibatches.at(0)
-            self.classes: int = self._call(self.start, first).shape[-1]
+            self._reference = self._compare(self.start)
+            self.classes: int = self._call(self.start, self._compared[0][0]).shape[-1]
 
-    def _compute_loss(self, parameters: dict[str, Any], step: int) -> Any:
-        """Return the average loss of the training inputs of a step."""
-        inputs, targets = (networks.move_inputs(each, *self._place) for each in self.minibatches.at(step))
-        return -self._likelihood.average(parameters, (inputs, targets))
+    def _move(self, batch: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Move inputs and targets to the model's device."""
+        return networks.move_inputs(batch[0], *self._place), networks.move_inputs(batch[1], *self._place)
+
+    def _compare(self, parameters: dict[str, Any]) -> float:
+        """Return the average loss on the training inputs that all models are compared on."""
+        import torch
+
+        with torch.no_grad():
+            sums = [
+                self._likelihood.average(parameters, part).item() * len(part[1]) for part in self._compared
+            ]
+        return -sum(sums) / sum(len(targets) for _, targets in self._compared)
 
     def _call(self, parameters: dict[str, Any], inputs: Any) -> Any:
         moved = networks.move_inputs(inputs, *self._place)
@@ -74,21 +88,20 @@ class NetworkSearch:
         moving = {name: value.clone().requires_grad_() for name, value in self.start.items()}
         optimizer = plan.make_optimizer(list(moving.values()))
         found, excess = [], []
-        for step in range(plan.steps + 1):
-            with torch.set_grad_enabled(step < plan.steps):
-                loss, logits = self._compute_loss(moving, step), self._call(moving, row)
-                if step:
-                    found.append(logits[0].detach())
-                    excess.append(loss.detach() - self._reference[step])
-                if step == plan.steps:
-                    break
+        for step in range(plan.steps):
+            with torch.enable_grad():
+                loss = -self._likelihood.average(moving, self._move(self.minibatches.at(step)))
+                logits = self._call(moving, row)
                 disagreement = torch.nn.functional.cross_entropy(logits, target.to(logits.device))
                 objective = disagreement + plan.find_penalty(step) * loss
                 gradients = torch.autograd.grad(objective, list(moving.values()), materialize_grads=True)
             for value, gradient in zip(moving.values(), gradients, strict=True):
                 value.grad = gradient
             plan.advance(optimizer, step)
-        return torch.stack(found), torch.stack(excess)
+            if plan.keeps(step):
+                found.append(self._call(moving, row)[0].detach())
+                excess.append(self._compare(moving) - self._reference)
+        return torch.stack(found), torch.tensor(excess, dtype=torch.float64)
 
     def describe(self) -> list[Any]:
         return [self.model, self.minibatches.inputs, self.minibatches.targets]
