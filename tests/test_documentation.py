@@ -141,6 +141,13 @@ PRINTED = {
         r"^HMC +accuracy 0\.[89]",
         r"^MC dropout +acc",
     ],
+    "one_pass.py": [
+        r"^FeatureDensity\(8 classes, 64 features, class covariance, shrinkage 0\.\d",
+        r"^accuracy 0\.9",
+        r"^feature_density +0\.[89]",
+        r"^sngp +0\.[789]",
+        r"^duq +0\.[789]",
+    ],
     "forest.py": [r"^prior 0\.0: .* K infinite for [89]\d% of", r"^prior 1\.0: .* K infinite for 0% of"],
     "own_posterior.py": [
         r"^20 members, accuracy 0\.9",
