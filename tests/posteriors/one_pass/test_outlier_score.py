@@ -93,6 +93,14 @@ def test_a_change_of_what_it_holds_is_noticed(made) -> None:
     assert found.fingerprint() != before
 
 
+def test_a_detector_without_a_network_gets_tensors() -> None:
+    class Norm:
+        def predict(self, x):
+            return x.norm(dim=1)
+
+    np.testing.assert_array_equal(OutlierScore(Norm()).score([np.array([[3.0, 4.0]])]), [5.0])
+
+
 def test_bad_detectors(made) -> None:
     model, x, *_ = made
     with pytest.raises(TypeError, match="detector must have a method predict"):
