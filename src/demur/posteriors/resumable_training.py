@@ -1,17 +1,68 @@
-"""What a training run writes now and then, so that after an interruption it resumes to the same bytes."""
+"""Gradient descent that, after an interruption, resumes to the same bytes."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from demur.posteriors import networks
+from demur.posteriors.chains.minibatches import Minibatches
 from demur.posteriors.tensor_files import read_tensors, write_tensors
 from demur.progress import progress_bar
 from demur.scoring.checkpoint import describe_changes
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Gradient descent in which what a step draws depends on its number alone.
+
+    Parameters
+    ----------
+    optimizer
+        An optimizer of PyTorch.
+    minibatches, place
+        The batch of each step, and the device and dtype to move it to.
+    steps
+        How many steps there are in all.
+    compute_loss
+        A function of a batch and the number of its step, from 0, that returns a loss to minimise. The random
+        generators are seeded for it.
+    find_rate
+        A function of the number of a step that returns its learning rate.
+    seed
+        The seed of all steps.
+    """
+
+    optimizer: Any
+    minibatches: Minibatches
+    place: tuple[Any, Any]
+    steps: int
+    compute_loss: Callable[[tuple[Any, Any], int], Any]
+    find_rate: Callable[[int], float]
+    seed: int
+
+    def take_step(self, step: int) -> None:
+        """Take one step; raise where its loss is not finite."""
+        rate = self.find_rate(step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        inputs, targets = (networks.move_inputs(each, *self.place) for each in self.minibatches.at(step))
+        networks.seed_device(networks.derive_seed(self.seed, 3, step), self.place[0])
+        self.optimizer.zero_grad()
+        loss = self.compute_loss((inputs, targets), step)
+        if not math.isfinite(loss.item()):
+            raise FloatingPointError(
+                f"Expected a finite loss at step {step + 1} of {self.steps}. Got {loss.item()}. Lower rate, "
+                f"which is {rate:g} there, or check data and model for numbers that are not finite."
+            )
+        loss.backward()
+        self.optimizer.step()
 
 
 class TrainingFile:
