@@ -81,6 +81,21 @@ _ONE_PASS_NAMES = {
         "entropy of one network",
         "Entropy of one network's prediction. It needs no members.",
     ),
+    "sngp": Name(
+        "SNGP",
+        "SNGP, little evidence for any class",
+        "How little evidence a Gaussian process on the features has for any class. It needs no members.",
+    ),
+    "due": Name(
+        "DUE",
+        "DUE, entropy of the average",
+        "Entropy of the average prediction of a Gaussian process on the features.",
+    ),
+    "duq": Name(
+        "DUQ",
+        "DUQ, distance to the closest centroid",
+        "How far the features are from the closest centroid of a class. It needs no members.",
+    ),
 }  # fmt: skip
 EQUAL_COLUMNS = {
     "average_aleatoric": "pairwise_aleatoric",

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 
-from demur.posteriors import Features
+from demur.posteriors import Features, features
 from demur.posteriors.one_pass import DUE, DUQ, SNGP, NetworkTraining
 
 torch = pytest.importorskip("torch")
@@ -102,7 +102,7 @@ def test_a_seed_fixes_everything_and_nothing_is_left_behind(kind, tmp_path) -> N
 
 
 @pytest.mark.parametrize("kind", METHODS)
-def test_loaders_features_and_single_precision(kind) -> None:
+def test_loaders_features_and_single_precision(kind, tmp_path) -> None:
     x, y = made()
     data = torch.utils.data.TensorDataset(torch.from_numpy(x).float(), torch.from_numpy(y))
     loader = torch.utils.data.DataLoader(data, batch_size=30, shuffle=True)
@@ -110,7 +110,10 @@ def test_loaders_features_and_single_precision(kind) -> None:
     found = fit(kind, loader, model=single)
     assert np.isfinite(found.score([x])).all()  # arrays of float64 to a network of float32
     assert np.isfinite(fit(kind, (x, y), model=single).score([x])).all()
-    assert np.isfinite(fit(kind, Features(x, y), model=nn.Identity()).score([x])).all()
+    half = Features(x.astype(np.float16), y)
+    assert np.isfinite(fit(kind, half, model=nn.Identity()).score(half, progress=False)).all()
+    cached = features(nn.Sequential(single, nn.Linear(6, 3)), [(x, y)], cache=tmp_path)  # a mapped file
+    assert np.isfinite(fit(kind, cached, model=nn.Identity()).score(cached, progress=False)).all()
 
 
 def test_settings_of_training_are_checked() -> None:

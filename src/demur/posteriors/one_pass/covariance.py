@@ -56,12 +56,13 @@ def estimate_covariance(rows: Iterable[Any], shrinkage: Shrinkage) -> tuple[Any,
     return found, amount
 
 
-def factorise(covariance: Any) -> Any:
-    """Return the Cholesky factor of a covariance, or None where that is singular to working precision."""
+def factorise(matrices: Any) -> Any:
+    """Return the Cholesky factors of matrices, or None where one is singular to working precision."""
     import torch
 
-    factor, failed = torch.linalg.cholesky_ex(covariance)
-    # Rounding may leave a singular matrix with tiny pivots: there the density would be rounding error.
-    pivots = factor.diagonal().square()
-    least = torch.finfo(covariance.dtype).eps * len(covariance) * covariance.diagonal().max()
-    return None if failed or not bool((pivots > least).all()) else factor
+    factors, failed = torch.linalg.cholesky_ex(matrices)
+    # Rounding may leave a singular matrix with tiny pivots: what follows from them would be rounding error.
+    pivots = factors.detach().diagonal(dim1=-2, dim2=-1).square()
+    largest = matrices.detach().diagonal(dim1=-2, dim2=-1).amax(-1, keepdim=True)
+    least = torch.finfo(matrices.dtype).eps * matrices.shape[-1] * largest
+    return None if bool(failed.any()) or not bool((pivots > least).all()) else factors

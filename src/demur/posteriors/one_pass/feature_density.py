@@ -83,11 +83,9 @@ class FeatureDensity(Detector):
         self.encoder = Encoder(model, layer=layer, forward=forward)
         self.log_priors, self.means, self.factors = log_priors, means, factors
         self.shrinkage = tuple(float(each) for each in shrinkage)
-        classes, width = len(means), self.encoder.width
-        if means.shape != (classes, width) or factors.shape not in (
-            (1, width, width),
-            (classes, width, width),
-        ):
+        width = self.encoder.width
+        shapes = [(count, width, width) for count in (1, len(means))]
+        if means.shape != (len(means), width) or factors.shape not in shapes:
             raise ValueError(
                 f"means and factors must be of {width} features, as the last layer takes. "
                 f"Got {tuple(means.shape)} and {tuple(factors.shape)}."
@@ -175,11 +173,9 @@ class FeatureDensity(Detector):
     def __repr__(self) -> str:
         classes, features = self.means.shape
         kind = "shared" if len(self.factors) == 1 < classes else "class"
-        used = sorted({f"{each:.2g}" for each in (min(self.shrinkage), max(self.shrinkage))}, key=float)
-        return (
-            f"FeatureDensity({classes} classes, {features} features, {kind} covariance, "
-            f"shrinkage {' to '.join(used)})"
-        )
+        used = sorted({f"{each:.2g}" for each in self.shrinkage}, key=float)
+        amount = f", shrinkage {' to '.join(dict.fromkeys((used[0], used[-1])))}" if used else ""
+        return f"FeatureDensity({classes} classes, {features} features, {kind} covariance{amount})"
 
     @property
     def aleatoric(self) -> SoftmaxEntropy:

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from demur.posteriors import networks
+from demur.posteriors.one_pass.covariance import factorise
 
 
 class GaussianProcessHead:
@@ -42,9 +43,10 @@ class GaussianProcessHead:
 
     def kernel(self, x: Any, y: Any) -> Any:
         """Return the kernel of each class, (classes, x, y)."""
-        distances = (x[:, None] - y[None]).square().sum(2) if len(x) <= len(y) else None
-        if distances is None:
-            distances = (y[:, None] - x[None]).square().sum(2).T
+        # By products, for their memory; about the middle of the points, so that little cancels.
+        middle = self.parameters["points"].detach().mean(0)
+        x, y = x - middle, y - middle
+        distances = x.square().sum(1)[:, None] + y.square().sum(1) - 2 * x @ y.T
         length, scale = self.parameters["log_length_scale"].exp(), self.parameters["log_scale"].exp()
         return scale[:, None, None].square() * (-distances / (2 * length[:, None, None].square())).exp()
 
@@ -57,8 +59,8 @@ class GaussianProcessHead:
         import torch
 
         features, points = features.double(), self.parameters["points"]
-        factor, failed = torch.linalg.cholesky_ex(self.kernel(points, points))
-        if bool(failed.any()):
+        factor = factorise(self.kernel(points, points))
+        if factor is None:
             raise ValueError(
                 "Inducing points must be apart from each other, measured in length scales. Got some that are "
                 "alike, or training that diverged. Give fewer, by inducing=..., a shorter length_scale, or a "

@@ -16,6 +16,8 @@ from demur.posteriors.tensor_files import read_tensors, write_tensors
 
 _ROWS = 4096
 """Features of the training data in one product, in float64."""
+_QUERIES = 256
+"""Inputs in one product, so that it stays in the processor's cache."""
 
 
 class NearestFeatures(Detector):
@@ -103,6 +105,12 @@ class NearestFeatures(Detector):
         import torch
 
         queries = _normalise(self.encoder.encode(batch))
+        return torch.cat([self._search(some) for some in queries.split(_QUERIES)])
+
+    def _search(self, queries: Any) -> Any:
+        """Return the distances of some normalised features."""
+        import torch
+
         best = queries.new_empty(len(queries), 0)
         rows = torch.empty(len(queries), 0, dtype=torch.long)
         for start in range(0, len(self.features), _ROWS):

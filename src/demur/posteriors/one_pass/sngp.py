@@ -178,8 +178,12 @@ class SNGP(Posterior, Detector):
         import torch
 
         expanded = self._expand(batch)
-        white = torch.linalg.solve_triangular(self.factors, expanded.T, upper=False)
-        return self._head.logits(expanded).detach(), white.square().sum(1).T
+        # Class by class, so that large batches fit in memory.
+        variances = [
+            torch.linalg.solve_triangular(factor, expanded.T, upper=False).square().sum(0)
+            for factor in self.factors
+        ]
+        return self._head.logits(expanded).detach(), torch.stack(variances, 1)
 
     def mean_field_logits(self, batch: Any) -> Any:
         """Return logits whose softmax is about the average prediction, (inputs, classes)."""

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+import numpy as np
+
 from demur.posteriors import networks
 from demur.posteriors.chains.minibatches import ArrayMinibatches, Minibatches, make_minibatches
 from demur.posteriors.fingerprint import fingerprint
@@ -99,7 +101,7 @@ class Trainer:
         if isinstance(data, Features):
             if data.labels is None:
                 raise ValueError("fit takes labels. The features have none: give Features(values, labels).")
-            data = (data.values, data.labels)
+            data = (np.array(data.values), data.labels)  # a copy, since a mapped file cannot be written to
         self.given = fingerprint(model)
         self.model = prepare_extractor(model, bound)
         self.device = networks.locate_model(self.model)[0]
@@ -232,14 +234,13 @@ class Trainer:
         return self._move(inputs), labels.to(self.device).long()
 
     def _move(self, inputs: Any) -> Any:
-        """Return inputs on the network's device, and floating ones in its dtype where it has one."""
+        """Return inputs on the network's device, and floating ones in its dtype."""
         if isinstance(inputs, Mapping):
             return {name: self._move(value) for name, value in inputs.items()}
         if not hasattr(inputs, "is_floating_point"):
             return networks.move_to_model(inputs, self.model)
-        has_dtype = next(self.model.parameters(), None) is not None
         kind = networks.locate_model(self.model)[1]
-        return inputs.to(self.device, kind if has_dtype and inputs.is_floating_point() else None)
+        return inputs.to(self.device, kind if inputs.is_floating_point() else None)
 
     def iterate_features(self) -> Iterator[tuple[Any, Any]]:
         """Yield features and labels of all inputs once, after training, in evaluation mode."""
