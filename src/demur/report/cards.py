@@ -25,6 +25,7 @@ from demur.tasks.evaluation import ERRORS, Key
 from demur.tasks.guarantees import NoGuarantee, write_threshold
 
 _TIES_NAMED = 3  # ties that are named; more are counted
+_NEARLY_ALIKE = 0.9  # rank correlation above which two scores rank nearly the same inputs highest
 _NO_COMPARISON = (
     "Methods are not compared here: a method that resists the attack is rightly certain of these inputs."
 )
@@ -36,6 +37,43 @@ def make_cards(found: ReportContents) -> list[dict[str, Any]]:
         return []
     key = found.key
     return [*_detection_cards(found, key), *_error_cards(found, key), *_deferral_cards(found, key)]
+
+
+def make_parts_card(found: ReportContents) -> dict[str, Any] | None:
+    """Return a card on whether the two parts of uncertainty are two things; None where they are not there."""
+    method, _ = found.key
+    if method not in found.evaluation.parts:
+        return None
+    measure, apart = found.evaluation.parts[method]
+    short = name_of(f"{measure}_epistemic").short
+    of = f" of {method}" if len(found.run.methods) > 1 else ""
+    sentences = []
+    if apart.parts.low > _NEARLY_ALIKE:
+        sentences.append("They order the inputs nearly alike, so one tells little that the other does not.")
+    if apart.reference is not None and apart.epistemic_reference is not None:
+        sentences.append(
+            f"With the reference in the files the aleatoric part has {_write_correlation(apart.reference)}, "
+            f"{short} {_write_correlation(apart.epistemic_reference)}: the first should be the higher."
+        )
+    ends = f"{apart.parts.low:.2f} to {apart.parts.high:.2f}".replace("-", "\u2212")
+    return {
+        "title": "Two kinds of uncertainty",
+        "figure": f"{apart.parts.value:.2f}".replace("-", "\u2212"),
+        "unit": "rank correlation",
+        "bounds": [apart.parts.value, apart.parts.low, apart.parts.high],
+        "ends": [-1, 1],
+        "interval": f"{100 * found.confidence:g} % interval {ends}",
+        "caption": f"How alike the aleatoric part and {short}{of} order the in-distribution inputs: 1 is the "
+        "same order, 0 none.",
+        "sentences": sentences,
+        "chance": False,
+    }
+
+
+def _write_correlation(estimate: Estimate) -> str:
+    """Return a rank correlation with its interval."""
+    ends = f"{estimate.low:.2f} to {estimate.high:.2f}"
+    return f"{estimate.value:.2f} ({ends})".replace("-", "\u2212")
 
 
 def _make_card(
