@@ -118,8 +118,8 @@ def test_pages_hold_examples():
         assert counts[name] >= 5, counts
 
 
-# Ten seconds each; the demo fits all but the last of these posteriors to the same digits.
-SLOW_EXAMPLES = ("deep_ensemble", "last_layer", "mc_dropout", "cyclical_sghmc", "hmc")
+# Up to ten seconds each; the demo or a page fits all but the last of these posteriors to the same digits.
+SLOW_EXAMPLES = ("deep_ensemble", "last_layer", "mc_dropout", "cyclical_sghmc", "evidential", "hmc")
 
 # What each script must have printed, as patterns.
 PRINTED = {

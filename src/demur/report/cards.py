@@ -47,18 +47,19 @@ def make_parts_card(found: ReportContents) -> dict[str, Any] | None:
     measure, apart = found.evaluation.parts[method]
     short = name_of(f"{measure}_epistemic").short
     of = f" of {method}" if len(found.run.methods) > 1 else ""
+    figure, ends = _write_correlation(apart.parts)
     sentences = []
     if apart.parts.low > _NEARLY_ALIKE:
         sentences.append("They order the inputs nearly alike, so one tells little that the other does not.")
     if apart.reference is not None and apart.epistemic_reference is not None:
+        first, second = (_write_correlation(e) for e in (apart.reference, apart.epistemic_reference))
         sentences.append(
-            f"With the reference in the files the aleatoric part has {_write_correlation(apart.reference)}, "
-            f"{short} {_write_correlation(apart.epistemic_reference)}: the first should be the higher."
+            f"With the reference in the files the aleatoric part has {first[0]} ({first[1]}), {short} "
+            f"{second[0]} ({second[1]}): the first should be the higher."
         )
-    ends = f"{apart.parts.low:.2f} to {apart.parts.high:.2f}".replace("-", "\u2212")
     return {
         "title": "Two kinds of uncertainty",
-        "figure": f"{apart.parts.value:.2f}".replace("-", "\u2212"),
+        "figure": figure,
         "unit": "rank correlation",
         "bounds": [apart.parts.value, apart.parts.low, apart.parts.high],
         "ends": [-1, 1],
@@ -70,10 +71,13 @@ def make_parts_card(found: ReportContents) -> dict[str, Any] | None:
     }
 
 
-def _write_correlation(estimate: Estimate) -> str:
-    """Return a rank correlation with its interval."""
-    ends = f"{estimate.low:.2f} to {estimate.high:.2f}"
-    return f"{estimate.value:.2f} ({ends})".replace("-", "\u2212")
+def _write_correlation(estimate: Estimate) -> tuple[str, str]:
+    """Return a rank correlation and its interval, with as many digits as are worth reading."""
+    digits = 3 if estimate.high - estimate.low < 0.02 else 2
+    value, low, high = (
+        f"{each:.{digits}f}".replace("-", "\u2212") for each in (estimate.value, estimate.low, estimate.high)
+    )
+    return value, f"{low} to {high}"
 
 
 def _make_card(
