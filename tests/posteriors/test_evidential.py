@@ -242,6 +242,18 @@ def test_large_outputs_of_a_small_type_do_not_overflow():
     assert 0 < scores["pairwise"].epistemic[0] < 1e-80
 
 
+def test_training_survives_outputs_that_float32_would_round_to_no_evidence():
+    outputs = torch.tensor([[-200.0, 3.0, -200.0, -200.0]], requires_grad=True)
+    concentration = make_concentration(outputs, "prior")
+    # The reverse divergence itself is e**200 here, with a gradient that float32 cannot hold.
+    target = make_sharp_target(torch.tensor([1]), 4)
+    prior_network_loss(concentration, target, direction="forward").backward()
+    assert torch.isfinite(outputs.grad).all() and outputs.grad.dtype == torch.float32
+    outputs.grad = None
+    evidential_regression_loss(make_normal_inverse_gamma(outputs), torch.tensor([-199.0])).backward()
+    assert torch.isfinite(outputs.grad).all() and outputs.grad.any()
+
+
 def test_a_function_of_the_outputs_is_a_head_and_files_bring_the_network_back(tmp_path):
     torch.manual_seed(0)
     model, x = torch.nn.Linear(2, 3), torch.randn(5, 2)

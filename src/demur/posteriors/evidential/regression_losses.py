@@ -16,7 +16,7 @@ _GROWTH_SERIES = (-1 / 8, 1 / 192, -1 / 640, 17 / 14336, -31 / 18432)  # of alph
 
 
 def make_normal_inverse_gamma(outputs: Tensor) -> NormalInverseGamma:
-    """Return four outputs of a network as a normal-inverse-gamma distribution over Gaussians.
+    """Return four outputs of a network as a normal-inverse-gamma distribution over Gaussians, in float64.
 
     The first is the mean; nu, alpha - 1 and beta are the softplus of the others, as in Amini et al. (2020).
 
@@ -30,15 +30,16 @@ def make_normal_inverse_gamma(outputs: Tensor) -> NormalInverseGamma:
     >>> import torch
     >>> from demur.posteriors.evidential import make_normal_inverse_gamma
     >>> make_normal_inverse_gamma(torch.zeros(2, 4)).alpha
-    tensor([1.6931, 1.6931])
+    tensor([1.6931, 1.6931], dtype=torch.float64)
     """
     import torch
 
     if not isinstance(outputs, torch.Tensor) or outputs.ndim == 0 or outputs.shape[-1] != 4:
         came = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
         raise ValueError(f"outputs must be four for each input, (..., 4): mean, nu, alpha, beta. Got {came}.")
-    nu, alpha, beta = torch.nn.functional.softplus(outputs[..., 1:]).unbind(-1)
-    return NormalInverseGamma(outputs[..., 0], nu, 1 + alpha, beta)
+    wide = arrays.widened(outputs)  # float32 would round the softplus of -110 to 0
+    nu, alpha, beta = torch.nn.functional.softplus(wide[..., 1:]).unbind(-1)
+    return NormalInverseGamma(wide[..., 0], nu, 1 + alpha, beta)
 
 
 def student_loss(prediction: NormalInverseGamma, target: Tensor) -> Tensor:
@@ -96,7 +97,7 @@ def evidential_regression_loss(
     >>> from demur.posteriors.evidential import evidential_regression_loss, make_normal_inverse_gamma
     >>> prediction = make_normal_inverse_gamma(torch.zeros(2, 4))
     >>> evidential_regression_loss(prediction, torch.tensor([0.0, 1.0]))
-    tensor(1.2909)
+    tensor(1.2909, dtype=torch.float64)
     """
     likelihood = student_loss(prediction, target)
     error = abs(target.to(prediction.mean.device) - prediction.mean)
