@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from demur.cli import defer
+from demur.cli.disentanglement import disentanglement
 from demur.cli.method_files import MethodScores, Reader, name_methods, pair_methods, split_method_name
 from demur.cli.options import (
     Axis,
@@ -40,6 +41,7 @@ app = typer.Typer(
     help="Evaluate scores: detect out-of-distribution inputs and wrong predictions, and decide what to defer."
 )
 app.add_typer(defer.app, name="defer")
+app.command()(disentanglement)
 
 _TITLES = {
     "detection": "Out-of-distribution inputs against in-distribution ones",

@@ -81,8 +81,6 @@ class EvidentialNetwork(Posterior):
 
     def _read_outputs(self, outputs: Any) -> SecondOrder:
         """Return the distribution that a network's outputs describe."""
-        import torch
-
         if callable(self.head):
             found = self.head(outputs)
             if not isinstance(found, Dirichlet | NormalInverseGamma):
@@ -91,11 +89,9 @@ class EvidentialNetwork(Posterior):
                     f"Got {type(found).__name__}."
                 )
             return found
-        # In float64, no output of a float32 network is too large for an exponential.
-        wide = outputs if outputs.device.type == "mps" else outputs.to(torch.float64)
         if self.head == _OF_NUMBERS:
-            return make_normal_inverse_gamma(wide)
-        return Dirichlet(make_concentration(wide, self.head))  # pyright: ignore[reportArgumentType]
+            return make_normal_inverse_gamma(outputs)
+        return Dirichlet(make_concentration(outputs, self.head))  # pyright: ignore[reportArgumentType]
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file: parameters, buffers and the name of the head."""

@@ -99,6 +99,9 @@ def gather_contents(
         scores,
         correct=correct,
         ood_sets=[name for name in run.sets if kind_of(name) == "ood"],
+        references={
+            method.name: method.sets["id"].reference for method in run.methods if "id" in method.sets
+        },
         confidence=confidence,
         progress=progress,
     )

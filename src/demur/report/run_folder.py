@@ -47,6 +47,8 @@ class SetScores:
         How many inputs of the file are none of these, since they have no prediction, in one task at least.
     numbers
         Labels and predictions are there, but as numbers that are no classes: those of a regression.
+    reference
+        (inputs,) what the aleatoric part should follow, as the entropy of people's labels, or None.
     """
 
     path: Path
@@ -57,6 +59,7 @@ class SetScores:
     inputs: np.ndarray | None = None
     left_out: int = 0
     numbers: bool = False
+    reference: np.ndarray | None = None
 
     @property
     def number(self) -> int:
@@ -242,9 +245,9 @@ def _read_scored(path: Path, whole: dict[str, np.ndarray]) -> SetScores:
     for name, values in columns.items():
         if name in _OTHER_COLUMNS or name.endswith("_stderr") or name.startswith("prediction_"):
             continue
-        if name in SCORE_NAMES or name in EQUAL_COLUMNS:
+        if name in SCORE_NAMES or name in EQUAL_COLUMNS or name == "reference":
             pick_numbers(columns, name, path)  # one bad cell makes text of a column
-        if values.dtype.kind == "f":
+        if values.dtype.kind == "f" or name == "reference":
             missing = np.isnan(values)
             if missing.any():
                 raise StoreError(
@@ -252,6 +255,7 @@ def _read_scored(path: Path, whole: dict[str, np.ndarray]) -> SetScores:
                     f"inputs, first at input {missing.argmax()}: leave these inputs out"
                 )
             scores[name] = values.astype(np.float64)
+    reference = scores.pop("reference", None)
     if not scores:
         raise StoreError(
             f"{path}: expected columns of scores, as pairwise_epistemic, got {', '.join(columns) or 'none'}: "
@@ -269,7 +273,8 @@ def _read_scored(path: Path, whole: dict[str, np.ndarray]) -> SetScores:
         )
     inputs = None if rows.all() else np.flatnonzero(rows)
     ids = find_ids(columns, inputs)
-    return SetScores(path, scores, label, prediction, ids, inputs, len(rows) - int(rows.sum()), numbers)
+    left_out = len(rows) - int(rows.sum())
+    return SetScores(path, scores, label, prediction, ids, inputs, left_out, numbers, reference)
 
 
 def _as_classes(values: np.ndarray | None) -> np.ndarray | None:

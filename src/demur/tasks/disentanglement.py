@@ -44,11 +44,19 @@ class Disentanglement(Displayed):
         """What is shown to be wrong, a sentence each; empty where nothing is."""
         found = []
         if self.sizes is not None and self.sizes.rises:
-            found.append("The epistemic part rises with more training data: it should fall.")
+            ratio = self.sizes.ratio
+            though = ", though its mean falls" if ratio is not None and ratio.high < 1 else ""
+            found.append(
+                "With more training data, the epistemic part rises for more inputs than it falls "
+                f"for{though}: it should fall."
+            )
         elif self.sizes is not None and not self.sizes.falls:
             found.append("The epistemic part is not shown to fall with more training data.")
         if self.noise is not None and self.noise.rises:
-            found.append("The epistemic part rises with more label noise: noise is not ignorance.")
+            found.append(
+                "With more label noise, the epistemic part rises for more inputs than it falls for: noise is "
+                "not ignorance."
+            )
         return found
 
     def _display(self) -> tuple[str, Rows, Sequence[str]]:
@@ -58,7 +66,8 @@ class Disentanglement(Displayed):
             rows.append(["epistemic with reference", str(self.epistemic_reference), "rank correlation"])
         for name, found in (("with more data", self.sizes), ("with more noise", self.noise)):
             if found is not None:
-                rows.append([f"epistemic {name}", str(found.tau), f"tau: {found.direction}"])
+                mean = "" if found.ratio is None else f"; mean times {found.ratio}"
+                rows.append([f"epistemic {name}", str(found.tau), f"tau: {found.direction}{mean}"])
         return f"Disentanglement of {self.number:,} inputs", rows, self.failures
 
 

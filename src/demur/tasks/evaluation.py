@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from demur.tasks.contest import Contest, Standing, contest
 from demur.tasks.detection import Detection
+from demur.tasks.disentanglement import Disentanglement, disentanglement
 from demur.tasks.estimate import Estimate, check_share, proportion
 from demur.tasks.selective import Selective, selective
 
@@ -44,6 +45,9 @@ class Evaluation:
     across
         By out-of-distribution set: the scores of all methods compared, each named by its (method, score).
         The contest has the one method "".
+    parts
+        By method: of which measure its aleatoric and epistemic parts are, and how far these are apart on the
+        in-distribution inputs; empty where there are none, or one is the same for every input.
     """
 
     confidence: float
@@ -56,6 +60,7 @@ class Evaluation:
     kept: dict[Key, Selective]
     contests: dict[str, Contest]
     across: dict[str, Contest]
+    parts: dict[str, tuple[str, Disentanglement]] = field(default_factory=dict)
 
     @property
     def accuracy(self) -> dict[str, Estimate]:
@@ -84,6 +89,7 @@ def evaluate_run(
     correct: Mapping[str, Mapping[str, np.ndarray]] | None = None,
     known: str = "id",
     ood_sets: Sequence[str] = (),
+    references: Mapping[str, np.ndarray | None] | None = None,
     confidence: float = 0.95,
     progress: Callable[[int], object] = lambda done: None,
 ) -> Evaluation:
@@ -101,6 +107,8 @@ def evaluate_run(
         The in-distribution set. Without it there is nothing to tell the others from.
     ood_sets
         Which of the other sets are out-of-distribution; the rest are adversarial inputs.
+    references
+        By method, what the aleatoric part of in-distribution inputs should follow, where that is known.
     confidence
         Confidence level of intervals; differences are tested at ``1 - confidence``.
     progress
@@ -151,4 +159,28 @@ def evaluate_run(
         },
         contests,
         across,
+        _tell_parts_apart(columns, known, references or {}, confidence),
     )
+
+
+def _tell_parts_apart(
+    columns: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]],
+    known: str,
+    references: Mapping[str, np.ndarray | None],
+    confidence: float,
+) -> dict[str, tuple[str, Disentanglement]]:
+    """Return how far the parts of each method's first measure are apart, and which measure it is."""
+    found = {}
+    for method, sets in columns.items():
+        own = sets.get(known, {})
+        for measure in ("pairwise", "average"):
+            parts = [own.get(f"{measure}_{part}") for part in ("aleatoric", "epistemic")]
+            if any(part is None or len(np.unique(part)) == 1 for part in parts):
+                continue
+            target = references.get(method)
+            if target is not None and len(np.unique(target)) == 1:
+                target = None
+            options = {"confidence": confidence, "interval": "asymptotic"}
+            found[method] = measure, disentanglement(*parts, reference=target, **options)
+            break
+    return found

@@ -6,15 +6,17 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from demur.core import arrays
-from demur.core.gamma_function import digamma, gamma_excess
 from demur.predictions import NormalInverseGamma
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+_LARGE_SHAPE = 32.0
+_GROWTH_SERIES = (-1 / 8, 1 / 192, -1 / 640, 17 / 14336, -31 / 18432)  # of alpha**-1, -3, -5, -7, -9
+
 
 def make_normal_inverse_gamma(outputs: Tensor) -> NormalInverseGamma:
-    """Return four outputs of a network as a normal-inverse-gamma distribution over Gaussians.
+    """Return four outputs of a network as a normal-inverse-gamma distribution over Gaussians, in float64.
 
     The first is the mean; nu, alpha - 1 and beta are the softplus of the others, as in Amini et al. (2020).
 
@@ -28,15 +30,16 @@ def make_normal_inverse_gamma(outputs: Tensor) -> NormalInverseGamma:
     >>> import torch
     >>> from demur.posteriors.evidential import make_normal_inverse_gamma
     >>> make_normal_inverse_gamma(torch.zeros(2, 4)).alpha
-    tensor([1.6931, 1.6931])
+    tensor([1.6931, 1.6931], dtype=torch.float64)
     """
     import torch
 
     if not isinstance(outputs, torch.Tensor) or outputs.ndim == 0 or outputs.shape[-1] != 4:
         came = tuple(outputs.shape) if isinstance(outputs, torch.Tensor) else type(outputs).__name__
         raise ValueError(f"outputs must be four for each input, (..., 4): mean, nu, alpha, beta. Got {came}.")
-    nu, alpha, beta = torch.nn.functional.softplus(outputs[..., 1:]).unbind(-1)
-    return NormalInverseGamma(outputs[..., 0], nu, 1 + alpha, beta)
+    wide = arrays.widened(outputs)  # float32 would round the softplus of -110 to 0
+    nu, alpha, beta = torch.nn.functional.softplus(wide[..., 1:]).unbind(-1)
+    return NormalInverseGamma(wide[..., 0], nu, 1 + alpha, beta)
 
 
 def student_loss(prediction: NormalInverseGamma, target: Tensor) -> Tensor:
@@ -48,14 +51,12 @@ def student_loss(prediction: NormalInverseGamma, target: Tensor) -> Tensor:
               + \frac{2 \alpha + 1}{2} \log\left(1 + \frac{\nu (y - \gamma)^2}{2 \beta (1 + \nu)}\right)
               - \log \frac{\Gamma(\alpha + \frac12)}{\Gamma(\alpha)}
     """
+    import torch
+
     mean, nu, alpha, beta, target = _widen(prediction, target)
-    xp = arrays.namespace(mean)
     width = 2 * beta * (1 + nu) / nu
-    error = (target - mean) ** 2
-    # log Gamma(a + 1/2) - log Gamma(a) is half the slope plus the excess over the tangent.
-    growth = digamma(xp, alpha) / 2 + gamma_excess(xp, alpha + 0.5, alpha)
-    found = xp.log(math.pi * width) / 2 + (alpha + 0.5) * xp.log1p(error / width) - growth
-    return found.to(prediction.mean.dtype)
+    spread = (alpha + 0.5) * torch.log1p((target - mean) ** 2 / width)
+    return (torch.log(math.pi * width) / 2 + spread - _grow_log_gamma(alpha)).to(prediction.mean.dtype)
 
 
 def evidential_regression_loss(
@@ -96,11 +97,25 @@ def evidential_regression_loss(
     >>> from demur.posteriors.evidential import evidential_regression_loss, make_normal_inverse_gamma
     >>> prediction = make_normal_inverse_gamma(torch.zeros(2, 4))
     >>> evidential_regression_loss(prediction, torch.tensor([0.0, 1.0]))
-    tensor(1.2909)
+    tensor(1.2909, dtype=torch.float64)
     """
     likelihood = student_loss(prediction, target)
     error = abs(target.to(prediction.mean.device) - prediction.mean)
     return (likelihood + weight * error * (2 * prediction.nu + prediction.alpha)).mean()
+
+
+def _grow_log_gamma(alpha: Tensor) -> Tensor:
+    """Return ``log Gamma(alpha + 1/2) - log Gamma(alpha)``, by a series where these would cancel."""
+    import torch
+
+    large = alpha > _LARGE_SHAPE
+    small, far = torch.where(large, 1.0, alpha), torch.where(large, alpha, _LARGE_SHAPE)
+    series = torch.zeros_like(far)
+    for coefficient in reversed(_GROWTH_SERIES):
+        series = series / far / far + coefficient
+    return torch.where(
+        large, torch.log(far) / 2 + series / far, torch.lgamma(small + 0.5) - torch.lgamma(small)
+    )
 
 
 def _widen(prediction: NormalInverseGamma, target: Any) -> tuple[Any, ...]:
