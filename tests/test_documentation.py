@@ -165,6 +165,7 @@ PRINTED = {
         r"^Bayes by backprop +accuracy 0\.[89]",
         r"^HMC +acc",
         r"deviations from 0\.\d+",
+    ],
     "one_pass.py": [
         r"^FeatureDensity\(8 classes, 64 features, class covariance, shrinkage 0\.\d",
         r"^accuracy 0\.9",

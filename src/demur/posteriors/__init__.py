@@ -26,22 +26,12 @@
 PyTorch is imported only when a network is given.
 """
 
-# Behind the methods: `adversarial`, `boosting`, `chains`, `curvature`, `dropout` and `heads` hold what they
-# consist of; `networks` calls PyTorch models, `ensemble_training` trains members in parallel, `tensor_files`
-# reads and writes safetensors, `fingerprint` recognises models and data, `given_posteriors` what
-# `demur.score` is given, `sklearn_members` what in scikit-learn has members, and `compiled_calls` hands
-# tensors to compiled loops.
-# Behind the methods: `chains`, `heads` and `dropout` hold what several of them share, `weight_averaging` and
-# `variational` the parts of SWAG and BayesByBackprop; `networks` calls PyTorch models, `parameter_vectors`
-# joins parameters, `resumable_training` writes the state of a training run, `ensemble_training` trains
-# members in parallel, `tensor_files` reads and writes safetensors, `fingerprint` recognises models and data,
-# `given_posteriors` what `demur.score` is given, `sklearn_members` what in scikit-learn has members, and
-# `compiled_calls` hands tensors to compiled loops.
-# Behind the methods: `chains`, `heads` and `dropout` hold what several of them share, and `adversarial` the
-# searches of `QUAM`; `networks` calls PyTorch models, `ensemble_training` trains members in parallel,
-# `tensor_files` reads and writes safetensors, `fingerprint` recognises models and data, `given_posteriors`
-# what `demur.score` is given, `sklearn_members` what in scikit-learn has members, and `compiled_calls` hands
-# tensors to compiled loops.
+# Behind the methods: `adversarial`, `boosting`, `chains`, `curvature`, `dropout`, `evidential`, `heads`,
+# `variational` and `weight_averaging` hold what they consist of; `networks` calls PyTorch models,
+# `parameter_vectors` joins parameters, `resumable_training` writes the state of a training run,
+# `ensemble_training` trains members in parallel, `tensor_files` reads and writes safetensors, `fingerprint`
+# recognises models and data, `given_posteriors` what `demur.score` is given, `sklearn_members` what in
+# scikit-learn has members, and `compiled_calls` hands tensors to compiled loops.
 
 from demur.posteriors import one_pass
 from demur.posteriors.bayes_by_backprop import BayesByBackprop
@@ -95,6 +85,6 @@ __all__ = [
     "Regressors",
     "Samples",
     "features",
-    "one_pass",
     "from_laplace",
+    "one_pass",
 ]

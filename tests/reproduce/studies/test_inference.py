@@ -208,7 +208,8 @@ def test_training_ends_near_the_maximum_of_the_posterior_that_hmc_samples(small)
 
 QUICK_SETTINGS = {
     "hmc": {"chains": 2, "samples": 8, "burn_in": 2}, "sghmc": {"samples": 4, "steps": 20},
-    "csg-hmc": {"samples": 5, "steps": 50}, "sgld": {"samples": 4, "steps": 20}, "deep-ensemble": {"members": 2},
+    "csg-hmc": {"samples": 5, "steps": 50}, "sgld": {"samples": 4, "steps": 20},
+    "deep-ensemble": {"members": 2},
     "multi-swag": {"swags": 2, "samples": 3, "epochs": 3}, "swag": {"samples": 4, "epochs": 3},
     "bayes-by-backprop": {"samples": 4, "epochs": 3}, "quam": {"steps": 2}, "last-layers": {"epochs": 2},
 }  # fmt: skip

@@ -40,7 +40,8 @@ def write_figure(found: Records, problems: Mapping[str, str], folder: Path) -> N
         panels[1].set_yticks(list(places.values()), [""] * len(methods))
         handles, names = panels[0].get_legend_handles_labels()
         picture.legend(
-            handles, names, loc="outside upper center", ncols=min(4, len(problems)), frameon=False, fontsize=8,
+            handles, names, loc="outside upper center", ncols=min(4, len(problems)), frameon=False,
+            fontsize=8, title_fontsize=8,
             title="filled: in-distribution; hollow: out-of-distribution; bars: 95 % intervals over seeds",
         )  # fmt: skip
     figures.save(picture, folder, "k")

@@ -1,7 +1,7 @@
 """The table of methods: how each is fitted, which distribution it targets, and what it costs.
 
-A method is a function of a `Task` and of settings with defaults, which configurations may replace. It returns a
-`Fitted`. To add one, write the function and a line of `METHODS`.
+A method is a function of a `Task` and of settings with defaults, which configurations may replace. It
+returns a `Fitted`. To add one, write the function and a line of `METHODS`.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _fit_hmc(task: Task, chains: int = 4, samples: int = 400, burn_in: int = 50,
 def _fit_chain(
     task: Task, kind: str, steps: int, step_size: float, batch_size: int, **settings: Any
 ) -> Fitted:
-    """Run a stochastic-gradient chain; its step is in units of the variance of the noise, where there is one."""
+    """Run a stochastic-gradient chain; its step is in units of the noise's variance, where there is one."""
     from demur import posteriors
 
     posterior = getattr(posteriors, kind)(
@@ -182,7 +182,7 @@ def _fit_last_layers(task: Task, members: int = 10, epochs: int = 20) -> Fitted:
     return Fitted(posterior, members * epochs)
 
 
-# --- Gaussians ------------------------------------------------------------------------------------------------
+# --- Gaussians -------------------------------------------------------------------------------------------
 
 
 def _fit_laplace(
@@ -329,7 +329,9 @@ METHODS = {
         "Laplace, all layers, diagonal", "one mode", _fit_laplace_diagonal, uses_trained=True
     ),
     "laplace-full": Method("Laplace, last layer, full", _LAST_LAYER, _fit_laplace_full, uses_trained=True),
-    "laplace-kronecker": Method("Laplace, last layer, Kronecker", _LAST_LAYER, _fit_laplace, uses_trained=True),
+    "laplace-kronecker": Method(
+        "Laplace, last layer, Kronecker", _LAST_LAYER, _fit_laplace, uses_trained=True
+    ),
     "bayes-by-backprop": Method(
         "Bayes by backprop", "the closest independent Gaussian", _fit_bayes_by_backprop, seconds=5
     ),

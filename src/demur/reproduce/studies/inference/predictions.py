@@ -18,8 +18,8 @@ _CORRECTED_UP_TO = 50
 
 Kept = dict[str, np.ndarray]
 """Arrays by name: the `PARTS`, each (inputs,); `average`, (inputs, classes), of classes; `means`,
-(members, inputs), and `weights` if members have them, of numbers. Or `score` alone, (inputs,), of a method that
-ranks inputs and has no members."""
+(members, inputs), and `weights` if members have them, of numbers. Or `score` alone, (inputs,), of a method
+that ranks inputs and has no members."""
 
 
 def summarise_posterior(posterior: Any, inputs: np.ndarray, noise: float | None) -> Kept:

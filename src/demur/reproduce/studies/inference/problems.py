@@ -2,7 +2,7 @@
 
 images     images in MNIST's format, as principal components; out-of-distribution: those of another folder
 digits     the digits that come with scikit-learn, 0 to 7; out-of-distribution: 8 and 9
-rows       a table of numbers in the format of `demur.reproduce.data.uci`; out-of-distribution: see `_split_rows`
+rows       a table of numbers, as `demur.reproduce.data.uci` reads it; out-of-distribution: see `_split_rows`
 diabetes   such a table, which comes with scikit-learn
 """
 
@@ -113,7 +113,7 @@ def _read_images(
 def _read_digits(data: Path | None, *, features: int = 20, train: int = 800, test: int = 300) -> Source:
     from sklearn.datasets import load_digits
 
-    pixels, digits = load_digits(return_X_y=True)
+    pixels, digits = (np.asarray(each) for each in load_digits(return_X_y=True))
     known = np.flatnonzero(digits < _KNOWN_DIGITS)
     strange = np.flatnonzero(digits >= _KNOWN_DIGITS)
     _check_sizes("digits", len(known), len(known) - train, train, test)
@@ -139,7 +139,7 @@ def _read_rows(data: Path, *, file: str, train: int = 1000) -> Source:
 def _read_diabetes(data: Path | None, *, train: int = 1000) -> Source:
     from sklearn.datasets import load_diabetes
 
-    x, y = load_diabetes(return_X_y=True)
+    x, y = (np.asarray(each) for each in load_diabetes(return_X_y=True))
     return _split_rows("diabetes", x, y, _mark_arrays(x, y), train)
 
 

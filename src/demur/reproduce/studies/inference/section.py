@@ -22,8 +22,10 @@ from demur.reproduce.studies.inference.tables import (
 VERSION = 1
 """Changes with any change of the code that changes tables, figures or text."""
 _CLOSE_RATIO, _CLOSE_RANK = 1.5, 0.9
-"""K is believed if its mean is within this factor of the reference's, and its rank correlation at least this."""
+"""K is right in value if its mean is within this factor of the reference's, and in order if its rank
+correlation with it is at least this."""
 _GOOD_RHAT = 1.05
+_COSTS = ("passes", "fit_seconds", "score_seconds_per_1000")
 
 _HEAD = """## Inference: which method's K can be believed?
 
@@ -31,19 +33,23 @@ _HEAD = """## Inference: which method's K can be believed?
 {command}
 ```
 
-Every method approximates the same posterior, or says what it approximates instead, and long Hamiltonian Monte
-Carlo says what K, I and M of that posterior are. One network for all: a hidden layer of {hidden} tanh units, a
-Gaussian prior of standard deviation {prior:g} on all parameters, temperature 1. Problems:
+How far are K, I and M of a method from those of the posterior itself? Long Hamiltonian Monte Carlo (HMC) is
+the reference: exact, and affordable for networks this small. All methods share one network, with a hidden
+layer of {hidden} tanh units and a Gaussian prior of standard deviation {prior:g} on all parameters, at a
+temperature of 1; where a method targets something else, the table says what. The problems:
 
 {problems}
 
-Numbers have a Gaussian likelihood; its noise is trained with a network and then known to all methods. Each of
-{seeds} seeds has other training inputs and other fits, of HMC too. Intervals are 95 %, Student's over seeds (ratios
-on a log scale, rank correlations on Fisher's). Seeds of one table share training rows, so that for another
-table intervals would be wider. K, I and M of methods with few members are corrected for their number.
+Numbers have a Gaussian likelihood, whose noise is trained with one network and then given to all methods.
+Each of {seeds} seeds draws its own training inputs and fits everything anew, HMC too. Intervals are 95 %,
+Student's over seeds, of ratios on a log scale and of rank correlations on Fisher's. They are about other
+draws from the same data; those of a table share rows. K, I and M are corrected for the number of members
+where there are at most 50.
 
-"Half against half" compares two halves of HMC's own chains: the noise in every figure, and more than that of all
-chains together. {diagnosis}
+*HMC, half against half* compares one half of HMC's chains with the other: what noise alone does to every
+figure. All chains together have less of it.
+
+{diagnosis}
 
 ![Ratio and rank correlation of K with HMC's, by method](figures/results/inference-k.png)
 
@@ -60,7 +66,7 @@ def compose_section(found: Records, config: Config, sources: Mapping[str, Source
     )
     head = _HEAD.format(
         command=command, hidden=config.design.hidden, prior=config.design.prior_scale, problems=listed,
-        seeds=config.seeds, diagnosis=" ".join(_diagnose(found, sources)),
+        seeds=config.seeds, diagnosis="\n".join(_diagnose(found, sources)),
     )  # fmt: skip
     parts = [head, "### Findings\n", *_list_findings(found), "", _format_verdicts(found, sources)]
     for name, source in sources.items():
@@ -74,10 +80,10 @@ def _diagnose(found: Records, sources: Mapping[str, Source]) -> Iterator[str]:
     for name in sources:
         own = select_reference(found, name)
         worst = own["rhat_95"]["mean"]
-        note = "" if worst <= _GOOD_RHAT else " (not good: its figures are rough)"
+        note = "" if worst <= _GOOD_RHAT else " (not good, so that figures are rough)"
         yield (
-            f"{sources[name].title}: R-hat of the predictions {own['rhat_median']['mean']:.3f} in the median, "
-            f"{worst:.3f} at the 95th percentile and {own['rhat_worst']['mean']:.2f} at worst{note}; effective "
+            f"- HMC on {sources[name].title}: R-hat of the predictions {own['rhat_median']['mean']:.3f} in the "
+            f"median, {worst:.3f} at the 95th percentile and {own['rhat_worst']['mean']:.2f} at worst{note}; effective "
             f"size {own['size_median']['mean']:.0f} in the median, {own['size_least']['mean']:.0f} at least, "
             f"acceptance {own['acceptance']['mean']:.2f}."
         )
@@ -119,15 +125,15 @@ def _list_findings(found: Records) -> Iterator[str]:
         if method != FLOOR and rows:
             verdicts.setdefault(judge_method(rows), []).append(method)
     said = {
-        "value and order": "Believed in value and in order",
-        "order only": "Ranks inputs as HMC does, but K is off in value or has none",
-        "value only": "About right on average, but ranks inputs differently",
-        "neither": "Neither",
+        "value and order": "K is right in value and in order",
+        "order only": "K, or the score, is right in order only",
+        "value only": "K is right in value only",
+        "neither": "neither",
     }
     yield (
-        f"K is *believed in value* if its mean is within a factor of {_CLOSE_RATIO:g} of HMC's on every problem, in- "
-        f"and out-of-distribution, and *in order* if its rank correlation with HMC's is at least {_CLOSE_RANK:g} on "
-        "all of them.\n"
+        f"K is *right in value* if its mean is within a factor of {_CLOSE_RATIO:g} of HMC's, and *in order* "
+        f"if its rank correlation with HMC's is at least {_CLOSE_RANK:g}, on all problems, in- and "
+        "out-of-distribution.\n"
     )
     for verdict, text in said.items():
         if verdict in verdicts:
@@ -194,8 +200,8 @@ def _describe_reference(by_key: Mapping[tuple[str, ...], Any], problem: str, cla
     loss = _write(by_key.get((problem, REFERENCE, "in", "nll")))
     name = "an accuracy" if classes else "an RMSE (in standard deviations of the outcome)"
     return (
-        f"HMC's own means, in nats, in- and out-of-distribution: {parts}. Its average has {name} of {fit} and "
-        f"a loss of {loss} nats."
+        f"HMC's own means, in nats, in- and out-of-distribution: {parts}. Its average has {name} of {fit} "
+        f"and a loss of {loss} nats."
     )
 
 
@@ -208,19 +214,16 @@ def _format_costs(found: Records, sources: Mapping[str, Source]) -> str:
             continue
         cells = [name_method(method)]
         for problem in sources:
-            row = [
-                by_key.get((problem, method, "in", key))
-                for key in ("passes", "fit_seconds", "score_seconds_per_1000")
-            ]
+            row = [by_key.get((problem, method, "in", key)) for key in _COSTS]
             if row[0] is None or row[1] is None or row[2] is None:
                 cells.append("")
                 continue
             cells.append(f"{row[0]['mean']:,.0f} / {row[1]['mean']:.1f} / {row[2]['mean']:.2f}")
         table.append(cells)
     note = (
-        "Passes over the training data / processor seconds to fit / to score 1,000 inputs, with K, I and M, on one "
-        "core: means over seeds. Methods that start from a trained network include its training. Seconds "
-        "differ from run to run."
+        "Passes over the training data / processor seconds to fit / to score 1,000 inputs (predictions, K, I "
+        "and M), on one core; means over seeds. Methods that start from a trained network include its "
+        "training."
     )
     return (
         "\n".join([format_table(["method", *(each.title for each in sources.values())], table), "", note])

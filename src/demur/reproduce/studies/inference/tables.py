@@ -19,7 +19,8 @@ _TITLES = {FLOOR: "HMC, half against half"} | {name: each.title for name, each i
 _SHOWN_FIGURES = {
     "tv": "total variation", "agreement": "agreement", "shift": "shift", "k|ratio": "K, ratio",
     "k|within": "K, within 2", "k|spearman": "K, rank", "i|ratio": "I, ratio", "i|spearman": "I, rank",
-    "m|ratio": "M, ratio", "m|spearman": "M, rank", "total|ratio": "total, ratio", "total|spearman": "total, rank",
+    "m|ratio": "M, ratio", "m|spearman": "M, rank", "total|ratio": "total, ratio",
+    "total|spearman": "total, rank",
 }  # fmt: skip
 """The figures of the tables, with their headings."""
 
