@@ -1,7 +1,7 @@
 """Laplace on real images: a Gaussian about a trained network, with a prior that the data choose.
 
-A small network learns the digits 0 to 7 of scikit-learn's 8 x 8 images. Three approximations of its posterior are
-fitted, each in one pass over the training data, and compared by how well they detect the unknown digits.
+A small network learns the digits 0 to 7 of scikit-learn's 8 x 8 images. Three approximations of its posterior
+are fitted, each in one pass over the training data, and compared by how well they detect the unknown digits.
 Needs PyTorch and scikit-learn: `pip install "demur[torch,report]"`.
 
 Run: python examples/laplace.py

@@ -475,6 +475,8 @@ def test_what_is_refused_is_refused_in_one_line(monkeypatch) -> None:
         ({"training_inputs": 1.5}, "training_inputs must be a positive integer"),
         ({"likelihood": "regression"}, r"labels must be numbers of shape \(60, 3\)"),
         ({"products": "half"}, "products must be 'exact' or 'bfloat16'"),
+        ({"noise_variance": 0.1}, "noise_variance goes with likelihood='regression'. Got 0.1 for classes"),
+        ({"products": "bfloat16", "layers": "all", "structure": "diagonal"}, "goes with layers='last'"),
     ]
     for options, message in cases:
         with pytest.raises(ValueError, match=message):
@@ -488,6 +490,8 @@ def test_what_is_refused_is_refused_in_one_line(monkeypatch) -> None:
             Laplace.fit(layer, [x], layers=layers, structure="diagonal")
     with pytest.raises(TypeError, match=r"model must be a torch\.nn\.Module"):
         Laplace.fit("net", data)
+    with pytest.raises(ValueError, match=r"Features must be 4, as the last layer takes\. Got 5"):
+        Laplace.fit(layer, Features(np.zeros((2, 5)), np.zeros(2, int)))
     large = nn.Linear(1280, 1000)
     with pytest.raises(
         ValueError,

@@ -109,6 +109,12 @@ class Laplace(GaussianOutputs):
             _check_positive("prior_precision", prior_precision),
             _check_positive("noise_variance", noise_variance),
         )
+        if given[1] is not None and curvature.likelihood != "regression":
+            raise ValueError(
+                f"noise_variance goes with likelihood='regression'. Got {noise_variance!r} for classes."
+            )
+        if products != "exact" and curvature.layers == "all":
+            raise ValueError(f"products={products!r} goes with layers='last'. Got layers='all'.")
         evidence = curvature.evidence
         self.prior_precision, noise = evidence.maximise(*given)
         self.log_marginal_likelihood = evidence.log_marginal_likelihood(self.prior_precision, noise)

@@ -78,6 +78,11 @@ class LastLayerSums:
 
         with torch.no_grad():
             features = networks.move_inputs(features, self.parameters.device, torch.float64).double()
+            expected = self.parameters.shape[1] - self.has_bias
+            if features.shape[1] != expected:
+                raise ValueError(
+                    f"Features must be {expected}, as the last layer takes. Got {features.shape[1]}."
+                )
             if self.has_bias:
                 features = torch.cat([features, features.new_ones(len(features), 1)], 1)
             outputs = features @ self.parameters.T

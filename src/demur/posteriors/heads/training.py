@@ -14,7 +14,7 @@ import numpy as np
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.fit_files import FitFile
 from demur.posteriors.heads.features import Features
-from demur.posteriors.networks import derive_seed
+from demur.posteriors.networks import derive_seed, widen_half
 from demur.posteriors.posterior import check_count
 from demur.posteriors.resumable_training import pack_optimizer, restore_optimizer
 from demur.progress import progress_bar
@@ -126,7 +126,7 @@ class HeadGroup:
         import torch
 
         self.training, self.run, self.seed = training, run, seed
-        kind = torch.float64 if layer.weight.dtype == torch.float64 else torch.float32
+        kind = widen_half(layer.weight.dtype)
         drawn = [draw_start(layer, training, derive_seed(seed, k)) for k in run]
         self.parameters = [
             torch.stack(parts).to(layer.weight.device, kind).requires_grad_()
