@@ -121,14 +121,14 @@ def format_text(found: Records) -> str:
     lines = []
     for problem in dict.fromkeys(row["problem"] for row in found):
         heads = [f"{name} {each}" for name in ("ratio", "rank") for each in SETS]
-        lines += [f"K against HMC's: {problem}", f"{'':26}" + "".join(f"{head:>11}" for head in heads)]
+        lines += [f"K against HMC's: {problem}", f"{'':32}" + "".join(f"{head:>11}" for head in heads)]
         for method in list_methods(found, problem):
             cells = ""
             for figure in ("k|ratio", "k|spearman"):
                 for each in SETS:
                     row = by_key.get((problem, method, each, figure))
                     cells += f"{'':>11}" if row is None or math.isnan(row["mean"]) else f"{row['mean']:11.2f}"
-            lines.append(f"{name_method(method):26}{cells}")
+            lines.append(f"{name_method(method):32}{cells}")
         lines.append("")
     return "\n".join(lines)
 
