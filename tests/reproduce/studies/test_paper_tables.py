@@ -36,6 +36,15 @@ step_size = 0.1
 exploration = 0.5
 discard = 0.2
 
+[methods.laplace]
+kind = "laplace"
+samples = 8
+
+[methods.swag]
+kind = "swag"
+samples = 8
+epochs = 4
+
 [methods.dropout]
 kind = "dropout"
 paper = "MCD"
@@ -267,12 +276,12 @@ def test_what_is_in_the_tables(done):
     for name, sections in (("table1", ["8 and 9", "pgd", "hard"]), ("table2", ["errors", "kept"])):
         text = (done / f"{name}.md").read_text()
         assert all(section in text for section in sections)
-        assert all(method in text for method in ("ensemble", "chain", "dropout", "heads"))
+        assert all(method in text for method in ("ensemble", "chain", "laplace", "swag", "dropout", "heads"))
         assert "tabular" in (done / f"{name}.tex").read_text()
     assert "stand-in for ImageNet-A" in (done / "table1.md").read_text()
     header, *rows = (done / "people.csv").read_text().splitlines()
     assert header == "method,rule,inputs,correlation,low,high"
-    assert len(rows) == 4 * 4
+    assert len(rows) == 6 * 4
     cells = (done / "table1-cells.csv").read_text()
     assert all(f",{cell}," in cells for cell in ("A2", "A3", "B1", "C1", "pairwise", "average", "reverse"))
     assert ",A1,epistemic" not in cells  # nothing to rank by
@@ -374,7 +383,7 @@ def test_features_from_the_command_line(data, tmp_path):
     ("change", "complaint"),
     [
         (("[sets.id]", "[sets.other]"), "train, id, ood-NAME or adversarial-NAME"),
-        (('kind = "dropout"', 'kind = "laplace"'), "kind: expected one of ensemble"),
+        (('kind = "dropout"', 'kind = "magic"'), "kind: expected one of ensemble"),
         (("rate = 0.2", "rat = 0.2"), "got 'rat'"),
         (('features = "features.npz"', 'features = "none.npz"'), "none.npz: expected a file or folder"),
         (('key = "strange"', 'key = "nobody"'), "expected an array 'nobody', found"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from demur.reproduce.studies.inference.predictions import PARTS, Kept, average_members
 
-_GRID = 2001
+_GRID = 801
 """Points at which densities are compared; see `measure_mixture_distances`."""
 _REACH = 7.0
 """Standard deviations beyond the outermost means that the points reach."""

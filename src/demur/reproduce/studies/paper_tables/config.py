@@ -3,7 +3,7 @@
 title = "..."
 [network]        one of `models`, `make`, `features`, `predictions`; `module:function` runs that code
 [sets.NAME]      inputs: train, id, ood-..., adversarial-...
-[methods.NAME]   posteriors: ensemble, last-layers, dropout, cyclical-sghmc
+[methods.NAME]   posteriors: ensemble, last-layers, dropout, cyclical-sghmc, laplace, swag
 [splits]         the number of splits, and the images per split in each task
 [people]         optional: labels from people for the inputs of id
 """
@@ -39,6 +39,8 @@ _METHOD_KEYS = {
         "samples", "cycles", "steps", "step_size", "friction", "exploration", "discard", "batch_size",
         "prior_scale", "prior_mean", "temperature",
     },
+    "laplace": {"samples", "structure", "prior_precision"},
+    "swag": {"samples", "rank", "scale", "epochs", "rate", "momentum", "weight_decay", "batch_size"},
 }  # fmt: skip
 _TOP_LEVEL_KEYS = {"title", "network", "sets", "methods", "splits", "people", "classes", "note"}
 
@@ -88,7 +90,7 @@ class Config:
     @property
     def fits(self) -> bool:
         """Whether a method is fitted to `train`."""
-        return any(given["kind"] in ("last-layers", "cyclical-sghmc") for given in self.methods.values())
+        return any(given["kind"] not in ("ensemble", "dropout") for given in self.methods.values())
 
 
 def list_configs() -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from demur.posteriors import CyclicalSGHMC, Features, HeadTraining, LastLayer, Posterior
+from demur.posteriors import SWAG, CyclicalSGHMC, Features, HeadTraining, Laplace, LastLayer, Posterior
 from demur.posteriors.posterior import select_members, split_members
 from demur.reproduce.stages import Stage
 from demur.reproduce.studies.paper_tables.encoding_stages import EncodingStages
@@ -110,7 +110,8 @@ class Methods:
     def list_requirements(self, name: str) -> list[Stage]:
         """Return all stages that the scores of a method depend on."""
         kind, fit = self.config.methods[name]["kind"], self.plan_fit(name)
-        more = [self.encoding.plan_encoding(0, "train")] if kind == "cyclical-sghmc" else []
+        fitted = kind in ("cyclical-sghmc", "laplace", "swag")
+        more = [self.encoding.plan_encoding(0, "train")] if fitted else []
         return [*self.plan_encodings(name), *more, *([fit] if fit else [])]
 
     def build_posterior(
@@ -147,6 +148,13 @@ class Methods:
             found = LastLayer(self._read_last_layer(), dropout=settings["rate"], samples=samples, seed=seed)
             return found, loader, "batch"
         layer, train = self._read_last_layer(), self._read_features(["train"])
+        if kind in ("laplace", "swag"):
+            settings["samples"] = min(settings["samples"], at_most or settings["samples"])
+        if kind == "laplace":
+            return Laplace.fit(layer, train, seed=seed, **settings), loader, "batch"
+        if kind == "swag":
+            swag = SWAG.fit(layer, (np.array(train.values), train.labels), seed=seed, **settings)
+            return LastLayer(layer, swag), loader, "batch"
         chain = CyclicalSGHMC(
             layer, (np.array(train.values), train.labels), keep=False, seed=seed,
             checkpoint=folder / "chain", every=SECONDS_BETWEEN_SAVES, **settings,
