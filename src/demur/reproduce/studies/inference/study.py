@@ -135,12 +135,12 @@ class _Fits:
             scored = time.process_time() - begun
         kept = {f"{each}|{key}": value for each in SETS for key, value in found[each].items()}
         if name == REFERENCE:
-            kept |= _keep_halves(fitted, task, given)
+            kept |= _keep_halves(fitted, task)
         with open_file(folder / "kept.npz") as file:
             np.savez(file, **kept)  # pyright: ignore[reportArgumentType]
         inputs = sum(map(len, task.problem.sets.values()))
         _write_costs(folder, fitted.passes, spent, 1000 * scored / inputs)
-        facts = dict(fitted.facts or {}) | (_diagnose(fitted, task, given) if name == REFERENCE else {})
+        facts = dict(fitted.facts or {}) | (_diagnose(fitted, task) if name == REFERENCE else {})
         write_text(folder / "facts.json", json.dumps(facts, indent=1) + "\n")
 
     def _compare(self, start: Stage, fits: dict[str, Stage], folder: Path) -> None:
@@ -187,7 +187,7 @@ def read_kept(path: Path) -> dict[str, predictions.Kept]:
     return found
 
 
-def _keep_halves(fitted: Fitted, task: Task, given: dict[str, Any]) -> dict[str, np.ndarray]:
+def _keep_halves(fitted: Fitted, task: Task) -> dict[str, np.ndarray]:
     """Return what is kept of each half of the reference's chains."""
     found = {}
     for each in SETS:
@@ -200,7 +200,7 @@ def _keep_halves(fitted: Fitted, task: Task, given: dict[str, Any]) -> dict[str,
     return found
 
 
-def _diagnose(fitted: Fitted, task: Task, given: dict[str, Any]) -> dict[str, float]:
+def _diagnose(fitted: Fitted, task: Task) -> dict[str, float]:
     """Return R-hat and effective size of the reference's predictions of all test inputs."""
     outputs, _ = predictions.read_members(fitted.posterior, np.concatenate([*task.problem.sets.values()]))
     if task.noise is None:
@@ -239,9 +239,7 @@ def _write_results(
     found = tables.average_seeds(whole)
     write_columns(folder / "figures.csv", convert_to_columns(found), force=True)
     for problem in sources:
-        write_text(
-            folder / f"{problem}.tex", tables.format_latex(found, problem, bool(sources[problem].classes))
-        )
+        write_text(folder / f"{problem}.tex", tables.format_latex(found, problem))
     write_text(folder / "k.txt", tables.format_text(found))
     figures.write_figure(found, {name: each.title for name, each in sources.items()}, folder)
     write_text(folder / "section.md", section.compose_section(found, config, sources, command))

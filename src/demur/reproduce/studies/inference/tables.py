@@ -92,7 +92,7 @@ def list_figures(found: Records, problem: str) -> dict[str, str]:
     return {figure: title for figure, title in _SHOWN_FIGURES.items() if figure in own}
 
 
-def format_latex(found: Records, problem: str, classes: bool) -> str:
+def format_latex(found: Records, problem: str) -> str:
     """Return a problem's table: a row for each method and set, figures with half the width of intervals."""
     shown, by_key = list_figures(found, problem), index_figures(found)
     lines = [
