@@ -211,7 +211,7 @@ QUICK_SETTINGS = {
     "csg-hmc": {"samples": 5, "steps": 50}, "sgld": {"samples": 4, "steps": 20},
     "deep-ensemble": {"members": 2},
     "multi-swag": {"swags": 2, "samples": 3, "epochs": 3}, "swag": {"samples": 4, "epochs": 3},
-    "bayes-by-backprop": {"samples": 4, "epochs": 3}, "quam": {"steps": 10}, "last-layers": {"epochs": 2},
+    "bayes-by-backprop": {"samples": 4, "steps": 6}, "quam": {"steps": 10}, "last-layers": {"epochs": 2},
 }  # fmt: skip
 
 

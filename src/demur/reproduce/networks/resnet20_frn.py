@@ -19,8 +19,8 @@ def resnet20_frn(classes: int = 10) -> Any:
     """Return the untrained network, for images (inputs, 3, 32, 32) from 0 to 1.
 
     "What are Bayesian neural network posteriors really like?", section 3: widths 16, 32 and 64, convolutions
-    with biases, filter response normalisation in place of batch norm, so that nothing depends on the batch, and
-    swish activations. Normalisation follows every convolution, also that of a shortcut that changes the
+    with biases, filter response normalisation in place of batch norm, so that nothing depends on the batch,
+    and swish activations. Normalisation follows every convolution, also that of a shortcut that changes the
     width. Strided convolutions pad below and to the right only, as theirs do.
     """
     import torch

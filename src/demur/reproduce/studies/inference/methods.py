@@ -241,16 +241,17 @@ def _fit_multi_swag(
 
 
 def _fit_bayes_by_backprop(
-    task: Task, samples: int = 100, epochs: int = 300, rate: float = 0.01, start_scale: float = 0.05
+    task: Task, samples: int = 100, steps: int = 4000, rate: float = 0.01, start_scale: float = 0.05
 ) -> Fitted:
     from demur.posteriors import BayesByBackprop
 
     posterior = BayesByBackprop(
-        task.make_network(task.seed), task.data, samples=samples, epochs=epochs, rate=rate,
+        task.make_network(task.seed), task.data, samples=samples, steps=steps, rate=rate,
         start_scale=start_scale, batch_size=task.design.batch, prior_scale=task.design.prior_scale,
         log_likelihood=task.log_likelihood, seed=task.seed,
     )  # fmt: skip
-    return Fitted(posterior.fit(progress=False), epochs)
+    batch = min(task.design.batch, task.inputs)
+    return Fitted(posterior.fit(progress=False), steps * batch / task.inputs)
 
 
 # --- searched for, evidential, and one pass ----------------------------------------------------------------
@@ -326,11 +327,11 @@ METHODS = {
     "multi-swag": Method("MultiSWAG", "several modes", _fit_multi_swag, seconds=20),
     "swag": Method("SWAG", "one mode", _fit_swag, uses_trained=True),
     "laplace-diagonal": Method(
-        "Laplace, all layers, diagonal", "one mode", _fit_laplace_diagonal, uses_trained=True
+        "Laplace (all layers, diagonal)", "one mode", _fit_laplace_diagonal, uses_trained=True
     ),
-    "laplace-full": Method("Laplace, last layer, full", _LAST_LAYER, _fit_laplace_full, uses_trained=True),
+    "laplace-full": Method("Laplace (last layer, full)", _LAST_LAYER, _fit_laplace_full, uses_trained=True),
     "laplace-kronecker": Method(
-        "Laplace, last layer, Kronecker", _LAST_LAYER, _fit_laplace, uses_trained=True
+        "Laplace (last layer, Kronecker)", _LAST_LAYER, _fit_laplace, uses_trained=True
     ),
     "bayes-by-backprop": Method(
         "Bayes by backprop", "the closest independent Gaussian", _fit_bayes_by_backprop, seconds=5
@@ -344,7 +345,7 @@ METHODS = {
         classes_only=True,
     ),
     "quam": Method(
-        "QUAM, last layer", "models that disagree, by their likelihood", _fit_quam, uses_trained=True,
+        "QUAM (last layer)", "models that disagree, by their likelihood", _fit_quam, uses_trained=True,
         classes_only=True, seconds=30,
     ),
     "evidential": Method("evidential network", "no posterior", _fit_evidential, classes_only=True),

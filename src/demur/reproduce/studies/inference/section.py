@@ -60,9 +60,9 @@ Triangles: beyond the edge of the panel.
 def compose_section(found: Records, config: Config, sources: Mapping[str, Source], command: str) -> str:
     """Return the section."""
     listed = "\n".join(
-        f"- {name}: {each.description}; {each.sizes[0]} training inputs, {each.sizes[1]} and {each.sizes[2]} "
+        f"- {each.description}; {each.sizes[0]:,} training inputs, {each.sizes[1]} and {each.sizes[2]} "
         "test inputs."
-        for name, each in sources.items()
+        for each in sources.values()
     )
     head = _HEAD.format(
         command=command, hidden=config.design.hidden, prior=config.design.prior_scale, problems=listed,
@@ -128,7 +128,6 @@ def _list_findings(found: Records) -> Iterator[str]:
         "value and order": "K is right in value and in order",
         "order only": "K, or the score, is right in order only",
         "value only": "K is right in value only",
-        "neither": "neither",
     }
     yield (
         f"K is *right in value* if its mean is within a factor of {_CLOSE_RATIO:g} of HMC's, and *in order* "
@@ -138,6 +137,11 @@ def _list_findings(found: Records) -> Iterator[str]:
     for verdict, text in said.items():
         if verdict in verdicts:
             yield f"- {text}: {join_words([name_method(each) for each in verdicts[verdict]])}."
+    if "neither" in verdicts:
+        yield (
+            f"- The other {len(verdicts['neither'])} are off in value on some of them and in order on some; "
+            "the table says by how much."
+        )
 
 
 def _format_verdicts(found: Records, sources: Mapping[str, Source]) -> str:
