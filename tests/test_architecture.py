@@ -20,7 +20,7 @@ ORDER = [
     "core.bounds", "core.predictive", "core.second_order_measures", "decompose", "divergences", "regression",
     "averages", "credal", "adhoc",
     "tasks", "deferral", "stores", "scoring.batch_parts", "scoring.batches", "scoring.checkpoint",
-    "scoring.logit_spread", "posteriors", "scoring", "report", "reproduce", "cli",
+    "scoring.logit_spread", "posteriors", "scoring", "sequences", "report", "reproduce", "cli",
 ]  # fmt: skip
 
 
@@ -79,7 +79,7 @@ def test_every_public_name_is_there_and_no_module_hides_it() -> None:
         "print(modules, set(demur.__all__) - set(dir(demur)))"
     )
     printed = subprocess.check_output([sys.executable, "-c", code], text=True)
-    assert printed.strip() == "['posteriors', 'report', 'tasks'] set()"
+    assert printed.strip() == "['posteriors', 'report', 'sequences', 'tasks'] set()"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

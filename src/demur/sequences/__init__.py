@@ -1,0 +1,26 @@
+"""Tokens and sequences: which answers of language models, and which words in them, not to trust.
+
+    decompose   total, aleatoric and epistemic uncertainty of each token and of each sequence, from an array
+    Stream      the same from positions that come in chunks: memory does not grow with the vocabulary's text
+    attribute   the tokens of the vocabulary that members disagree about
+    hypotheses  the uncertainty of whole answers, from several of them and their log-likelihoods
+
+The distribution at position l is that of token l, given the tokens before it. Members are weighted alike at
+every step (``average="step"``), or by how likely each of them found the tokens so far
+(``average="sequence"``): the two averages of Malinin and Gales (2021), "Uncertainty estimation in
+autoregressive structured prediction".
+"""
+
+from demur.sequences.decompose import attribute, decompose
+from demur.sequences.hypotheses import HypothesisDecomposition, hypotheses
+from demur.sequences.sequence_decomposition import SequenceDecomposition
+from demur.sequences.stream import Stream
+
+__all__ = [
+    "HypothesisDecomposition",
+    "SequenceDecomposition",
+    "Stream",
+    "attribute",
+    "decompose",
+    "hypotheses",
+]
