@@ -4,6 +4,7 @@
     Stream      the same from positions that come in chunks: memory does not grow with the vocabulary's text
     attribute   the tokens of the vocabulary that members disagree about
     hypotheses  the uncertainty of whole answers, from several of them and their log-likelihoods
+    TopLogProbs what services return, the likeliest tokens only: certified limits of the same parts
 
 The distribution at position l is that of token l, given the tokens before it. Members are weighted alike at
 every step (``average="step"``), or by how likely each of them found the tokens so far
@@ -15,11 +16,14 @@ from demur.sequences.decompose import attribute, decompose
 from demur.sequences.hypotheses import HypothesisDecomposition, hypotheses
 from demur.sequences.sequence_decomposition import SequenceDecomposition
 from demur.sequences.stream import Stream
+from demur.sequences.top_log_probs import Bounds, TopLogProbs
 
 __all__ = [
+    "Bounds",
     "HypothesisDecomposition",
     "SequenceDecomposition",
     "Stream",
+    "TopLogProbs",
     "attribute",
     "decompose",
     "hypotheses",
