@@ -4,6 +4,7 @@
     Stream      the same from positions that come in chunks: memory does not grow with the vocabulary's text
     attribute   the tokens of the vocabulary that members disagree about
     hypotheses  the uncertainty of whole answers, from several of them and their log-likelihoods
+    LanguageModels  models of transformers as members: score texts, write answers with a score for each token
     TopLogProbs what services return, the likeliest tokens only: certified limits of the same parts
 
 The distribution at position l is that of token l, given the tokens before it. Members are weighted alike at
@@ -14,15 +15,19 @@ autoregressive structured prediction".
 
 from demur.sequences.decompose import attribute, decompose
 from demur.sequences.hypotheses import HypothesisDecomposition, hypotheses
+from demur.sequences.language_models import LanguageModels
 from demur.sequences.sequence_decomposition import SequenceDecomposition
 from demur.sequences.stream import Stream
+from demur.sequences.text_scores import TextScores
 from demur.sequences.top_log_probs import Bounds, TopLogProbs
 
 __all__ = [
     "Bounds",
     "HypothesisDecomposition",
+    "LanguageModels",
     "SequenceDecomposition",
     "Stream",
+    "TextScores",
     "TopLogProbs",
     "attribute",
     "decompose",

@@ -57,7 +57,8 @@ class Stream:
     def __init__(self, *, average: Average = "step", weights: ArrayLike | None = None) -> None:
         if average not in ("step", "sequence"):
             raise ValueError(f"average must be 'step' or 'sequence'. Got {average!r}.")
-        self.average, self._given_weights = average, weights
+        self.average: Average = average
+        self._given_weights = weights
         self._prior: np.ndarray | None = None  # (members, inputs), summing to 1 over members
         self._seen: np.ndarray | None = None  # log-likelihood of the tokens so far, (members, inputs)
         self._masks: list[np.ndarray] = []
@@ -276,6 +277,13 @@ class Stream:
             average=self.average,
         )
 
+    @property
+    def seen(self) -> np.ndarray:
+        """Log-likelihood of the tokens so far under each member, (members, inputs)."""
+        if self._seen is None:
+            raise ValueError("Expected a Stream that has positions. Got an empty one. Call update first.")
+        return self._seen
+
     def _average_likelihood(self) -> np.ndarray:
         """Return the log-probability of each input's tokens under the average, (inputs,)."""
         assert self._prior is not None and self._seen is not None
@@ -286,6 +294,31 @@ class Stream:
 
     def _as_given(self, part: np.ndarray) -> Array:
         return arrays.like(np.ascontiguousarray(part), self._like, self._double)
+
+
+def join_streams(streams: list[Stream], order: np.ndarray) -> Stream:
+    """Return one stream for the inputs of several, of different lengths, in a new order of inputs."""
+    whole = Stream(average=streams[0].average)
+    chunks = [
+        [np.concatenate(each, -1) for each in (s._masks, s._figures, s._likelihoods) if each] for s in streams
+    ]
+    longest = max(masks.shape[-1] for masks, *_ in chunks)
+
+    def join(parts: Any, axis: int) -> np.ndarray:
+        padded = [np.pad(p, [(0, 0)] * (p.ndim - 1) + [(0, longest - p.shape[-1])]) for p in parts]
+        return np.take(np.concatenate(padded, axis), order, axis)
+
+    columns = list(zip(*chunks, strict=True))
+    whole._masks, whole._figures = [join(columns[0], 0)], [join(columns[1], 1)]
+    whole._likelihoods = [join(columns[2], 1)] if len(columns) > 2 else []
+    whole._prior, whole._seen = (
+        np.take(np.concatenate([getattr(s, name) for s in streams], 1), order, 1)
+        for name in ("_prior", "_seen")
+    )
+    if streams[0]._averaged:
+        whole._averaged = [np.concatenate([np.sum(s._averaged, axis=0) for s in streams])[order]]
+    whole._like, whole._double = streams[0]._like, streams[0]._double
+    return whole
 
 
 def _check_prior(weights: Any, members: int, inputs: int) -> np.ndarray:
