@@ -345,9 +345,11 @@ def _build(over_classes: bool) -> Any:
             for lane in range(LANES):
                 b = inputs[min(lane, inputs.shape[0] - 1)]
                 heaviest[lane], weight[lane] = layouts.find_heaviest(weights, weight_steps, all_members, b)
-            own, the_first = starts + heaviest * steps[0], np.zeros(1, np.int64)
-            bring(source, own, False, classes, the_first, 0, box, places, ahead, copied)
-            set_reference(rows, places, classes, 1, box, is_probs, normaliser, moved)
+                heaviest[lane] = starts[lane] + heaviest[lane] * steps[0]
+            # ``alike`` is False, and no literals: numba would compile both functions for them once more.
+            zero, the_first = np.int64(0), np.zeros(1, np.int64)
+            bring(source, heaviest, alike, classes, the_first, zero, box, places, ahead, copied)
+            set_reference(rows, places, classes, zero + 1, box, is_probs, normaliser, moved)
         for first in range(0, count, TILE):
             bring(source, starts, evenly, classes, members, first, box, places, ahead, copied)
             if alike and first == 0:
@@ -366,14 +368,14 @@ def _build(over_classes: bool) -> Any:
         _flush(box, sums)
         return True
 
-    @named(name)
     def take(flat, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed, out):
         """Write entropy, K and I of chosen inputs to ``out``; return those that this is not enough for."""
         count, classes = shape
         slots = count_slots(classes, over_classes)
         like = np.empty(0, np.float32)
         box, shares = vectors.aligned_zeros(slots * _STEP, like), vectors.aligned_zeros(TILE * LANES, like)
-        moved, log_totals = vectors.aligned_zeros(LANES, like), vectors.aligned_zeros(TILE * LANES, like)
+        log_totals = vectors.aligned_zeros(TILE * LANES + LANES, like)
+        moved = log_totals[TILE * LANES :]
         means, sums, total = np.empty(3 * LANES), np.empty(slots * 2 * LANES), np.empty(LANES)
         normaliser, found = np.empty(2 * LANES), np.zeros(4 * LANES)
         copied = np.empty(TILE * classes if over_classes and steps[2] != 1 else 0, np.float32)
@@ -414,25 +416,7 @@ def _build(over_classes: bool) -> Any:
             own = claim(chosen, claimed, _ROWS if over_classes else _INPUTS)
         return rejected[:left]
 
-    return take
+    return cached(take, name=name)
 
 
-_take_over_classes, _take_over_inputs = _build(over_classes=True), _build(over_classes=False)
-
-
-@cached
-def over_classes(
-    flat, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed, out
-):
-    """Write entropy, K and I of chosen inputs of many classes; return those that float32 is not for."""
-    return _take_over_classes(
-        flat, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed, out
-    )
-
-
-@cached
-def over_inputs(flat, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed, out):
-    """Write entropy, K and I of chosen inputs of few classes; return those that float32 is not for."""
-    return _take_over_inputs(
-        flat, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed, out
-    )
+over_classes, over_inputs = _build(over_classes=True), _build(over_classes=False)

@@ -365,7 +365,10 @@ def _build(over_classes: bool) -> Any:
     def set_first_reference(source, starts, classes, weighing, inputs, heaviest, box):
         """Write the heaviest member's logits; classes it excludes come from the first that allows them."""
         weights, weight_steps, count = weighing
-        load(source, starts + heaviest * source[4][0], 0, classes, box, _REFERENCE)
+        zero, places = np.int64(0), np.empty(LANES, np.int64)  # numba would compile ``load`` again for 0
+        for lane in range(LANES):
+            places[lane] = starts[lane] + heaviest[lane] * source[4][0]
+        load(source, places, zero, classes, box, zero + _REFERENCE)
         least = vectors.spread(np.inf)
         for at in range(0, box.shape[0], _STEP):
             least = vectors.smaller(vectors.load(box, at + _REFERENCE), least)
@@ -416,7 +419,6 @@ def _build(over_classes: bool) -> Any:
                 listed += 1
         return room[:listed]
 
-    @named(name)
     def take(
         single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen,
         claimed, out, groups, fresh, ranks, references, sums, entropies,
@@ -439,7 +441,7 @@ def _build(over_classes: bool) -> Any:
         rejected, left = np.empty(chosen.shape[0], np.int64), 0
         keeps, alike = out.shape[0] == 0, weight_steps[1] == 0 and groups == 1
         work = (box, shares, terms, more, entropy, unfit)
-        members = deal(weighing, chosen[:1], 0, group_of, room, weights_of, total)
+        members = deal(weighing, chosen[:1], np.int64(0), group_of, room, weights_of, total)
         own = claim(chosen, claimed, _ROWS if over_classes else _INPUTS)
         while own.shape[0] > 0:
             for begin in range(0, own.shape[0], together):
@@ -483,31 +485,7 @@ def _build(over_classes: bool) -> Any:
             own = claim(chosen, claimed, _ROWS if over_classes else _INPUTS)
         return rejected[:left]
 
-    return take
+    return cached(take, name=name)
 
 
-_take_over_classes, _take_over_inputs = _build(over_classes=True), _build(over_classes=False)
-
-
-@cached
-def over_classes(
-    single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen,
-    claimed, out, groups, fresh, ranks, references, sums, entropies,
-):  # fmt: skip
-    """Take chosen inputs of many classes; return those that are not for this loop."""
-    return _take_over_classes(
-        single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen,
-        claimed, out, groups, fresh, ranks, references, sums, entropies,
-    )  # fmt: skip
-
-
-@cached
-def over_inputs(
-    single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen,
-    claimed, out, groups, fresh, ranks, references, sums, entropies,
-):  # fmt: skip
-    """Take chosen inputs of few classes; return those that are not for this loop."""
-    return _take_over_inputs(
-        single, double, is_single, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen,
-        claimed, out, groups, fresh, ranks, references, sums, entropies,
-    )  # fmt: skip
+over_classes, over_inputs = _build(over_classes=True), _build(over_classes=False)
