@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from demur.core.rules import BrierRule, Rule, ZeroOneRule, sum_classes
+from demur.core.probabilities import sum_classes
+from demur.core.rules import BrierRule, Rule, ZeroOneRule
 from demur.core.state import SUMS, State, joined, pairs_of
 from demur.kernels import compiling, plain_figures, plain_sums
 from demur.kernels.compiling import cache_folder, has_numba
