@@ -152,7 +152,8 @@ def cached(function: Callable[..., Any], options: dict[str, Any] = COMPILED, nam
 
     if name:
         function.__name__ = function.__qualname__ = name
-    compiled: Any = njit(**{**options, "no_cpython_wrapper": False})(function)
+    called: dict[str, Any] = {**options, "no_cpython_wrapper": False}
+    compiled: Any = njit(**called)(function)
     compile_types = compiled.compile
 
     def compile_without_collecting(types: Any) -> Any:
