@@ -27,7 +27,7 @@ from demur.core.parts_as_text import Reading
 from demur.core.rounded_members import is_from_probs, is_given_rounded, may_be_rounded
 from demur.core.rounding import SATURATED, warn_if_infinite
 from demur.core.rules import LOG, Array, Rule, RuleName, resolve_rule
-from demur.core.state import SUMS, State, arrays_of
+from demur.core.state import State, arrays_of, check_sums
 from demur.families import FAMILIES, find_rule
 from demur.measures import Decomposition, Measure, MeasureName, check_base, name_unit, resolve
 from demur.predictions import Members, Prediction, as_prediction, as_real_array, gather, rule_for
@@ -307,7 +307,7 @@ class Moments:
             if content:
                 content = dict.fromkeys(("excluded", "allowed", "p", "weight_log")) | content
                 moments.state = State(rule=moments.rule, xp=np, **content)
-                _check_sums(moments.state, groups or 1)
+                check_sums(moments.state, groups or 1)
         except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
             raise ValueError(f"{expected}: {error}.") from None
         return moments
@@ -344,31 +344,6 @@ def _common_rule(left: Moments, right: Moments) -> Rule | None:
         if empty.state is None and empty.rule == LOG and other.rule.name in FAMILIES:
             return other.rule
     return left.rule if left.rule == right.rule else None
-
-
-def _check_sums(state: State, groups: int) -> None:
-    """Raise unless the arrays of a file fit each other."""
-    inputs, classes = state.reference.shape
-    whole = (groups, inputs, classes)
-    phi = whole if state.rule.separable else (groups, inputs, 1)
-    wanted = {"reference": whole[1:], "a": whole, "u": whole, "au": whole, "phi": phi}
-    wanted |= dict.fromkeys(("entropy", "weight", "pair_weight"), whole[:2])
-    wanted |= dict.fromkeys(("heaviest", "count"), whole[1:2])
-    if state.excluded is not None or state.allowed is not None:
-        wanted |= {"excluded": whole, "allowed": whole}
-    if state.p is not None:
-        wanted["p"] = whole
-    if state.weight_log is not None:
-        wanted["weight_log"] = whole[:2]
-    for name, shape in wanted.items():
-        sums = getattr(state, name)
-        if sums is None or sums.shape != shape:
-            came = "nothing" if sums is None else f"shape {sums.shape}"
-            raise ValueError(f"{name} has {came}, not shape {shape}")
-        if sums.dtype.kind not in ("iu" if name == "count" else "f") or not np.isfinite(sums).all():
-            raise ValueError(f"{name} holds something else than finite numbers")
-        if name not in ("reference", *SUMS, "entropy", "weight_log") and (sums < 0).any():
-            raise ValueError(f"{name} is negative")
 
 
 def _refuse_rounding(members: Members) -> None:
