@@ -23,7 +23,7 @@ from demur.cli.options import (
     Tolerance,
 )
 from demur.cli.printing import bad_input_exits, complain, print_object, say
-from demur.cli.score import refuse_to_replace
+from demur.cli.scored_files import refuse_to_replace
 
 if TYPE_CHECKING:
     import numpy as np

@@ -99,6 +99,7 @@ def gather_contents(
         scores,
         correct=correct,
         ood_sets=[name for name in run.sets if kind_of(name) == "ood"],
+        rivals=not run.by_task,
         confidence=confidence,
         progress=progress,
     )

@@ -79,12 +79,14 @@ def gather_data(found: ReportContents, top: int = 20) -> dict[str, Any]:
         "accuracies": " ".join(filter(None, (write_accuracies(found), write_infinities(found)))),
         "cards": make_cards(found),
         "confidence": found.confidence,
+        "unit": run.unit,
+        "byTask": run.by_task,
         "methods": [method.name for method in run.methods],
         "sets": [
             {"file": s, "name": run.set_name(s), "kind": kind_of(s), "number": run.methods[0].sets[s].number}
             for s in run.sets
         ],
-        "scores": [{"column": s, **name_of(s)._asdict()} for s in found.scores],
+        "scores": [{"column": s, **name_of(s, run.unit)._asdict()} for s in found.scores],
         "results": [[describe_score(found, (m.name, s), m) for s in found.scores] for m in run.methods],
         "points": [[sample_points(m.sets[s]) for s in run.sets] for m in run.methods],
         "start": _find_start(found),

@@ -47,6 +47,8 @@ class SetScores:
         How many inputs of the file are none of these, since they have no prediction, in one task at least.
     numbers
         Labels and predictions are there, but as numbers that are no classes: those of a regression.
+    unit
+        Of demur's scores, where the file says so.
     """
 
     path: Path
@@ -57,6 +59,7 @@ class SetScores:
     inputs: np.ndarray | None = None
     left_out: int = 0
     numbers: bool = False
+    unit: str = ""
 
     @property
     def number(self) -> int:
@@ -71,11 +74,15 @@ class SetScores:
 
 @dataclass(frozen=True)
 class MethodScores:
-    """What one method gave: scores and, where they were kept, members' log-probabilities, by set."""
+    """What one method gave: scores and, where they were kept, members' log-probabilities, by set.
+
+    Each task of a method that has several is one of these, and named after both.
+    """
 
     name: str
     sets: dict[str, SetScores]
     members: dict[str, np.ndarray]
+    task: str = ""
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,23 @@ class Run:
     made: dict[str, str] = field(default_factory=dict)
     called: dict[str, str] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def unit(self) -> str:
+        """The unit of demur's scores; nothing where files do not say, or not the same."""
+        units = {scored.unit for method in self.methods for scored in method.sets.values()}
+        return units.pop() if len(units) == 1 else ""
+
+    @property
+    def by_task(self) -> bool:
+        """Whether the methods are tasks: different things to predict, which do not compete."""
+        return len(self.methods) > 1 and any(method.task for method in self.methods)
+
+    def whose(self, name: str) -> str:
+        """Return words that say which method or task something is of; nothing where there is one."""
+        if len(self.methods) == 1:
+            return ""
+        return f" for {name}" if self.by_task else f" of {name}"
 
     def set_name(self, name: str) -> str:
         """Return what people call a set: as the run says, or by its file."""
@@ -227,7 +251,7 @@ def _read_method(name: str, folder: Path) -> list[MethodScores]:
         found = folder / f"members-{file.stem}.npy"
         if found.exists() and "task" not in columns:
             members[file.stem] = _read_members(found, tasks[""][file.stem])
-    return [MethodScores(f"{name} {task}".strip(), sets, members) for task, sets in tasks.items()]
+    return [MethodScores(f"{name} {task}".strip(), sets, members, task) for task, sets in tasks.items()]
 
 
 def _read_scored(path: Path, whole: dict[str, np.ndarray]) -> SetScores:
@@ -269,7 +293,8 @@ def _read_scored(path: Path, whole: dict[str, np.ndarray]) -> SetScores:
         )
     inputs = None if rows.all() else np.flatnonzero(rows)
     ids = find_ids(columns, inputs)
-    return SetScores(path, scores, label, prediction, ids, inputs, len(rows) - int(rows.sum()), numbers)
+    unit = str(columns["unit"][0]) if "unit" in columns else ""
+    return SetScores(path, scores, label, prediction, ids, inputs, len(rows) - int(rows.sum()), numbers, unit)
 
 
 def _as_classes(values: np.ndarray | None) -> np.ndarray | None:

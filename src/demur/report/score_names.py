@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from demur.measures import name_unit
+
 
 class Name(NamedTuple):
     """Names of a score: short for tables, long for axes, and a sentence for readers new to the paper."""
@@ -65,16 +67,69 @@ COLUMNS_BY_NAME = {name.short.lower(): column for column, name in SCORE_NAMES.it
 """Columns by the words of the report, in small letters: k, i, m, aleatoric, ..."""
 
 
-def name_of(score: str) -> Name:
+_DISTANCE_NAMES = {
+    "pairwise_epistemic": Name(
+        "K",
+        "K: epistemic, mean distance between members",
+        "How far two members are apart, on average: the mean distance between the numbers that they predict. "
+        "For predictions that are draws, the expected pairwise energy distance.",
+    ),
+    "average_epistemic": Name(
+        "I",
+        "I: epistemic, distance from the average",
+        "How far the members are from their average, by the energy score (CRPS): half of K.",
+    ),
+    "reverse_epistemic": Name(
+        "M",
+        "M: epistemic, reverse of I",
+        "How far the average is from the members, by the energy score (CRPS): half of K.",
+    ),
+    "pairwise_aleatoric": Name(
+        "aleatoric",
+        "aleatoric, mean entropy under the energy score",
+        "How far two draws of one member are apart, on average, halved. Members that predict a single number "
+        "say nothing about noise: 0.",
+    ),
+    "average_total": Name("average total", "total, average", "Aleatoric uncertainty plus I."),
+    "reverse_total": Name("reverse total", "total, reverse", "Total of the average measure plus M."),
+}
+"""Names of scores of predicted numbers without a density, by the energy score."""
+
+
+def name_of(score: str, unit: str = "") -> Name:
     """Return the names of a score; a column that is not one of demur's is named as it is.
+
+    Parameters
+    ----------
+    score
+        The column.
+    unit
+        The unit of the scores, as files have it, which tells what kind of divergence they are; "" where
+        files do not say: logarithmic ones.
 
     Examples
     --------
     >>> name_of("pairwise_epistemic").short, name_of("max_probability").long
     ('K', 'max_probability')
+    >>> name_of("pairwise_epistemic", "the unit of the numbers").long
+    'K: epistemic, mean distance between members'
+    >>> name_of("pairwise_epistemic", "brier loss").long
+    'K: epistemic, pairwise brier divergence'
     """
-    known = SCORE_NAMES.get(score) or SCORE_NAMES.get(EQUAL_COLUMNS.get(score, ""))
-    return known or Name(score, score, "A column of the files, higher where the prediction is less certain.")
+    column = score if score in SCORE_NAMES else EQUAL_COLUMNS.get(score, "")
+    known = SCORE_NAMES.get(column)
+    if known is None:
+        return Name(score, score, "A column of the files, higher where the prediction is less certain.")
+    if unit == name_unit("energy", None):
+        return _DISTANCE_NAMES.get(column, known)
+    if unit.endswith(" loss") and column == "pairwise_epistemic":
+        rule = unit.removesuffix(" loss")
+        about = "How far the predictions of two members are apart, on average, by the divergence of the "
+        return Name("K", f"K: epistemic, pairwise {rule} divergence", f"{about}{rule} rule.")
+    if unit.endswith(" loss") and column == "average_epistemic":
+        about = "How far the members are from their average prediction, by the divergence of the rule."
+        return Name("I", "I: epistemic, divergence from the average", about)
+    return known
 
 
 def drop_duplicates(scores: Sequence[str], columns: Sequence[Mapping[str, np.ndarray]]) -> list[str]:

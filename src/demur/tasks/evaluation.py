@@ -43,7 +43,9 @@ class Evaluation:
         less is certain of them with good reason.
     across
         By out-of-distribution set: the scores of all methods compared, each named by its (method, score).
-        The contest has the one method "".
+        The contest has the one method "". Empty where methods are no rivals.
+    rivals
+        Whether the methods predict the same thing, so that one can be better than another.
     """
 
     confidence: float
@@ -56,6 +58,7 @@ class Evaluation:
     kept: dict[Key, Selective]
     contests: dict[str, Contest]
     across: dict[str, Contest]
+    rivals: bool = True
 
     @property
     def accuracy(self) -> dict[str, Estimate]:
@@ -84,6 +87,7 @@ def evaluate_run(
     correct: Mapping[str, Mapping[str, np.ndarray]] | None = None,
     known: str = "id",
     ood_sets: Sequence[str] = (),
+    rivals: bool = True,
     confidence: float = 0.95,
     progress: Callable[[int], object] = lambda done: None,
 ) -> Evaluation:
@@ -101,6 +105,8 @@ def evaluate_run(
         The in-distribution set. Without it there is nothing to tell the others from.
     ood_sets
         Which of the other sets are out-of-distribution; the rest are adversarial inputs.
+    rivals
+        False where the methods are tasks, each with something else to predict: they are not compared.
     confidence
         Confidence level of intervals; differences are tested at ``1 - confidence``.
     progress
@@ -121,7 +127,7 @@ def evaluate_run(
     for name in others:
         by_method = {m: {score: pair(m, name, score) for score in scores} for m in methods}
         contests[name] = contest(by_method, "detection", **level)
-        if name in ood_sets:
+        if name in ood_sets and rivals:
             everything = {"": {(m, score): pair(m, name, score) for m in methods for score in scores}}
             across[name] = contest(everything, "detection", interval="asymptotic", **level)
         progress(len(contests))
@@ -151,4 +157,5 @@ def evaluate_run(
         },
         contests,
         across,
+        rivals,
     )

@@ -12,6 +12,7 @@ const accuracyAt = (slider, at) => [slider.sets[KNOWN].right[at] / slider.sets[K
 const result = () => DATA.results[state.method][state.score];
 const score = () => DATA.scores[state.score];
 const several = DATA.methods.length > 1;
+const ROW = DATA.byTask ? "task" : "method"; // what stands in the place of methods: tasks do not compete
 const colour = (index) => `set${index < 0 ? "-wrong" : index % 6}`;
 
 function options(select, labels, chosen) {
@@ -20,7 +21,7 @@ function options(select, labels, chosen) {
 }
 
 function lead() {
-  return `${several ? `${DATA.methods.length} methods. ` : ""}Inputs: ${DATA.sets.map((set) => `${count(set.number)} ${set.name}`).join(", ")}. ` +
+  return `${several ? `${DATA.methods.length} ${ROW}s. ` : ""}Inputs: ${DATA.sets.map((set) => `${count(set.number)} ${set.name}`).join(", ")}. ` +
     "Higher scores mean less certain predictions.";
 }
 
@@ -70,6 +71,7 @@ function tasks() {
 function buildControls() {
   options($("method"), DATA.methods.map((name) => name || "scores"), state.method);
   $("method-label").hidden = !several;
+  $("method-label").firstChild.textContent = DATA.byTask ? "Task " : "Method ";
   options($("score"), DATA.scores.map((each) => each.long), state.score);
   const choices = tasks();
   state.task = choices.length ? choices[0][0] : null;
@@ -180,6 +182,8 @@ function showKept() {
   });
 }
 
+const named = (column) => DATA.scores.find((each) => each.column === column)?.long ?? column;
+
 function showPoints() {
   const sets = state.task === null || state.task === ERRORS ? DATA.sets.map((_, index) => index) : [KNOWN, state.task];
   const own = sets.filter((index) => DATA.points[state.method][index]);
@@ -193,7 +197,7 @@ function showPoints() {
   const place = (v) => (v < min ? 0 : v);
   chart($("points"), {
     label: "K against I", rest: `Up to ${DATA.points[state.method][own[0]][0].length} inputs of each set, evenly by rank of K.`,
-    planar: true, x: { ...axis, label: "I: mutual information" }, y: { ...axis, after: endless ? 26 : 0, label: "K: pairwise" },
+    planar: true, x: { ...axis, label: named("average_epistemic") }, y: { ...axis, after: endless ? 26 : 0, label: named("pairwise_epistemic") },
     key: [...own.map((index) => [`${colour(index)} round`, DATA.sets[index].name]), ["oracle", "K = 2 I"], ["chance", "K = I"]],
     marks: (x, y) => [
       drawn("line", { class: "chance", x1: x(min), y1: y(min), x2: x(max), y2: y(max) }),
@@ -291,8 +295,9 @@ function showPromise(slider) {
   $("promised").textContent = held || promise.at === null ? promise.text : "";
   const doubt = (sides) => `${Number(((100 * (1 - DATA.confidence)) / sides).toPrecision(6))} %`;
   const others = DATA.sets.filter((set) => set.kind !== "id").map((set) => set.name);
-  const measures = DATA.scores.length > 1, what = several && measures ? "method and measure" : several ? "the method" : measures ? "the measure" : "its accuracy";
-  const first = DATA.chosen && (several || measures) && state.method === DATA.start[0] && state.score === DATA.start[1];
+  const measures = DATA.scores.length > 1, rivals = several && !DATA.byTask;
+  const what = rivals && measures ? "method and measure" : rivals ? "the method" : measures ? "the measure" : "its accuracy";
+  const first = DATA.chosen && (rivals || measures) && (DATA.byTask || state.method === DATA.start[0]) && state.score === DATA.start[1];
   $("looked").textContent = !held ? "" : first ? `This page chose ${what} by looking at these inputs: until the threshold is fitted on fresh ones, take the promise as optimistic.`
     : `If you chose ${what} by looking at these inputs, take the promise as optimistic until the threshold is fitted on fresh ones.`;
   $("condition").textContent = !held ? "" : `The promise is not for ${others.length ? `${others.join(", ").replace(/, ([^,]*)$/, " or $1")}: see the table below.` : "inputs of another kind."}` +
@@ -418,7 +423,7 @@ function showAll() {
     if (kept) cells.push(own.kept ? cell(own.kept.auc, "") : element("td", {}, "–"));
     return element("tr", here ? { "aria-current": "true" } : {}, element("th", { scope: "row" }, each.short, ...(several ? [element("small", {}, method)] : [])), ...cells);
   }));
-  $("all-why").textContent = "In percent, with interval." + (DATA.tally ? ` ★ the best${several ? " of its method's measures" : ""}, several where they are equal; ≈ statistically tied with it by a paired test. No mark where the AUROC is not shown to be above 50 %, a coin toss.` : "");
+  $("all-why").textContent = "In percent, with interval." + (DATA.tally ? ` ★ the best${several ? ` of its ${ROW}'s measures` : ""}, several where they are equal; ≈ statistically tied with it by a paired test. No mark where the AUROC is not shown to be above 50 %, a coin toss.` : "");
   $("all").replaceChildren(element("caption", { class: "unseen" }, "All measures side by side"),
     element("thead", {}, element("tr", {}, element("th", { scope: "col" }, "measure"), ...[...heads.map(({ name }) => name), ...(kept ? ["area of accuracy"] : [])].map((name) => element("th", { scope: "col" }, name)))), element("tbody", {}, ...rows));
   showTally();
@@ -441,13 +446,20 @@ function showTally() {
       element("td", {}, `${good[s]} of ${number}`), element("td", {}, loss[s])))));
 }
 
+function unitOf() {
+  if (!DATA.unit || DATA.unit === "nats") return ["nats", "The unit of uncertainty with natural logarithms: a coin toss has 0.69."];
+  return DATA.unit === "bits" ? ["bits", "The unit of uncertainty with logarithms to base 2: a coin toss has 1."] : ["unit", `Scores are in ${DATA.unit}.`];
+}
+
 function showNotes() {
   $("provenance").replaceChildren(...DATA.provenance.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, element("code", {}, value))]));
   const about = (test) => DATA.scores.filter((each) => test(each.column)).map((each) => [each.short, each.about]);
   const order = [(name) => name.endsWith("aleatoric"), (name) => name.endsWith("epistemic"), (name) => name.endsWith("total")];
   const words = [...about(order[0]), ["epistemic", "Uncertainty because models that fit the data disagree: out-of-distribution inputs tend to have a lot of it."],
     ...about(order[1]), ...about(order[2]), ...about((name) => !order.some((test) => test(name))),
-    ["method", "A way to get several predictions for one input."], ["members", "What gives these predictions, one each: networks of an ensemble, or draws of weights."],
+    DATA.byTask ? ["task", "One of the things that the members predict for each input (the column task). Tasks are no rivals: each is measured by itself."]
+      : ["method", "A way to get several predictions for one input."],
+    ["members", "What gives these predictions, one each: networks of an ensemble, or draws of weights."],
     ["in-distribution inputs", "Inputs of the kinds that the models were trained on (id.csv)."],
     ["out-of-distribution inputs", "Inputs of other kinds (ood-NAME.csv). Adversarial inputs are not among them: those were changed so that a model errs (adversarial-NAME.csv)."],
     ["mistakes", "Wrong predictions for in-distribution inputs."], ["deferred", "Handed to a person because the score is above the threshold; the others are kept."],
@@ -455,7 +467,7 @@ function showNotes() {
     ["points", "Percentage points: from 95.1 % to 95.4 % is 0.3 points."],
     ["statistically tied", "A paired test on these inputs shows no difference; there may still be one."],
     ["area of accuracy", "Mean accuracy over all shares kept, the most certain first."],
-    ["nats", "The unit of uncertainty with natural logarithms: a coin toss has 0.69."]];
+    unitOf()];
   $("glossary").replaceChildren(...words.map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
   $("method-notes").textContent = `Intervals have a confidence level of ${Math.round(100 * DATA.confidence)} %: DeLong for AUROC; for other areas the bootstrap up to ${count(DATA.resampled)} inputs and ` +
     "influence functions above; Clopper-Pearson for shares. The band of a ROC curve covers the whole curve (Massart), that of the accuracy each point by itself. " +
