@@ -517,7 +517,9 @@ def test_out(logits, suffix):
     else:
         pd = pytest.importorskip("pandas")
         table = pd.read_csv(path) if suffix == "csv" else pd.read_parquet(path)
-    assert list(table) == COLUMNS
+    facts = [] if suffix == "json" else ["members", "unit"]
+    assert list(table) == [*COLUMNS, *facts]
+    assert all(set(table[name]) == {value} for name, value in zip(facts, (12, "nats"), strict=False))
     values = expected("pairwise", "epistemic", logits=logits)
     np.testing.assert_allclose(np.asarray(table["pairwise_epistemic"]), values, rtol=1e-9)
     assert sorted(path.name for path in Path().iterdir()) == sorted(["z.npy", path.name])

@@ -261,12 +261,9 @@ def test_load_gives_back_what_was_saved(ending, options, tmp_path) -> None:
             assert back.columns[name].tolist() == values.tolist()
     np.testing.assert_array_equal(back.correct, scores.correct)
     assert (back["average"].stderr is None) == (scores["average"].stderr is None)
-    if ending == "json":
-        asked = ("members", "rule", "base", "unbiased", "outcome")
-        assert [getattr(back, each) for each in asked] == [getattr(scores, each) for each in asked]
-        assert repr(back) == repr(scores)
-    else:
-        assert back.members is None and back.rule is None
+    asked = ["members", "rule", "base", "outcome", *(["unbiased"] if ending == "json" else [])]
+    assert [getattr(back, each) for each in asked] == [getattr(scores, each) for each in asked]
+    assert repr(back) == repr(scores)
     back.save(tmp_path / f"again.{ending}")
     same = demur.Scores.load(tmp_path / f"again.{ending}")
     np.testing.assert_array_equal(same["pairwise"].epistemic, back["pairwise"].epistemic)
@@ -288,9 +285,20 @@ def test_several_labels_numbers_and_used_members_are_loaded(ending, tmp_path) ->
         np.testing.assert_allclose(back.predictions, scores.predictions, rtol=1e-15)
         np.testing.assert_allclose(back.labels, scores.labels, rtol=1e-15)
     np.testing.assert_array_equal(demur.Scores.load(tmp_path / f"0.{ending}").correct, labels.correct)
-    np.testing.assert_array_equal(demur.Scores.load(tmp_path / f"2.{ending}").used, early.used)
+    loaded = demur.Scores.load(tmp_path / f"2.{ending}")
+    np.testing.assert_array_equal(loaded.used, early.used)
+    assert "nats" in repr(loaded) and loaded.members is not None and loaded.members >= early.used.max()
     with pytest.raises(ValueError, match="within"):
         _ = demur.Scores.load(tmp_path / f"1.{ending}").correct
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_unit_of_the_users_own_is_left_alone(ending, tmp_path) -> None:
+    scores = demur.score(given(LOGITS), [X]).with_column("unit", np.array(["kg"] * len(X)))
+    scores.save(tmp_path / f"scores.{ending}")
+    back = demur.Scores.load(tmp_path / f"scores.{ending}")
+    assert set(back.columns["unit"]) == {"kg"} and back.members == len(LOGITS)
+    assert back.rule == ("log" if ending == "json" else None)
 
 
 @pytest.mark.parametrize("ending", FORMATS)

@@ -237,7 +237,7 @@ def _list_decisions(source: MethodScores, score: str, deferred: np.ndarray) -> d
     decision = np.full(len(source.rows), "defer")
     decision[source.rows] = np.where(deferred, "defer", "keep")
     columns = source.columns
-    texts = [name for name, values in columns.items() if values.dtype.kind == "U"]
+    texts = [name for name, values in columns.items() if values.dtype.kind == "U" and name != "unit"]
     kept = dict.fromkeys(("input", "id", "task", *texts, "prediction", score))
     found = {name: columns[name] for name in kept if name in columns} | {"decision": decision}
     return {name: values[source.wanted] for name, values in found.items()}

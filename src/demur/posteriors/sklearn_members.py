@@ -44,6 +44,15 @@ def has_class(model: Any, *names: str) -> bool:
     return any(kind.__name__ in names for kind in type(model).__mro__)
 
 
+def is_tree(model: Any) -> bool:
+    """Tell whether a classifier is a tree or a forest, also inside a search or at the end of a pipeline."""
+    model = getattr(model, "best_estimator_", model)
+    steps = getattr(model, "steps", None)
+    if steps:
+        return is_tree(steps[-1][1])
+    return hasattr(model, "tree_") or has_class(model, "BaseForest")
+
+
 def list_estimators(model: Any, method: Literal["predict_proba", "predict"]) -> list[Any]:
     """Return the estimators of a fitted ensemble that each predict by themselves.
 

@@ -80,7 +80,8 @@ def _detection_cards(found: ReportContents, key: Key) -> list[dict[str, Any]]:
         kind = "out-of-distribution" if kind_of(name) == "ood" else "adversarial"
         higher = f"How often an {kind} input scores higher than an in-distribution one"
         caption = f"{higher}, by {_name_key(found, key)}."
-        title = f"Telling {found.run.set_name(name)} from {found.run.set_name('id')}{_name_subject(found, key)}"
+        title = f"Telling {found.run.set_name(name)} from {found.run.set_name('id')}"
+        title += _name_subject(found, key)
         sentences = _say_doubts(result, (f"{kind} inputs", "in-distribution inputs")) + _compare_within(
             found, key, name
         )

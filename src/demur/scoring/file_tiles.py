@@ -159,8 +159,8 @@ class Tiles:
             lacking |= (absent & used[here][..., None]).any(axis=0)
         failed = np.all(missing | ~used, axis=0)
         for row in np.flatnonzero(failed & ~lacking.all(axis=1)):
-            names = [self.predictions.label_names[label] for label in np.flatnonzero(lacking[row])]
-            self.reasons[inputs.start + int(row)] = f"no prediction: NaN in all members for {', '.join(names)}"
+            names = ", ".join(self.predictions.label_names[label] for label in np.flatnonzero(lacking[row]))
+            self.reasons[inputs.start + int(row)] = f"no prediction: NaN in all members for {names}"
         partly = (missing & used).any(axis=0) & ~failed
         if partly.any():
             row = int(partly.argmax())
