@@ -16,13 +16,15 @@ from demur.report.percent import (
     write_points,
     write_share,
 )
-from demur.report.run_folder import kind_of
+from demur.report.run_sets import kind_of
 from demur.report.score_names import name_of
 from demur.report.verdict import FEW_INPUTS
 from demur.tasks import Detection
-from demur.tasks.estimate import Estimate, perfect_bound, proportion
+from demur.tasks.clusters import Clusters, check_clusters
+from demur.tasks.estimate import Estimate, perfect_bound
 from demur.tasks.evaluation import ERRORS, Key
 from demur.tasks.guarantees import NoGuarantee, write_threshold
+from demur.tasks.kept_accuracy import estimate_share
 
 _TIES_NAMED = 3  # ties that are named; more are counted
 _TASKS_WITH_CARDS = 4  # predicted tasks up to which each has cards; of more, the one that the page opens with
@@ -119,7 +121,7 @@ def _deferral_cards(found: ReportContents, key: Key) -> list[dict[str, Any]]:
     except NoGuarantee:  # all that it would keep is wrong
         return []
     t = policy.thresholds[""]
-    if t.kept == t.number:
+    if t.kept == t.number or known.correct is None:
         return []
     caption = (
         f"Accuracy when the least certain {write_share(1 - t.kept / t.number)} go to a person, by "
@@ -131,7 +133,11 @@ def _deferral_cards(found: ReportContents, key: Key) -> list[dict[str, Any]]:
         "Measured on these inputs. What can be promised for new ones is below, under When to ask a person.",
     ]
     title = f"Asking a person{_name_subject(found, key)}"
-    made = _make_card(title, proportion(t.right, t.kept, found.confidence), caption, sentences)
+    kept = ~policy.defer(known.scores[key[1]])
+    together = check_clusters(known.clusters, known.number)
+    own = None if together is None else Clusters(together.codes[kept], together.number)
+    figure = estimate_share(known.correct[kept], own, found.confidence)
+    made = _make_card(title, figure, caption, sentences)
     return [made | {"show": [names.index(key[0]), found.scores.index(key[1]), t.kept]}]
 
 

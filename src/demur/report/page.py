@@ -16,7 +16,7 @@ from demur.report.page_inputs import add_pictures, list_inputs, list_mistakes, s
 from demur.report.page_json import embed_json
 from demur.report.page_results import describe_score
 from demur.report.percent import write_points
-from demur.report.run_folder import Run, kind_of
+from demur.report.run_sets import Run, kind_of
 from demur.report.score_names import name_of
 from demur.report.verdict import write_accuracies, write_infinities, write_verdict
 from demur.stores import StoreError
@@ -81,6 +81,7 @@ def gather_data(found: ReportContents, top: int = 20) -> dict[str, Any]:
         "confidence": found.confidence,
         "unit": run.unit,
         "byTask": run.by_task,
+        "clusters": run.clusters,
         "methods": [method.name for method in run.methods],
         "sets": [
             {"file": s, "name": run.set_name(s), "kind": kind_of(s), "number": run.methods[0].sets[s].number}

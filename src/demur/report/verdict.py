@@ -8,7 +8,7 @@ import numpy as np
 
 from demur.report.contents import ReportContents
 from demur.report.percent import digits_for, join_names, write_estimate, write_points, write_share
-from demur.report.run_folder import kind_of
+from demur.report.run_sets import kind_of
 from demur.report.score_names import name_of
 from demur.tasks import Detection
 from demur.tasks.evaluation import ERRORS
@@ -120,6 +120,11 @@ def _name_choice(choice: Recommendation) -> str:
     return name_of(choice.key[1]).short
 
 
+def _name_draws(found: ReportContents) -> str:
+    """Return what intervals are over draws of."""
+    return f"whole clusters of inputs (column {found.run.clusters})" if found.run.clusters else "inputs"
+
+
 def _name_rows(found: ReportContents) -> str:
     """Return what the methods of a run are: methods, or tasks."""
     return "task" if found.run.by_task else "method"
@@ -227,8 +232,8 @@ def _say_how_good(found: ReportContents, choice: Recommendation) -> str:
     of = "this choice" if choice.number else f"{_name_choice(choice)}, the highest"
     return (
         f"AUROC of {of} (50 % is a coin toss): {told}. The ranges are "
-        f"{100 * found.confidence:g} % confidence intervals over draws of inputs; another training run may "
-        "differ by more."
+        f"{100 * found.confidence:g} % confidence intervals over draws of {_name_draws(found)}; another "
+        "training run may differ by more."
     )
 
 

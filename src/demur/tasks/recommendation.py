@@ -120,7 +120,8 @@ def _beaten_methods(found: Evaluation, method: str, score: str) -> set[str]:
     family = []
     for name in found.ood_sets:
         scores = {m: (sets[found.known][score], sets[name][score]) for m, sets in found.columns.items()}
-        family += compare_pairs(scores, pairs, "detection", "auroc", options)
+        together = found.pair_clusters(method, name)
+        family += compare_pairs(scores, pairs, "detection", "auroc", options, clusters=together)
     beaten = set()
     for (a, b), each in zip(pairs * len(found.ood_sets), adjust_by_holm(family), strict=True):
         if each.adjusted <= 1 - found.confidence and method in (a, b):

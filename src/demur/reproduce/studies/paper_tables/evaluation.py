@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.report.run_folder import shown_name
+from demur.report.run_sets import shown_name
 from demur.report.table_forms import Row, Table
 from demur.report.tables import PAPER, kinds_of, table_of_scores
 from demur.reproduce.studies.paper_tables.config import Config
