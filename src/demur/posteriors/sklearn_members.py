@@ -84,7 +84,8 @@ def list_estimators(model: Any, method: Literal["predict_proba", "predict"]) -> 
         if not is_fitted(model):
             raise ValueError(f"model must be fitted. Got {name}, which is not: call fit first.")
         raise TypeError(f"model must be an ensemble of scikit-learn. Got {name}, which is one model.")
-    members = list(np.ravel(np.asarray(members, dtype=object)))
+    # Never an array of a list: pipelines and forests among it have a length, and would be taken apart.
+    members = list(members.ravel()) if isinstance(members, np.ndarray) else list(members)
     for member in members:
         if not hasattr(member, method):
             raise TypeError(_describe_missing(name, member, method))

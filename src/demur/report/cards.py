@@ -172,6 +172,8 @@ def _say_doubts(result: Detection, kinds: tuple[str, str]) -> list[str]:
             "so this does not find them."
         )
     fewest = min(result.positives, result.negatives)
+    if result.clusters is not None and result.clusters < FEW_INPUTS <= fewest:
+        sentences.append(f"Only {result.clusters} clusters to judge by: with so few, intervals are wide.")
     if fewest < FEW_INPUTS:
         what = kinds[result.positives > fewest]
         what = what.removesuffix("s") if fewest == 1 else what

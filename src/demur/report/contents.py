@@ -82,7 +82,8 @@ def gather_contents(
     for target in targets:
         check_share("accuracy", target)
     columns = {method.name: {name: method.sets[name].scores for name in run.sets} for method in run.methods}
-    scores = drop_duplicates(run.scores, [each for sets in columns.values() for each in sets.values()])
+    every = [each for sets in columns.values() for each in sets.values()]
+    scores = drop_duplicates(run.scores, every, run.unit)
     # What the labels of out-of-distribution inputs say about predictions is for the slider to find out.
     right = {
         name: {method.name: method.sets[name].correct for method in run.methods}

@@ -120,7 +120,7 @@ def name_of(score: str, unit: str = "") -> Name:
     known = SCORE_NAMES.get(column)
     if known is None:
         return Name(score, score, "A column of the files, higher where the prediction is less certain.")
-    if unit == name_unit("energy", None):
+    if measures_distances(unit):
         return _DISTANCE_NAMES.get(column, known)
     if unit.endswith(" loss") and column == "pairwise_epistemic":
         rule = unit.removesuffix(" loss")
@@ -132,16 +132,33 @@ def name_of(score: str, unit: str = "") -> Name:
     return known
 
 
-def drop_duplicates(scores: Sequence[str], columns: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
+def measures_distances(unit: str) -> bool:
+    """Tell whether scores in a unit are distances between predicted numbers, not divergences."""
+    return unit == name_unit("energy", None)
+
+
+def drop_duplicates(
+    scores: Sequence[str], columns: Sequence[Mapping[str, np.ndarray]], unit: str = ""
+) -> list[str]:
     """Return the scores to show, the best known first, without those that are others under a second name.
 
-    Two names of one measure stay apart where the values differ, as unbiased ones may.
+    Two names of one measure stay apart where the values differ, as unbiased ones may. Of predicted numbers
+    without a variance I and M are half of K, and totals are the epistemic parts: they order inputs alike.
     """
     order = [*SCORE_NAMES, *scores]
+    known = {**dict.fromkeys(SCORE_NAMES), **EQUAL_COLUMNS}
     shown: list[str] = []
+
+    def is_multiple(score: str, twin: str, factor: float) -> bool:
+        return twin in scores and all(
+            np.allclose(c[score], factor * c[twin], rtol=1e-5, atol=1e-7 * (not measures_distances(unit)))
+            for c in columns
+        )
+
     for score in sorted(dict.fromkeys(scores), key=order.index):
-        twin = EQUAL_COLUMNS.get(score, "")
-        if twin in scores and all(np.allclose(c[score], c[twin], rtol=1e-5, atol=1e-7) for c in columns):
-            continue
-        shown.append(score)
+        twins = [(EQUAL_COLUMNS.get(score, ""), 1.0)]
+        if measures_distances(unit) and score in known and score != "pairwise_epistemic":
+            twins += [("pairwise_epistemic", 1.0), ("pairwise_epistemic", 0.5)]
+        if not any(is_multiple(score, *each) for each in twins):
+            shown.append(score)
     return shown

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from demur.control_characters import escape_controls
-from demur.measures import name_unit
 from demur.report.percent import join_names
+from demur.report.score_names import measures_distances
 from demur.report.table_forms import (
     FIGURE_NAMES,
     PAPER_NAMES,
@@ -114,7 +114,7 @@ def column_of(name: str, all_names: Sequence[str], *, paper: bool = False, unit:
 
 def _name_epistemic(unit: str) -> dict[str, str]:
     """Return what the epistemic parts of scores in some unit are called; else as their measures."""
-    if unit == name_unit("energy", None):
+    if measures_distances(unit):
         return {"pairwise": "mean distance"}
     return {} if unit.endswith(" loss") else _EPISTEMIC_NAMES
 

@@ -48,6 +48,7 @@ const source = () => (state.set === WRONG ? KNOWN : state.set);
 
 // Why the table does not say what makes an input uncertain.
 function missing() {
+  if (DATA.byTask || DATA.numbers) return ""; // there are no classes
   if (DATA.members[state.method][source()]) return " There is one member, so nobody disagrees.";
   const whose = DATA.methods[state.method], file = `${whose ? `${whose}/` : ""}members-${DATA.sets[source()].file}.npy`;
   return ` Which classes make them uncertain is not known: the run has no ${file}.`;
@@ -64,7 +65,7 @@ function showInputs() {
   rows.sort((a, b) => (sort.down ? -1 : 1) * compare(column.value(a), column.value(b)) || a.input - b.input);
   const number = state.set === WRONG ? wrongs() : DATA.sets[state.set].number, by = DATA.scores[basis].short;
   $("inputs-why").textContent = !rows.length ? "There are none." : `The ${count(rows.length)} with the highest ${by}, of ${count(number)}. ` +
-    `An input's number is its row in ${DATA.files[state.method][source()]}, from 0.` +
+    `An input's number is ${DATA.byTask ? "in the column input of" : "its row in"} ${DATA.files[state.method][source()]}, from 0.` +
     (found.at(-1).name === "drivers" ? ` Why they are uncertain: what the members predict on average, and what they disagree about, as parts of K in nats${by === "K" ? "" : ", since K can be told class by class"}.` : missing());
   const head = found.map((each) => {
     if (!each.value) return element("th", { role: "columnheader", scope: "col", class: "plain" }, each.label);
