@@ -78,7 +78,7 @@ def read_run(path: Path, *, task: str | None = None, clusters: str | None = None
     _check_alike(methods, sets)
     scores = _common_scores(methods)
     images = {name: _read_images(path, name, methods[0].sets[name]) for name in sets}
-    facts = _read_facts(path) | {"clusters": clusters or ""}
+    facts: dict[str, Any] = _read_facts(path) | {"clusters": clusters or ""}
     return Run(path, methods, sets, scores, {k: v for k, v in images.items() if v is not None}, **facts)
 
 

@@ -147,7 +147,7 @@ def _make_table(
     if "prediction_name" in found:
         found["prediction_name"][failed] = ""
     if failed.any():
-        why = [tiles.reasons.get(row, FAILED) for row in np.flatnonzero(failed)]
+        why = [tiles.reasons.get(row, FAILED) for row in np.flatnonzero(failed).tolist()]
         found["status"] = np.full(len(failed), OK, f"U{max(map(len, why))}")
         found["status"][failed] = why
     table = ScoreTable(found | columns, measures, predictions.members, predictions.classes)

@@ -294,8 +294,8 @@ def _estimate_root(squares: np.ndarray, confidence: float, clusters: Clusters | 
     if root == 0:
         return Estimate(0.0, 0.0, 0.0, confidence, "asymptotic")
     if clusters is not None:
-        ends = (math.sqrt(max(end, 0.0)) for end in clusters.enclose_mean(squares, confidence))
-        return Estimate(root, *ends, confidence, "asymptotic")
+        low, high = (math.sqrt(max(end, 0.0)) for end in clusters.enclose_mean(squares, confidence))
+        return Estimate(root, low, high, confidence, "asymptotic")
     half = _student_quantile(squares, confidence) * _standard_error(squares) / mean_square / 2
     return Estimate(root, root * math.exp(-half), root * math.exp(half), confidence, "asymptotic")
 
