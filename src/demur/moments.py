@@ -82,7 +82,9 @@ class Moments:
 
     def __repr__(self) -> str:
         size = (
-            "empty" if self.state is None else f"{self.count} members, {self.rule.shape_as_given(self.shape)}"
+            "empty"
+            if self.state is None
+            else f"{self.count} member{'s'[: self.count != 1]}, {self.rule.shape_as_given(self.shape)}"
         )
         return f"Moments({size}, rule={self.rule.name!r}, groups={self.groups})"
 
