@@ -15,6 +15,7 @@
     Samples        a function that returns predictions
     Posterior      the base class for a method of your own
     features       the input of a last layer, computed once and cached on disk
+    one_pass       scores that need no members: feature density, energy, nearest features, ...
 
 `demur.score` makes a posterior of networks, estimators and functions by itself where it can.
 PyTorch is imported only when a network is given.
@@ -27,6 +28,7 @@ PyTorch is imported only when a network is given.
 # `given_posteriors` what `demur.score` is given, `sklearn_members` what in scikit-learn has members, and
 # `compiled_calls` hands tensors to compiled loops.
 
+from demur.posteriors import one_pass
 from demur.posteriors.bayes_by_backprop import BayesByBackprop
 from demur.posteriors.chains.markov_chain import MarkovChain
 from demur.posteriors.cyclical_sghmc import CyclicalSGHMC
@@ -69,4 +71,5 @@ __all__ = [
     "Regressors",
     "Samples",
     "features",
+    "one_pass",
 ]

@@ -57,6 +57,48 @@ SCORE_NAMES = {
         "noise that more data would not remove; out-of-distribution inputs can have a lot of it too.",
     ),
 }  # fmt: skip
+_ONE_PASS_NAMES = {
+    "feature_density": Name(
+        "feature density",
+        "feature density, −log p(features)",
+        "How unlikely the network's features are under one Gaussian per class. It needs no members.",
+    ),
+    "nearest_features": Name(
+        "nearest features",
+        "distance to the nearest features",
+        "How far the network's features are from the k-th nearest of the training data. It needs no members.",
+    ),
+    "energy": Name(
+        "energy",
+        "free energy of the logits",
+        "Minus the log of the sum of the exponentiated logits of one network. It needs no members.",
+    ),
+    "max_logit": Name(
+        "max logit",
+        "largest logit, negated",
+        "How small the largest logit of one network is. It needs no members.",
+    ),
+    "softmax_entropy": Name(
+        "softmax entropy",
+        "entropy of one network",
+        "Entropy of one network's prediction. It needs no members.",
+    ),
+    "sngp": Name(
+        "SNGP",
+        "SNGP, little evidence for any class",
+        "How little evidence a Gaussian process on the features has for any class. It needs no members.",
+    ),
+    "due": Name(
+        "DUE",
+        "DUE, entropy of the average",
+        "Entropy of the average prediction of a Gaussian process on the features.",
+    ),
+    "duq": Name(
+        "DUQ",
+        "DUQ, distance to the closest centroid",
+        "How far the features are from the closest centroid of a class. It needs no members.",
+    ),
+}  # fmt: skip
 EQUAL_COLUMNS = {
     "average_aleatoric": "pairwise_aleatoric",
     "reverse_aleatoric": "average_total",
@@ -116,6 +158,8 @@ def name_of(score: str, unit: str = "") -> Name:
     >>> name_of("pairwise_epistemic", "brier loss").long
     'K: epistemic, pairwise brier divergence'
     """
+    if score in _ONE_PASS_NAMES:
+        return _ONE_PASS_NAMES[score]
     column = score if score in SCORE_NAMES else EQUAL_COLUMNS.get(score, "")
     known = SCORE_NAMES.get(column)
     if known is None:
@@ -145,7 +189,7 @@ def drop_duplicates(
     Two names of one measure stay apart where the values differ, as unbiased ones may. Of predicted numbers
     without a variance I and M are half of K, and totals are the epistemic parts: they order inputs alike.
     """
-    order = [*SCORE_NAMES, *scores]
+    order = [*SCORE_NAMES, *_ONE_PASS_NAMES, *scores]
     known = {**dict.fromkeys(SCORE_NAMES), **EQUAL_COLUMNS}
     shown: list[str] = []
 

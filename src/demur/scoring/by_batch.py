@@ -11,6 +11,7 @@ from demur.core.rules import resolve_rule
 from demur.measures import needs_groups, resolve
 from demur.moments import scale_divergences
 from demur.posteriors.posterior import Ask, Posterior, is_numbers, parse_chunk
+from demur.posteriors.shared_pass import share_passes
 from demur.predictions import SecondOrder, rule_for
 from demur.scoring.adaptive import FIRST_MEMBERS, MORE_MEMBERS, Stopping
 from demur.scoring.batches import InputBatch, preserve_generators
@@ -32,9 +33,13 @@ def score_by_batch(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[]
             if index < len(so_far.marks):
                 so_far.check(index, batch)
             else:
-                found = (
-                    _score_batch(job, batch) if stopping is None else _score_adaptively(job, batch, stopping)
-                )
+                with share_passes():
+                    found = (
+                        _score_batch(job, batch)
+                        if stopping is None
+                        else _score_adaptively(job, batch, stopping)
+                    )
+                    found["columns"] |= job.score_detectors(batch)
                 so_far.add(batch, **found)
                 so_far.outcome = job.outcome
                 if checkpoint.due():

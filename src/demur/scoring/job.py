@@ -13,6 +13,7 @@ from demur.core.rules import resolve_rule
 from demur.families.labels import MultiLabelRule
 from demur.measures import GIVEN, Measure, canonical_name, cell, check_base, resolve
 from demur.moments import Moments, sums_of_given
+from demur.posteriors.one_pass.detector import Detector, check_detectors, score_columns
 from demur.posteriors.posterior import Posterior, is_numbers, parse_chunk
 from demur.predictions import Categorical, SecondOrder, arrays
 from demur.scoring.adaptive import ERROR_GROUPS, check_tolerance
@@ -39,6 +40,7 @@ class ScoringJob:
     unpack: Unpack | None = None
     classes: Any = None
     rounding: float | str | None = None
+    detectors: Sequence[Detector] = ()
     groups: int | None = field(default=None, init=False)
     own: dict[str, Measure] = field(default_factory=dict, init=False)
     outcome: Outcome = field(default="classes", init=False)
@@ -55,6 +57,7 @@ class ScoringJob:
             resolve(measure)
         check_base(self.base, resolve_rule(self.rule))
         check_unpack(self.unpack)
+        self.detectors = check_detectors(self.detectors, self.measures)
         self.classes = self.posterior.classes if self.classes is None else check_names(self.classes)
         if order not in ("batch", "member"):
             raise ValueError(f"order must be 'batch' or 'member'. Got {order!r}.")
@@ -98,6 +101,8 @@ class ScoringJob:
         names = ("measures", "rule", "base", "unbiased", "stderr", "tolerance", "rounding")
         asked = {name: getattr(self, name) for name in names}
         asked["classes"] = None if self.classes is None else [str(name) for name in self.classes]
+        # None where there are none, as in checkpoints from before there were detectors.
+        asked["columns"] = {each.name: each.fingerprint() for each in self.detectors} or None
         own = {"posterior": type(self.posterior).__name__, "parameters": self.posterior.fingerprint()}
         return {"order": order, **own, **chosen, **asked}
 
@@ -139,6 +144,10 @@ class ScoringJob:
         if not any("given" in each.sides() for each in self.own.values()):
             return found
         return GivenModels(found, {name: ask_given_models(each, batch) for name, each in self.own.items()})
+
+    def score_detectors(self, batch: InputBatch) -> dict[str, np.ndarray]:
+        """Return the columns of scores that need no members."""
+        return score_columns(self.detectors, batch.inputs, batch.size, batch.position)
 
     def classify(self, logits: Any) -> np.ndarray | None:
         """Return the label of the deployed model's likeliest class for each input."""

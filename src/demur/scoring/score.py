@@ -15,6 +15,7 @@ from demur.core.rounding import hold_warnings, warn_of
 from demur.measures import Measure
 from demur.posteriors.given_posteriors import as_posterior
 from demur.posteriors.networks import preserve_random_state
+from demur.posteriors.one_pass.detector import Detector
 from demur.posteriors.posterior import Posterior
 from demur.progress import progress_bar
 from demur.scoring.batch_parts import Unpack, count_rows
@@ -47,6 +48,7 @@ def score(
     tolerance: float | None = None,
     unpack: Unpack | None = None,
     classes: Sequence[Any] | None = None,
+    columns: Sequence[Detector] = (),
     order: Literal["batch", "member"] = "batch",
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 30.0,
@@ -94,6 +96,9 @@ def score(
     classes
         The label of each column of the predictions, where labels are not 0, 1, 2, ... and the posterior does
         not know them.
+    columns
+        Scores that need no members, from ``demur.posteriors.one_pass``: one more column for each, named after
+        it. A network that several of them use, or that is a ``LastLayer``'s too, runs once per batch.
     order
         ``"batch"``: all members predict one batch, then the next; this needs the memory of one batch.
         ``"member"``: one member, or the few that fit in memory, predict the whole data set, then the next;
@@ -129,6 +134,7 @@ def score(
     job = ScoringJob(
         as_posterior(posterior), loader, names, rule, base, unbiased, stderr, tolerance, unpack, classes,
         rounding,
+        columns,
     )  # fmt: skip
     job.own = {name: check_own_measure(name, each) for name, each in own.items()}
     job.check(order)
