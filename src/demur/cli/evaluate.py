@@ -11,6 +11,7 @@ import typer
 
 from demur.cli import defer
 from demur.cli.calibration import calibration
+from demur.cli.disentanglement import disentanglement
 from demur.cli.figures import choose_form, json_figures, pick_clusters, say_intervals
 from demur.cli.method_files import MethodScores, Reader, name_methods, pair_methods
 from demur.cli.options import (
@@ -41,6 +42,7 @@ app = typer.Typer(
     help="Evaluate scores: detect out-of-distribution inputs and wrong predictions, and decide what to defer."
 )
 app.add_typer(defer.app, name="defer")
+app.command()(disentanglement)
 
 _TITLES = {
     "detection": "Out-of-distribution inputs against in-distribution ones",

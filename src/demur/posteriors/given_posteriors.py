@@ -6,6 +6,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from demur.posteriors.boosted_trees import BoostedTrees
+from demur.posteriors.boosting.tree_model import find_library
 from demur.posteriors.deep_ensemble import DeepEnsemble
 from demur.posteriors.posterior import Posterior
 from demur.posteriors.samples import Samples
@@ -38,6 +40,8 @@ def as_posterior(given: Any) -> Posterior:
         given = list(given)
     if isinstance(given, Sequence) and not isinstance(given, str):
         return _open_list(given)
+    if find_library(given) is not None:
+        return BoostedTrees(given)
     if is_estimator(given):
         return _open_estimator(given)
     if torch is not None and isinstance(given, torch.nn.Module):
@@ -78,6 +82,8 @@ def _open_list(given: Sequence[Any]) -> Posterior:
     torch = sys.modules.get("torch")
     if torch is not None and all(isinstance(each, torch.nn.Module) for each in given):
         return DeepEnsemble(given)
+    if all(find_library(each) is not None for each in given):
+        return BoostedTrees(given)
     if all(hasattr(each, "predict_proba") for each in given):
         return Predictors(given)
     kinds = [kind_of(each) for each in given]

@@ -106,6 +106,13 @@ def locate_model(model: Any) -> tuple[Any, Any]:
     return first.device, first.dtype
 
 
+def widen_half(kind: Any) -> Any:
+    """Return float64 for itself, and float32 for every other floating type."""
+    import torch
+
+    return torch.float64 if kind == torch.float64 else torch.float32
+
+
 def move_to_model(inputs: Any, model: Any) -> Any:
     """Move inputs to the model's device; NumPy arrays also to its dtype."""
     return move_inputs(inputs, *locate_model(model))

@@ -101,7 +101,8 @@ def refuse_boosting(model: Any) -> None:
         raise TypeError(
             f"model must have estimators that each predict by themselves. Got {name}, which is boosted: each "
             "tree corrects those before it. Fit several, on resampled data or with other seeds, and give the "
-            "list; or fit a BaggingClassifier or BaggingRegressor of it."
+            "list; or fit a BaggingClassifier or BaggingRegressor of it. demur.posteriors.BoostedTrees takes "
+            "models of CatBoost, LightGBM and XGBoost."
         )
 
 

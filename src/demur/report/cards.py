@@ -28,6 +28,7 @@ from demur.tasks.kept_accuracy import estimate_share
 
 _TIES_NAMED = 3  # ties that are named; more are counted
 _TASKS_WITH_CARDS = 4  # predicted tasks up to which each has cards; of more, the one that the page opens with
+_NEARLY_ALIKE = 0.9  # rank correlation above which two scores rank nearly the same inputs highest
 _NO_COMPARISON = (
     "Methods are not compared here: a method that resists the attack is rightly certain of these inputs."
 )
@@ -46,6 +47,47 @@ def make_cards(found: ReportContents) -> list[dict[str, Any]]:
 def _cards_of(found: ReportContents, key: Key) -> list[dict[str, Any]]:
     """Return the cards of a method, or of a task."""
     return [*_detection_cards(found, key), *_error_cards(found, key), *_deferral_cards(found, key)]
+
+
+def make_parts_card(found: ReportContents) -> dict[str, Any] | None:
+    """Return a card on whether the two parts of uncertainty are two things; None where they are not there."""
+    method, _ = found.key
+    if method not in found.evaluation.parts:
+        return None
+    measure, apart = found.evaluation.parts[method]
+    short = name_of(f"{measure}_epistemic").short
+    of = f" of {method}" if len(found.run.methods) > 1 else ""
+    figure, ends = _write_correlation(apart.parts)
+    sentences = []
+    if apart.parts.low > _NEARLY_ALIKE:
+        sentences.append("They order the inputs nearly alike, so one tells little that the other does not.")
+    if apart.reference is not None and apart.epistemic_reference is not None:
+        first, second = (_write_correlation(e) for e in (apart.reference, apart.epistemic_reference))
+        sentences.append(
+            f"With the reference in the files the aleatoric part has {first[0]} ({first[1]}), {short} "
+            f"{second[0]} ({second[1]}): the first should be the higher."
+        )
+    return {
+        "title": "Two kinds of uncertainty",
+        "figure": figure,
+        "unit": "rank correlation",
+        "bounds": [apart.parts.value, apart.parts.low, apart.parts.high],
+        "ends": [-1, 1],
+        "interval": f"{100 * found.confidence:g} % interval {ends}",
+        "caption": f"How alike the aleatoric part and {short}{of} order the in-distribution inputs: 1 is the "
+        "same order, 0 none.",
+        "sentences": sentences,
+        "chance": False,
+    }
+
+
+def _write_correlation(estimate: Estimate) -> tuple[str, str]:
+    """Return a rank correlation and its interval, with as many digits as are worth reading."""
+    digits = 3 if estimate.high - estimate.low < 0.02 else 2
+    value, low, high = (
+        f"{each:.{digits}f}".replace("-", "\u2212") for each in (estimate.value, estimate.low, estimate.high)
+    )
+    return value, f"{low} to {high}"
 
 
 def _make_card(

@@ -107,6 +107,9 @@ def gather_contents(
         correct=correct,
         ood_sets=[name for name in run.sets if kind_of(name) == "ood"],
         rivals=not run.by_task,
+        references={
+            method.name: method.sets["id"].reference for method in run.methods if "id" in method.sets
+        },
         confidence=confidence,
         progress=progress,
     )

@@ -10,7 +10,7 @@ from typing import Any
 
 from demur.atomic import write_text
 from demur.control_characters import escape_controls
-from demur.report.cards import make_cards
+from demur.report.cards import make_cards, make_parts_card
 from demur.report.contents import ReportContents
 from demur.report.page_inputs import add_pictures, list_inputs, list_mistakes, sample_points
 from demur.report.page_json import embed_json
@@ -78,6 +78,7 @@ def gather_data(found: ReportContents, top: int = 20) -> dict[str, Any]:
         "headline": write_verdict(found),
         "accuracies": " ".join(filter(None, (write_accuracies(found), write_infinities(found)))),
         "cards": make_cards(found),
+        "parts": make_parts_card(found),
         "confidence": found.confidence,
         "unit": run.unit,
         "byTask": run.by_task,

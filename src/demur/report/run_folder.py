@@ -134,9 +134,9 @@ def _read_scored(path: Path, whole: dict[str, np.ndarray], clusters: str | None)
     for name, values in columns.items():
         if name in (*_OTHER_COLUMNS, clusters) or name.endswith("_stderr") or name.startswith("prediction_"):
             continue
-        if name in SCORE_NAMES or name in EQUAL_COLUMNS:
+        if name in SCORE_NAMES or name in EQUAL_COLUMNS or name == "reference":
             pick_numbers(columns, name, path)  # one bad cell makes text of a column
-        if values.dtype.kind == "f":
+        if values.dtype.kind == "f" or name == "reference":
             missing = np.isnan(values)
             if missing.any():
                 raise StoreError(
@@ -144,6 +144,7 @@ def _read_scored(path: Path, whole: dict[str, np.ndarray], clusters: str | None)
                     f"inputs, first at input {missing.argmax()}: leave these inputs out"
                 )
             scores[name] = values.astype(np.float64)
+    reference = scores.pop("reference", None)
     if not scores:
         raise StoreError(
             f"{path}: expected columns of scores, as pairwise_epistemic, got {', '.join(columns) or 'none'}: "
@@ -164,7 +165,9 @@ def _read_scored(path: Path, whole: dict[str, np.ndarray], clusters: str | None)
     unit = str(columns["unit"][0]) if "unit" in columns else ""
     together = None if clusters is None else pick_column(columns, clusters, path)
     left_out = len(rows) - int(rows.sum())
-    return SetScores(path, scores, label, prediction, ids, inputs, left_out, numbers, unit, together)
+    return SetScores(
+        path, scores, label, prediction, ids, inputs, left_out, numbers, unit, together, reference
+    )
 
 
 def _as_classes(values: np.ndarray | None) -> np.ndarray | None:

@@ -31,6 +31,8 @@ class SetScores:
         Of demur's scores, where the file says so.
     clusters
         (inputs,) labels of inputs that belong together, where a column of them was asked for.
+    reference
+        (inputs,) what the aleatoric part should follow, as the entropy of people's labels, or None.
     """
 
     path: Path
@@ -43,6 +45,7 @@ class SetScores:
     numbers: bool = False
     unit: str = ""
     clusters: np.ndarray | None = None
+    reference: np.ndarray | None = None
 
     @property
     def number(self) -> int:

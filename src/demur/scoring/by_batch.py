@@ -79,7 +79,8 @@ def _score_rows(
                     "and others, or weights. Give one demur.Mixture of them."
                 )
             found = HeldDistribution(prediction, job.rule)
-            return dict(job.compute_columns(found, logits)), 0, prediction.shape[1]
+            classes = prediction.shape[1] if prediction._over_classes else 0
+            return dict(job.compute_columns(found, logits)), 0, classes
         members += prediction.shape[0]
         if is_numbers(prediction):
             numbers.append((prediction, weights))
@@ -110,8 +111,10 @@ def _hold_batch(job: ScoringJob, batch: InputBatch) -> Ask:
     def ask_for_rows(members: range | None, rows: np.ndarray | None = None) -> Iterator[Any]:
         for chunk in ask(members, None):
             prediction, weights = parse_chunk(chunk)
-            whole = rows is None or not hasattr(prediction, "with_values")
-            yield prediction if whole else prediction.with_values(prediction.values[:, rows]), weights
+            if rows is not None and hasattr(prediction, "with_values"):
+                prediction = prediction.with_values(prediction.values[:, rows])
+                weights = weights[:, rows] if np.ndim(weights) == 2 else weights
+            yield prediction, weights
 
     return ask_for_rows
 

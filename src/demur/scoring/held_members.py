@@ -8,9 +8,10 @@ import numpy as np
 
 from demur.core.rules import LOG, Rule
 from demur.decompose import decompose
+from demur.families import FAMILIES
 from demur.measures import Decomposition, Measure
 from demur.moments import Moments
-from demur.predictions import Categorical, MultiLabel, SecondOrder, arrays
+from demur.predictions import Categorical, MultiLabel, NormalInverseGamma, SecondOrder, arrays
 
 
 class HeldMembers:
@@ -89,14 +90,14 @@ class HeldNumbers:
 
 
 class HeldDistribution:
-    """A distribution over class probabilities, as evidential networks predict it: it has no members."""
-
-    rule = LOG
+    """A distribution over predictions, as evidential networks predict it: it has no members."""
 
     def __init__(self, distribution: SecondOrder, rule: str) -> None:
         self._distribution, self._rule = distribution, rule
+        over_numbers = isinstance(distribution, NormalInverseGamma)
+        self.rule: Rule = FAMILIES["Gaussian"] if over_numbers else LOG
         mean = arrays.to_numpy(distribution.mean)
-        self.mean = mean if mean.ndim == 2 else np.stack([1 - mean, mean], axis=-1)
+        self.mean = mean if over_numbers or mean.ndim == 2 else np.stack([1 - mean, mean], axis=-1)
 
     def decompose(
         self, measure: str | Measure, *, unbiased: bool, stderr: bool, base: float | None

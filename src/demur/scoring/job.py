@@ -70,6 +70,12 @@ class ScoringJob:
         asked = {"stderr": self.stderr, "unbiased": self.unbiased, "order='member'": order == "member"}
         for name in (name for name, value in asked.items() if value and members is None):
             raise ValueError(f"{name} must know how many members there are. Give Samples(..., members=...).")
+        asked = {"tolerance": self.tolerance is not None, "stderr": self.stderr, "unbiased": self.unbiased}
+        for name in (name for name, value in asked.items() if value and not self.posterior.drawn):
+            raise ValueError(
+                f"{name} takes members that are random draws. Those of {self.posterior!r} are found by a "
+                "search. Leave it out."
+            )
         if (self.stderr or self.unbiased) and members == 1:
             raise ValueError("A standard error or an unbiased value takes at least 2 members. Got 1.")
         if order == "member" and hasattr(self.loader, "__next__"):
@@ -195,9 +201,10 @@ def check_chunk(chunk: Any, inputs: int) -> tuple[Any, Any]:
     prediction, weights = parse_chunk(chunk)
     shape = tuple(prediction.shape)
     if isinstance(prediction, SecondOrder):
-        if len(shape) != 2 or shape[0] != inputs:
+        if len(shape) != 1 + prediction._over_classes or shape[0] != inputs:
             raise ValueError(
-                f"A posterior must predict a distribution for each of {inputs} inputs, (inputs, classes). "
+                f"A posterior must predict a distribution for each of {inputs} inputs, (inputs, classes), or "
+                "(inputs,) of a predicted number. "
                 f"Got {prediction!r}."
             )
     elif is_numbers(prediction):

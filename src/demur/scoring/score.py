@@ -64,7 +64,8 @@ def score(
     posterior
         One of ``demur.posteriors``; a list of PyTorch networks, or of fitted classifiers or regressors; a
         fitted forest, or a bagging, voting, stacking or calibrated ensemble of scikit-learn, also inside a
-        search or at the end of a ``Pipeline``; or a callable that returns predictions.
+        search or at the end of a ``Pipeline``; a model of CatBoost, LightGBM or XGBoost; or a callable that
+        returns predictions.
     loader
         A ``DataLoader``, or any iterable of batches: inputs, (inputs, labels), (inputs, labels, ids), or
         mappings, in which the names ``labels`` and ``ids`` stand for just that. Or one array of inputs. Or a
@@ -128,12 +129,14 @@ def score(
     >>> scores["average"].epistemic.shape, float(scores.correct.mean()) > 0.9
     ((75,), True)
     """
+    posterior = as_posterior(posterior)
+    if measures is DEFAULT_MEASURES and posterior.measures is not None:
+        measures = posterior.measures
     unbiased = unbiased or tolerance is not None
     own = measures if isinstance(measures, Mapping) else {}
     names = tuple(own) if isinstance(measures, Mapping) else measures
     job = ScoringJob(
-        as_posterior(posterior), loader, names, rule, base, unbiased, stderr, tolerance, unpack, classes,
-        rounding,
+        posterior, loader, names, rule, base, unbiased, stderr, tolerance, unpack, classes, rounding,
         columns,
     )  # fmt: skip
     job.own = {name: check_own_measure(name, each) for name, each in own.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from demur.tasks.clusters import check_clusters
 from demur.tasks.contest import Contest, Standing, contest
 from demur.tasks.detection import Detection
+from demur.tasks.disentanglement import Disentanglement, disentanglement
 from demur.tasks.estimate import Estimate, check_share
 from demur.tasks.kept_accuracy import estimate_share
 from demur.tasks.selective import Selective, selective
@@ -50,6 +51,9 @@ class Evaluation:
         Whether the methods predict the same thing, so that one can be better than another.
     clusters
         By method and set, labels of inputs that belong together; None where each stands alone.
+    parts
+        By method: of which measure its aleatoric and epistemic parts are, and how far these are apart on the
+        in-distribution inputs; empty where there are none, or one is the same for every input.
     """
 
     confidence: float
@@ -64,6 +68,7 @@ class Evaluation:
     across: dict[str, Contest]
     rivals: bool = True
     clusters: Mapping[str, Mapping[str, Any]] | None = None
+    parts: dict[str, tuple[str, Disentanglement]] = field(default_factory=dict)
 
     @property
     def accuracy(self) -> dict[str, Estimate]:
@@ -98,6 +103,7 @@ def evaluate_run(
     ood_sets: Sequence[str] = (),
     rivals: bool = True,
     clusters: Mapping[str, Mapping[str, Any]] | None = None,
+    references: Mapping[str, np.ndarray | None] | None = None,
     confidence: float = 0.95,
     progress: Callable[[int], object] = lambda done: None,
 ) -> Evaluation:
@@ -120,6 +126,8 @@ def evaluate_run(
     clusters
         By method and set, labels of inputs that belong together: intervals and tests are then over draws of
         whole clusters.
+    references
+        By method, what the aleatoric part of in-distribution inputs should follow, where that is known.
     confidence
         Confidence level of intervals; differences are tested at ``1 - confidence``.
     progress
@@ -183,6 +191,7 @@ def evaluate_run(
         across,
         rivals,
         clusters,
+        _tell_parts_apart(columns, known, references or {}, clusters, confidence),
     )
 
 
@@ -191,3 +200,28 @@ def _pair_clusters(
 ) -> tuple[Any, Any]:
     """Return the clusters of two sets by a method, as ``detection`` takes them."""
     return clusters[method][known], clusters[method][name]
+
+
+def _tell_parts_apart(
+    columns: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]],
+    known: str,
+    references: Mapping[str, np.ndarray | None],
+    clusters: Mapping[str, Mapping[str, Any]] | None,
+    confidence: float,
+) -> dict[str, tuple[str, Disentanglement]]:
+    """Return how far the parts of each method's first measure are apart, and which measure it is."""
+    found = {}
+    for method, sets in columns.items():
+        own = sets.get(known, {})
+        for measure in ("pairwise", "average"):
+            parts = [own.get(f"{measure}_{part}") for part in ("aleatoric", "epistemic")]
+            if any(part is None or len(np.unique(part)) == 1 for part in parts):
+                continue
+            target = references.get(method)
+            if target is not None and len(np.unique(target)) == 1:
+                target = None
+            own_clusters = None if clusters is None else clusters[method][known]
+            options = {"clusters": own_clusters, "confidence": confidence, "interval": "asymptotic"}
+            found[method] = measure, disentanglement(*parts, reference=target, **options)
+            break
+    return found

@@ -29,15 +29,16 @@ const glued = (words) => words.replaceAll(" %", "\u00a0%"); // no line breaks th
 
 function card(content) {
   const [value, low, high] = content.bounds;
-  const from = Math.min(0.5, low), place = (share) => `${(100 * (share - from)) / (1 - from)}%`;
+  const [from, to] = content.ends ?? [Math.min(0.5, low), 1], place = (share) => `${(100 * (share - from)) / (to - from)}%`;
+  const ends = content.ends ? [from, to].map((end) => String(end).replace("-", "\u2212")) : [`${percent(from, 0)}${content.chance && from === 0.5 ? ", a coin toss" : ""}`, "100 %"];
   const range = element("span", { class: "range" }), dot = element("span", { class: "dot" });
   Object.assign(range.style, { left: place(low), right: `calc(100% - ${place(high)})` });
   dot.style.left = place(value);
   const toss = content.chance && from < 0.5 ? [element("span", { class: "toss" }, "coin toss")] : []; // where the axis begins below it
   for (const mark of toss) mark.style.left = place(0.5);
   return element("article", { class: "card" }, element("h3", {}, content.title),
-    element("p", { class: "figure" }, glued(content.figure), element("small", {}, content.chance ? " AUROC" : " accuracy")),
-    element("div", { class: "whisker", "aria-hidden": "true" }, ...toss, range, dot, element("small", {}, `${percent(from, 0)}${content.chance && from === 0.5 ? ", a coin toss" : ""}`), element("small", {}, "100 %")),
+    element("p", { class: "figure" }, glued(content.figure), element("small", {}, ` ${content.unit ?? (content.chance ? "AUROC" : "accuracy")}`)),
+    element("div", { class: "whisker", "aria-hidden": "true" }, ...toss, range, dot, ...ends.map((end) => element("small", {}, end))),
     element("p", { class: "certainty" }, glued(content.interval)), element("p", {}, glued(content.caption)),
     ...content.sentences.map((sentence) => element("p", { class: "sentence" }, glued(sentence))),
     ...(content.show ? [shower(...content.show)] : []));
@@ -192,7 +193,7 @@ $("headline").textContent = glued(DATA.headline[0]);
 $("findings").replaceChildren(...DATA.headline.slice(1).map((each) => element("li", {}, glued(each))));
 $("accuracies").textContent = glued(DATA.accuracies);
 $("accuracies").hidden = !DATA.accuracies;
-$("cards").replaceChildren(...DATA.cards.map(card));
+$("cards").replaceChildren(...[...DATA.cards, DATA.parts].filter(Boolean).map(card));
 buildControls();
 showNotes();
 $("method").addEventListener("change", () => { state.method = Number($("method").value); state.target = null; update(); });
