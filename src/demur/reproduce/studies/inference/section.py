@@ -83,8 +83,9 @@ def _diagnose(found: Records, sources: Mapping[str, Source]) -> Iterator[str]:
         note = "" if worst <= _GOOD_RHAT else " (not good, so that figures are rough)"
         yield (
             f"- HMC on {sources[name].title}: R-hat of the predictions {own['rhat_median']['mean']:.3f} in "
-            f"the median, {worst:.3f} at the 95th percentile and {own['rhat_worst']['mean']:.2f} at worst{note}; "
-            f"effective size {own['size_median']['mean']:.0f} in the median, {own['size_least']['mean']:.0f} at "
+            f"the median, {worst:.3f} at the 95th percentile and "
+            f"{own['rhat_worst']['mean']:.2f} at worst{note}; effective size "
+            f"{own['size_median']['mean']:.0f} in the median, {own['size_least']['mean']:.0f} at "
             f"least, acceptance {own['acceptance']['mean']:.2f}."
         )
 
