@@ -119,7 +119,15 @@ def test_pages_hold_examples():
 
 
 # Ten seconds each; the demo fits all but the last of these posteriors to the same digits.
-SLOW_EXAMPLES = ("deep_ensemble", "last_layer", "mc_dropout", "cyclical_sghmc", "hmc")
+SLOW_EXAMPLES = (
+    "deep_ensemble",
+    "last_layer",
+    "mc_dropout",
+    "cyclical_sghmc",
+    "hmc",
+    "swag",
+    "bayes_by_backprop",
+)
 
 # What each script must have printed, as patterns.
 PRINTED = {
@@ -140,6 +148,16 @@ PRINTED = {
         r"^log posterior    R-hat \d\.\d+, effective size \d+",
         r"^HMC +accuracy 0\.[89]",
         r"^MC dropout +acc",
+    ],
+    "swag.py": [
+        r"^SWAG +accuracy 0\.9",
+        r"^own loop +accuracy 0\.9.*K 0\.[89]",
+        r"^MultiSWAG +accuracy 0\.9",
+    ],
+    "bayes_by_backprop.py": [
+        r"^Bayes by backprop +accuracy 0\.[89]",
+        r"^HMC +acc",
+        r"deviations from 0\.\d+",
     ],
     "forest.py": [r"^prior 0\.0: .* K infinite for [89]\d% of", r"^prior 1\.0: .* K infinite for 0% of"],
     "own_posterior.py": [

@@ -6,6 +6,9 @@
     QUAM           models that disagree with the deployed one, searched for each input
     HMC            samples by Hamiltonian Monte Carlo, exact and slow: the reference for the others
     CyclicalSGHMC  samples along a Markov chain, in cycles; SGHMC and SGLD without cycles
+    SWAG           draws from a Gaussian about the average of SGD's iterates
+    MultiSWAG      several SWAGs, from independent training runs
+    BayesByBackprop  draws from the closest Gaussian that is independent for each parameter
     Forest         a forest of scikit-learn, one member per tree
     Bagging        other ensembles of scikit-learn: bagging, voting, stacking, calibrated
     Predictors     a list of objects with predict_proba
@@ -18,12 +21,14 @@
 PyTorch is imported only when a network is given.
 """
 
-# Behind the methods: `chains`, `heads` and `dropout` hold what several of them share, and `adversarial` the
-# searches of `QUAM`; `networks` calls PyTorch models, `ensemble_training` trains members in parallel,
-# `tensor_files` reads and writes safetensors, `fingerprint` recognises models and data, `given_posteriors`
-# what `demur.score` is given, `sklearn_members` what in scikit-learn has members, and `compiled_calls` hands
-# tensors to compiled loops.
+# Behind the methods: `chains`, `heads` and `dropout` hold what several of them share, `weight_averaging`,
+# `variational` and `adversarial` the parts of SWAG, BayesByBackprop and QUAM; `networks` calls PyTorch models,
+# `parameter_vectors` joins parameters, `resumable_training` writes the state of a training run,
+# `ensemble_training` trains members in parallel, `tensor_files` reads and writes safetensors, `fingerprint`
+# recognises models and data, `given_posteriors` what `demur.score` is given, `sklearn_members` what in
+# scikit-learn has members, and `compiled_calls` hands tensors to compiled loops.
 
+from demur.posteriors.bayes_by_backprop import BayesByBackprop
 from demur.posteriors.chains.markov_chain import MarkovChain
 from demur.posteriors.cyclical_sghmc import CyclicalSGHMC
 from demur.posteriors.deep_ensemble import DeepEnsemble
@@ -33,6 +38,7 @@ from demur.posteriors.heads.training import HeadTraining
 from demur.posteriors.hmc import HMC, Diagnostics
 from demur.posteriors.last_layer import LastLayer
 from demur.posteriors.mc_dropout import MCDropout
+from demur.posteriors.multi_swag import MultiSWAG
 from demur.posteriors.posterior import Posterior
 from demur.posteriors.quam import QUAM
 from demur.posteriors.samples import Samples
@@ -40,13 +46,16 @@ from demur.posteriors.sghmc import SGHMC
 from demur.posteriors.sgld import SGLD
 from demur.posteriors.sklearn_ensembles import Bagging, Forest, Predictors
 from demur.posteriors.sklearn_regressors import Regressors
+from demur.posteriors.swag import SWAG
 
 __all__ = [
     "HMC",
     "QUAM",
     "SGHMC",
     "SGLD",
+    "SWAG",
     "Bagging",
+    "BayesByBackprop",
     "CyclicalSGHMC",
     "DeepEnsemble",
     "Diagnostics",
@@ -57,6 +66,7 @@ __all__ = [
     "MCDropout",
     "MarkovChain",
     "Member",
+    "MultiSWAG",
     "Posterior",
     "Predictors",
     "Regressors",

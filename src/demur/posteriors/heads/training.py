@@ -18,6 +18,7 @@ from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.heads.features import Features
 from demur.posteriors.networks import derive_seed
 from demur.posteriors.posterior import check_count
+from demur.posteriors.resumable_training import pack_optimizer, restore_optimizer
 from demur.posteriors.tensor_files import read_tensors, write_tensors
 from demur.progress import progress_bar
 from demur.scoring.checkpoint import describe_changes
@@ -198,13 +199,8 @@ class HeadGroup:
         import torch
 
         weight, bias = self.read_parameters()
-        moments = {
-            f"optimizer {i} {name}": torch.as_tensor(value)
-            for i, entries in self.optimizer.state_dict()["state"].items()
-            for name, value in entries.items()
-            if value is not None
-        }
-        return {"now weight": weight, "now bias": bias, "epoch": torch.tensor(self.epoch), **moments}
+        own = {"now weight": weight, "now bias": bias, "epoch": torch.tensor(self.epoch)}
+        return own | pack_optimizer(self.optimizer)
 
     def resume(self, state: dict[str, Any]) -> None:
         """Restore what ``state`` returned."""
@@ -214,13 +210,7 @@ class HeadGroup:
         with torch.no_grad():
             for own, name in zip(self.parameters, ("now weight", "now bias"), strict=True):
                 own.copy_(state[name])
-        entries: dict[int, dict[str, Any]] = {0: {}, 1: {}}
-        for name, value in state.items():
-            if name.startswith("optimizer "):
-                _, i, entry = name.split(" ")
-                entries[int(i)][entry] = value
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
+        restore_optimizer(self.optimizer, state)
 
 
 def draw_start(layer: Any, training: HeadTraining, seed: int) -> tuple[Any, Any]:
