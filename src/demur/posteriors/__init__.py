@@ -22,8 +22,8 @@ PyTorch is imported only when a network is given.
 """
 
 # Behind the methods: `chains`, `heads` and `dropout` hold what several of them share, `weight_averaging`,
-# `variational` and `adversarial` the parts of SWAG, BayesByBackprop and QUAM; `networks` calls PyTorch models,
-# `parameter_vectors` joins parameters, `resumable_training` writes the state of a training run,
+# `variational` and `adversarial` the parts of SWAG, BayesByBackprop and QUAM; `networks` calls PyTorch
+# models, `parameter_vectors` joins parameters, `resumable_training` writes the state of a training run,
 # `ensemble_training` trains members in parallel, `tensor_files` reads and writes safetensors, `fingerprint`
 # recognises models and data, `given_posteriors` what `demur.score` is given, `sklearn_members` what in
 # scikit-learn has members, and `compiled_calls` hands tensors to compiled loops.
