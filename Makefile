@@ -34,6 +34,7 @@ test-browser: $(VENV)/dev.stamp
 bench: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks.run --out build/bench
 	$(BIN)/python -m benchmarks.last_layer --out build/bench
+	$(BIN)/python -m benchmarks.laplace --out build/bench
 	$(BIN)/python -m benchmarks.credal
 
 lint: $(VENV)/dev.stamp

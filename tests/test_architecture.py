@@ -12,7 +12,8 @@ import demur
 SOURCE = Path(demur.__file__).parent
 ORDER = [
     "progress", "atomic", "reading", "checksums", "control_characters",
-    "core.arrays", "core.rounding", "core.logarithms", "core.least_divergence",
+    "core.table_alignment", "core.arrays", "core.rounding", "core.logarithms", "core.probabilities",
+    "core.least_divergence",
     "core.joint_information", "core.gamma_function", "core.class_terms", "core.rules", "core.parts_as_text",
     "families", "predictions", "core.state", "measures", "core.rounded_members", "kernels",
     "core.jackknife", "core.kernel_distances", "core.kernel_score",

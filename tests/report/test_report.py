@@ -202,7 +202,7 @@ def test_the_card_on_asking_a_person_sets_what_is_shown(open_page):
     top = page.locator("#deferral-title").bounding_box()["y"]
     bar = page.locator("#controls").bounding_box()
     assert bar["y"] <= 0 and top > bar["y"] + bar["height"]  # what stays at the top does not cover it
-    card = page.locator(".card").last
+    card = page.locator(".card", has_text="Asking a person")
     assert near(card.locator(".figure").inner_text(), share(page.inner_text("#accuracy"))[0])
 
 
@@ -332,7 +332,13 @@ def test_the_verdict_comes_first_and_says_how_sure_it_is(open_page):
     page.select_option("#score", "0")
     assert page.inner_text("#about").endswith("Column pairwise_epistemic.")
     cards = page.locator(".card")
-    assert cards.count() == 5  # three sets, mistakes, and asking a person
+    assert cards.count() == 6  # three sets, mistakes, asking a person, and the two parts
+    parts = cards.last
+    assert (
+        "rank correlation" in parts.inner_text()
+        and parts.locator(".whisker small").first.inner_text() == "−1"
+    )
+    assert 0 < float(parts.locator(".dot").evaluate("dot => dot.style.left").rstrip("%")) < 100
     for card in cards.all():
         assert "95 % interval" in " ".join(card.inner_text().split())
     assert page.inner_text("#accuracies").startswith("Accuracy on in-distribution inputs and pgd: one ")

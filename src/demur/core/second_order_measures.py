@@ -21,13 +21,15 @@ from demur.measures import (
     resolve,
     sides_of,
 )
-from demur.predictions import SecondOrder
+from demur.predictions import NormalInverseGamma, SecondOrder
 
 
 def decompose_distribution(
     distribution: SecondOrder, measure: str | Measure, rule: str, base: float | None
 ) -> Decomposition:
     """Return the decomposition; see ``demur.decompose``."""
+    if isinstance(distribution, NormalInverseGamma):
+        return _decompose_gaussians(distribution, measure, rule, base)
     chosen, means, given, scale = _prepare(distribution, measure, rule, base)
     parts = evaluate(chosen, means, given)
     reading = Reading(name_unit(resolve_rule(rule).name, base))
@@ -39,10 +41,37 @@ def attribute_distribution(
     distribution: SecondOrder, measure: str | Measure, rule: str, base: float | None
 ) -> Array:
     """Return the epistemic part class by class; see ``demur.attribute``."""
+    if isinstance(distribution, NormalInverseGamma):
+        raise ValueError("attribute takes predictions of classes or labels. Got a NormalInverseGamma.")
     check_separable(resolve_rule(rule))
     chosen, means, given, scale = _prepare(distribution, measure, rule, base)
     apart, together = divergence_terms(*sides_of(chosen, means, given))
     return _shape_like_batch(apart + together, distribution, scale)
+
+
+def _decompose_gaussians(
+    distribution: NormalInverseGamma, measure: str | Measure, rule: str, base: float | None
+) -> Decomposition:
+    """Return the decomposition of a distribution over Gaussians."""
+    if rule != "log":
+        raise ValueError(f"rule must be 'log' for predicted numbers with a density. Got {rule!r}.")
+    predictor, truth = resolve(measure).sides()
+    if "given" in (predictor, truth):
+        raise ValueError(
+            "measure must be 'pairwise', 'average' or 'reverse' for a NormalInverseGamma. Got a given side."
+        )
+    entropy, information, divergence = distribution.compute_parts()
+    aleatoric = entropy if predictor == "each" else entropy + information
+    epistemic = {
+        ("each", "each"): divergence,
+        ("each", "bma"): information,
+        ("bma", "each"): divergence - information,  # K is at least 2 I: nothing cancels
+        ("bma", "bma"): 0 * information,
+    }[predictor, truth]
+    scale = check_base(base, resolve_rule(rule))
+    reading = Reading(name_unit(rule, base))
+    whole = Decomposition(aleatoric + epistemic, aleatoric, epistemic, _reading=reading)
+    return whole.map(lambda part: distribution._to_result(part * scale))
 
 
 def _prepare(

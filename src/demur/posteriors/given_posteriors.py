@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from demur.posteriors.boosted_trees import BoostedTrees
+from demur.posteriors.boosting.tree_model import find_library
 from demur.posteriors.deep_ensemble import DeepEnsemble
 from demur.posteriors.posterior import Posterior
 from demur.posteriors.samples import Samples
@@ -20,6 +22,7 @@ from demur.posteriors.sklearn_members import (
 )
 from demur.posteriors.sklearn_regressors import Regressors
 from demur.posteriors.transformed import Transformed
+from demur.predictions import SecondOrder
 
 _EXPECTED = (
     "posterior must be one of demur.posteriors, a list of networks or of fitted estimators, an ensemble of "
@@ -37,16 +40,39 @@ def as_posterior(given: Any) -> Posterior:
         given = list(given)
     if isinstance(given, Sequence) and not isinstance(given, str):
         return _open_list(given)
+    if find_library(given) is not None:
+        return BoostedTrees(given)
     if is_estimator(given):
         return _open_estimator(given)
-    if hasattr(given, "parameters") or (torch is not None and isinstance(given, torch.nn.Module)):
-        raise TypeError(
-            f"{_EXPECTED} Got {type(given).__name__}. One network alone has no members: see MCDropout or "
-            "DeepEnsemble."
-        )
+    if torch is not None and isinstance(given, torch.nn.Module):
+        return _EvidentialNetwork(given)
+    if hasattr(given, "parameters"):
+        raise _refuse_one_network(given)
     if callable(given):
         return Samples(given)
     raise TypeError(f"{_EXPECTED} Got {type(given).__name__}.")
+
+
+class _EvidentialNetwork(DeepEnsemble):
+    """One network, which predicts a distribution over predictions in place of members."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__([network])
+        self.members = None
+
+    def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
+        for found in super().predict(batch, position=position):
+            if not isinstance(found, SecondOrder):
+                raise _refuse_one_network(self.models[0])
+            yield found
+
+
+def _refuse_one_network(network: Any) -> TypeError:
+    """Return the error about a network whose predictions have nothing to disagree with."""
+    return TypeError(
+        f"{_EXPECTED} Got {type(network).__name__}. One network alone has no members: see MCDropout or "
+        "DeepEnsemble. Only an evidential network, which returns a demur.Dirichlet, needs none."
+    )
 
 
 def _open_list(given: Sequence[Any]) -> Posterior:
@@ -56,6 +82,8 @@ def _open_list(given: Sequence[Any]) -> Posterior:
     torch = sys.modules.get("torch")
     if torch is not None and all(isinstance(each, torch.nn.Module) for each in given):
         return DeepEnsemble(given)
+    if all(find_library(each) is not None for each in given):
+        return BoostedTrees(given)
     if all(hasattr(each, "predict_proba") for each in given):
         return Predictors(given)
     kinds = [kind_of(each) for each in given]

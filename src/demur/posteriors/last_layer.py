@@ -16,6 +16,7 @@ from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.heads.logits import multiply_dropped, multiply_heads
 from demur.posteriors.heads.parameters import draw_heads, find_last_linear, read_heads
 from demur.posteriors.posterior import Ask, Posterior, check_count, select_members, split_members
+from demur.posteriors.shared_pass import run_network
 from demur.posteriors.tensor_files import pack_weights, read_tensors, write_tensors
 from demur.scoring.logit_spread import compute_dropout_spread
 
@@ -188,13 +189,7 @@ class LastLayer(Posterior):
         """Return the input of the last layer, (inputs, features), and the deployed model's logits."""
         import torch
 
-        seen: list[tuple[Any, Any]] = []
-        handle = self.layer.register_forward_hook(lambda _, given, out: seen.append((given[0], out)))
-        try:
-            with networks.suspend_training([self.model]), networks.preserve_random_state():
-                logits = networks.call_model(networks.unwrap_compiled(self.model), batch, self.forward)
-        finally:
-            handle.remove()
+        seen, logits = run_network(self.model, batch, layer=self.layer, forward=self.forward)
         # A tensor equals itself even where it holds NaN, which is reported elsewhere.
         ends = len(seen) == 1 and isinstance(logits, torch.Tensor)
         if not ends or not (seen[0][1] is logits or torch.equal(seen[0][1], logits)):

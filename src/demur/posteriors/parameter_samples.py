@@ -33,14 +33,19 @@ class ParameterSamples(Posterior):
 
     def fit(self, *, progress: bool = True) -> Self:
         """Draw all samples and keep them. `predict` and `demur.score` call this where needed."""
+        self._hold_samples(progress)
+        return self
+
+    def _hold_samples(self, progress: bool = True) -> None:
+        """Draw all samples, unless they are there."""
         if self._samples is None:
             self._samples = self._draw_samples(progress)
-        return self
 
     def parameters(self, members: range | None = None) -> dict[str, Any]:
         """Return the parameters of samples by name, with the samples along the first axis."""
         wanted = select_members(members, self.members or 0)
-        samples = self.fit()._samples or {}
+        self._hold_samples()
+        samples = self._samples or {}
         # A slice is no copy.
         index = slice(wanted.start, wanted.stop, wanted.step) if wanted.step > 0 else list(wanted)
         return {name: value[index] for name, value in samples.items()}
@@ -79,15 +84,8 @@ class ParameterSamples(Posterior):
         cls, path: str | os.PathLike[str], model: Any, *, forward: networks.Forward | None = None
     ) -> Self:
         """Read samples that ``save`` wrote, for a model of the same architecture; needs no data."""
-        networks.check_network("model", model)
         tensors, facts = read_tensors(path, cls.__name__)
-        own = dict(model.named_parameters()) | dict(model.named_buffers())
-        wrong = [n for n, t in tensors.items() if n not in own or own[n].shape != t.shape[1:]]
-        if wrong:
-            raise ValueError(
-                f"model must have the parameters that were sampled. {wrong[0]!r} is missing or has another "
-                "shape."
-            )
+        own = find_sampled(model, {name: value.shape[1:] for name, value in tensors.items()})
         self = cls.__new__(cls)
         self._set_up(model, forward, len(next(iter(tensors.values()))))
         self._samples = {name: value.to(own[name].device) for name, value in tensors.items()}
@@ -96,3 +94,15 @@ class ParameterSamples(Posterior):
 
     def _restore(self, facts: dict[str, str]) -> None:
         """Take up what a file says about its samples."""
+
+
+def find_sampled(model: Any, shapes: dict[str, Any]) -> dict[str, Any]:
+    """Return the parameters and buffers of a model by name; raise unless it has those of a file."""
+    networks.check_network("model", model)
+    own = dict(model.named_parameters()) | dict(model.named_buffers())
+    wrong = [name for name, shape in shapes.items() if name not in own or own[name].shape != shape]
+    if wrong:
+        raise ValueError(
+            f"model must have the parameters that were sampled. {wrong[0]!r} is missing or has another shape."
+        )
+    return own

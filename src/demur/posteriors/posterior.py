@@ -34,11 +34,17 @@ class Posterior(ABC):
     tile
         How many inputs of a batch are scored at a time, through ``hold``, so that their sums stay in the
         processor's cache; None: all of them.
+    drawn
+        Whether members are random draws. Standard errors, unbiased values and a tolerance are only for those.
+    measures
+        What ``demur.score`` computes unless it is told; None: its own default.
     """
 
     members: int | None = None
     classes: Any = None
     tile: int | None = None
+    drawn: bool = True
+    measures: tuple[str, ...] | None = None
 
     @property
     def together(self) -> int:
@@ -63,7 +69,7 @@ class Posterior(ABC):
         chunk
             Logits of shape (members, inputs, classes), or other predictions with the same axes, such as
             ``demur.Categorical(probs=...)`` or ``demur.Gaussian(...)``. Or a pair: these, and weights of
-            shape (members,).
+            shape (members,), or (members, inputs) where each input has its own.
         """
 
     def hold(self, batch: Any, *, position: int = 0) -> Ask:
@@ -75,7 +81,7 @@ class Posterior(ABC):
         """
 
         def ask(members: range | None, rows: np.ndarray | None = None) -> Iterator[Any]:
-            part = batch if rows is None else _select_rows(batch, rows)
+            part = batch if rows is None else select_rows(batch, rows)
             return self.predict(part, members=members, position=position)
 
         return ask
@@ -139,12 +145,18 @@ def is_numbers(prediction: Any) -> bool:
     return kind.__name__ in ("Points", "Draws") and kind.__module__.startswith("demur.")
 
 
-def _select_rows(batch: Any, rows: np.ndarray) -> Any:
+def count_inputs(batch: Any) -> int:
+    """Return how many inputs a batch has, on the first axis."""
+    first = next(iter(batch.values())) if isinstance(batch, Mapping) else batch
+    return first.shape[0] if hasattr(first, "shape") else len(first)
+
+
+def select_rows(batch: Any, rows: np.ndarray) -> Any:
     """Return some inputs of a batch; entries of a mapping without one row per input are left as they are."""
     if isinstance(batch, Mapping):
-        size = len(next(iter(batch.values())))
+        size = count_inputs(batch)
         return {
-            name: _select_rows(v, rows) if np.ndim(v) and len(v) == size else v for name, v in batch.items()
+            name: select_rows(v, rows) if np.ndim(v) and len(v) == size else v for name, v in batch.items()
         }
     if hasattr(batch, "iloc"):
         return batch.iloc[rows]

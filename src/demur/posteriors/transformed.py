@@ -26,9 +26,14 @@ class Transformed(Posterior):
     def __init__(self, posterior: Posterior, transform: Callable[[Any], Any], source: Any = None) -> None:
         self.posterior, self.transform, self.source = posterior, transform, source
         self.members, self.classes, self.tile = posterior.members, posterior.classes, posterior.tile
+        self.drawn, self.measures = posterior.drawn, posterior.measures
 
     def __repr__(self) -> str:
         return f"Transformed({self.posterior!r})"
+
+    @property
+    def together(self) -> int:
+        return self.posterior.together
 
     @property
     def infinity_advice(self) -> str | None:

@@ -8,6 +8,7 @@ from demur.predictions.gaussian import Gaussian, MultivariateGaussian
 from demur.predictions.labels import Bernoulli, MultiLabel
 from demur.predictions.members import Members, gather
 from demur.predictions.mixture import Mixture
+from demur.predictions.normal_inverse_gamma import NormalInverseGamma
 from demur.predictions.parametric import Parametric, as_real_array
 from demur.predictions.places import Places, choose_members_axis
 from demur.predictions.points import Draws, Numbers, Points
@@ -29,6 +30,7 @@ __all__ = [
     "Mixture",
     "MultiLabel",
     "MultivariateGaussian",
+    "NormalInverseGamma",
     "Numbers",
     "Parametric",
     "Places",

@@ -9,7 +9,7 @@ import numpy as np
 from demur.core import arrays
 from demur.core.arrays import Array
 from demur.core.gamma_function import digamma, gamma_entropy, grow
-from demur.core.rules import one_hot
+from demur.core.probabilities import one_hot
 from demur.predictions.second_order import (
     Expectations,
     Parameters,
@@ -57,7 +57,7 @@ class Dirichlet(SecondOrder):
             raise ValueError(
                 "concentration must have an axis of classes. Got a number. For two classes use demur.Beta."
             )
-        _check_positive("concentration", self.concentration)
+        check_positive("concentration", self.concentration)
 
     def __repr__(self) -> str:
         return f"Dirichlet(shape={self.shape}, {arrays.type_name(self.concentration)})"
@@ -156,8 +156,8 @@ class Beta(SecondOrder):
     def __init__(self, a: Any, b: Any) -> None:
         given = check_parameters(a=a, b=b)
         self.a, self.b = given.values
-        _check_positive("a", self.a)
-        _check_positive("b", self.b)
+        check_positive("a", self.a)
+        check_positive("b", self.b)
         xp = arrays.namespace(given.source)
         self._dirichlet = Dirichlet(xp.stack([self.b, self.a], axis=-1))  # outcomes 0 and 1, in this order
 
@@ -196,9 +196,12 @@ class Beta(SecondOrder):
         return self._dirichlet._expectations(rule, stays)
 
 
-def _check_positive(name: str, values: Array) -> None:
+def check_positive(
+    name: str,
+    values: Array,
+    advice: str = "An evidential network's concentration is its evidence plus 1.",
+) -> None:
     """Raise unless all numbers are finite and above 0."""
-    advice = "An evidential network's concentration is its evidence plus 1."
     require(values > 0, values, f"{name} must be above 0", advice)
     advice = "A distribution without spread is a prediction: use demur.Categorical."
     require(values < float("inf"), values, f"{name} must be finite", advice)

@@ -46,7 +46,7 @@ class Mixture(SecondOrder):
             )
         found = [as_second_order(each) for each in components]
         for each, came in zip(found, components, strict=True):
-            if each is None:
+            if each is None or not each._over_classes:
                 raise TypeError(
                     "components must be Dirichlet, Beta, Uniform, Deltas or Mixture. "
                     f"Got {type(came).__name__}. For a set of members give their array to decompose."

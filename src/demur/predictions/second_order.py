@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -34,9 +34,11 @@ class Expectations(NamedTuple):
 
 
 class SecondOrder(ABC):
-    """A distribution over class probabilities, for each input of a batch."""
+    """A distribution over predictions, for each input of a batch."""
 
     __slots__ = ()
+
+    _over_classes: ClassVar[bool] = True  # else over predicted numbers, without an axis of classes
 
     @property
     @abstractmethod
@@ -46,7 +48,7 @@ class SecondOrder(ABC):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Shape of the average prediction: batch and classes."""
+        """Shape of the average prediction: batch and classes; of predicted numbers the batch alone."""
 
     @property
     @abstractmethod

@@ -11,12 +11,13 @@ from demur.core.rules import resolve_rule
 from demur.measures import needs_groups, resolve
 from demur.moments import scale_divergences
 from demur.posteriors.posterior import Ask, Posterior, is_numbers, parse_chunk
+from demur.posteriors.shared_pass import share_passes
 from demur.predictions import SecondOrder, rule_for
 from demur.scoring.adaptive import FIRST_MEMBERS, MORE_MEMBERS, Stopping
 from demur.scoring.batches import InputBatch, preserve_generators
 from demur.scoring.checkpoint import Checkpoint
 from demur.scoring.given_models import deployed_of
-from demur.scoring.held_members import HeldDistribution, HeldMembers, HeldNumbers
+from demur.scoring.held_members import HeldDistribution, HeldMembers, HeldNumbers, normalise
 from demur.scoring.job import ScoringJob, check_chunk, check_summable, count_classes
 from demur.scoring.logit_spread import LogitSpread
 from demur.scoring.scores_so_far import ScoresSoFar
@@ -32,9 +33,13 @@ def score_by_batch(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[]
             if index < len(so_far.marks):
                 so_far.check(index, batch)
             else:
-                found = (
-                    _score_batch(job, batch) if stopping is None else _score_adaptively(job, batch, stopping)
-                )
+                with share_passes():
+                    found = (
+                        _score_batch(job, batch)
+                        if stopping is None
+                        else _score_adaptively(job, batch, stopping)
+                    )
+                    found["columns"] |= job.score_detectors(batch)
                 so_far.add(batch, **found)
                 so_far.outcome = job.outcome
                 if checkpoint.due():
@@ -74,10 +79,15 @@ def _score_rows(
                     "and others, or weights. Give one demur.Mixture of them."
                 )
             found = HeldDistribution(prediction, job.rule)
-            return dict(job.compute_columns(found, logits)), 0, prediction.shape[1]
+            classes = prediction.shape[1] if prediction._over_classes else 0
+            return dict(job.compute_columns(found, logits)), 0, classes
         members += prediction.shape[0]
         if is_numbers(prediction):
             numbers.append((prediction, weights))
+            continue
+        if job.rounding is not None:
+            held.append((prediction, weights))
+            moments.update(normalise(prediction), weights=weights)
             continue
         moments.update(prediction, weights=weights)
         rule = rule_for(prediction, resolve_rule(job.rule))
@@ -87,7 +97,8 @@ def _score_rows(
         raise ValueError(f"posterior must have members. Got none from {job.posterior!r}.")
     if numbers:
         return dict(job.compute_columns(HeldNumbers(numbers, job.rule, job.groups), logits)), members, 0
-    columns = dict(job.compute_columns(HeldMembers(moments, held, job.groups) if held else moments, logits))
+    summed = HeldMembers(moments, held, job.groups, job.rounding, job.rule) if held else moments
+    columns = dict(job.compute_columns(summed, logits))
     return columns, members, count_classes(moments)
 
 
@@ -100,8 +111,10 @@ def _hold_batch(job: ScoringJob, batch: InputBatch) -> Ask:
     def ask_for_rows(members: range | None, rows: np.ndarray | None = None) -> Iterator[Any]:
         for chunk in ask(members, None):
             prediction, weights = parse_chunk(chunk)
-            whole = rows is None or not hasattr(prediction, "with_values")
-            yield prediction if whole else prediction.with_values(prediction.values[:, rows]), weights
+            if rows is not None and hasattr(prediction, "with_values"):
+                prediction = prediction.with_values(prediction.values[:, rows])
+                weights = weights[:, rows] if np.ndim(weights) == 2 else weights
+            yield prediction, weights
 
     return ask_for_rows
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from demur.posteriors.networks import preserve_random_state
+from demur.posteriors.shared_pass import share_passes
 from demur.scoring.batches import preserve_generators
 from demur.scoring.checkpoint import Checkpoint, pack_moments, unpack_moments
 from demur.scoring.job import ScoringJob, check_chunk, check_summable, count_classes
@@ -24,6 +25,7 @@ def score_by_member(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[
         done, marks = int(before["done"]), before["marks"].tolist()
         moments = [unpack_moments(before[f"moments {i}"], checkpoint.path) for i in range(len(marks))]
     so_far, members, logits = ScoresSoFar({}), job.posterior.members or 0, []
+    own: list[dict[str, np.ndarray]] = []
     for start in range(done, members, job.posterior.together):
         run, seen = range(start, min(start + job.posterior.together, members)), []
         # Each pass starts from the same random state, so that a loader that shuffles repeats its order.
@@ -33,7 +35,9 @@ def score_by_member(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[
                 if marks is not None and (len(seen) > len(marks) or marks[index] != batch.mark):
                     raise ValueError(f"{_DIFFERS} Got others at input {batch.position}. {_ADVICE}")
                 if start == done:
-                    logits.append(job.predict_deployed(batch))
+                    with share_passes():
+                        logits.append(job.predict_deployed(batch))
+                        own.append(job.score_detectors(batch))
                     so_far.add(batch, columns={}, deployed=job.classify(logits[-1]))
                 if marks is None:
                     moments.append(job.make_moments())
@@ -48,8 +52,8 @@ def score_by_member(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[
         if checkpoint.due() and checkpoint.path is not None and run.stop < members:
             packed = {f"moments {i}": pack_moments(each, checkpoint.path) for i, each in enumerate(moments)}
             checkpoint.write({**packed, "done": np.array(run.stop), "marks": np.array(marks)})
-    for each, given in zip(moments, logits, strict=True):
-        for name, values in job.compute_columns(each, given):
+    for each, given, columns in zip(moments, logits, own, strict=True):
+        for name, values in [*job.compute_columns(each, given), *columns.items()]:
             so_far.columns.setdefault(name, []).append(values)
     so_far.outcome = job.outcome
     so_far.members, so_far.classes = members, count_classes(moments[0])

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from demur.core.rounding import check_rounding
 from demur.core.rules import resolve_rule
 from demur.families.labels import MultiLabelRule
 from demur.measures import GIVEN, Measure, canonical_name, cell, check_base, resolve
 from demur.moments import Moments, sums_of_given
+from demur.posteriors.one_pass.detector import Detector, check_detectors, score_columns
 from demur.posteriors.posterior import Posterior, is_numbers, parse_chunk
 from demur.predictions import Categorical, SecondOrder, arrays
 from demur.scoring.adaptive import ERROR_GROUPS, check_tolerance
@@ -37,6 +39,8 @@ class ScoringJob:
     tolerance: float | None = None
     unpack: Unpack | None = None
     classes: Any = None
+    rounding: float | str | None = None
+    detectors: Sequence[Detector] = ()
     groups: int | None = field(default=None, init=False)
     own: dict[str, Measure] = field(default_factory=dict, init=False)
     outcome: Outcome = field(default="classes", init=False)
@@ -53,17 +57,25 @@ class ScoringJob:
             resolve(measure)
         check_base(self.base, resolve_rule(self.rule))
         check_unpack(self.unpack)
+        self.detectors = check_detectors(self.detectors, self.measures)
         self.classes = self.posterior.classes if self.classes is None else check_names(self.classes)
         if order not in ("batch", "member"):
             raise ValueError(f"order must be 'batch' or 'member'. Got {order!r}.")
         if not hasattr(self.loader, "__iter__"):
             raise TypeError(f"loader must be an iterable of batches. Got {type(self.loader).__name__}.")
         members = self.posterior.members
+        self._check_rounding(order)
         if self.tolerance is not None:
             check_tolerance(self.tolerance, order=order, members=members)
         asked = {"stderr": self.stderr, "unbiased": self.unbiased, "order='member'": order == "member"}
         for name in (name for name, value in asked.items() if value and members is None):
             raise ValueError(f"{name} must know how many members there are. Give Samples(..., members=...).")
+        asked = {"tolerance": self.tolerance is not None, "stderr": self.stderr, "unbiased": self.unbiased}
+        for name in (name for name, value in asked.items() if value and not self.posterior.drawn):
+            raise ValueError(
+                f"{name} takes members that are random draws. Those of {self.posterior!r} are found by a "
+                "search. Leave it out."
+            )
         if (self.stderr or self.unbiased) and members == 1:
             raise ValueError("A standard error or an unbiased value takes at least 2 members. Got 1.")
         if order == "member" and hasattr(self.loader, "__next__"):
@@ -75,14 +87,28 @@ class ScoringJob:
         if self.tolerance is not None:
             self.groups = min(ERROR_GROUPS, members or 0)
 
+    def _check_rounding(self, order: str) -> None:
+        """Raise where the least value that fits is wanted of members that are not held all at once."""
+        if self.rounding is None:
+            return
+        check_rounding(self.rounding, "float64")
+        for name, value in {"order='member'": order == "member", "tolerance": self.tolerance}.items():
+            if value:
+                raise ValueError(
+                    f"rounding needs all members of an input at once, and {name} adds them up as they come. "
+                    f"Leave out {name}, or let the posterior return logits."
+                )
+
     def settings(self, order: str) -> dict[str, Any]:
         """Return what must be unchanged for a run to resume from a checkpoint."""
         chosen = {
             name: getattr(self.posterior, name, None) for name in ("members", "seed", "dropout", "prior")
         }
-        names = ("measures", "rule", "base", "unbiased", "stderr", "tolerance")
+        names = ("measures", "rule", "base", "unbiased", "stderr", "tolerance", "rounding")
         asked = {name: getattr(self, name) for name in names}
         asked["classes"] = None if self.classes is None else [str(name) for name in self.classes]
+        # None where there are none, as in checkpoints from before there were detectors.
+        asked["columns"] = {each.name: each.fingerprint() for each in self.detectors} or None
         own = {"posterior": type(self.posterior).__name__, "parameters": self.posterior.fingerprint()}
         return {"order": order, **own, **chosen, **asked}
 
@@ -124,6 +150,10 @@ class ScoringJob:
         if not any("given" in each.sides() for each in self.own.values()):
             return found
         return GivenModels(found, {name: ask_given_models(each, batch) for name, each in self.own.items()})
+
+    def score_detectors(self, batch: InputBatch) -> dict[str, np.ndarray]:
+        """Return the columns of scores that need no members."""
+        return score_columns(self.detectors, batch.inputs, batch.size, batch.position)
 
     def classify(self, logits: Any) -> np.ndarray | None:
         """Return the label of the deployed model's likeliest class for each input."""
@@ -171,9 +201,10 @@ def check_chunk(chunk: Any, inputs: int) -> tuple[Any, Any]:
     prediction, weights = parse_chunk(chunk)
     shape = tuple(prediction.shape)
     if isinstance(prediction, SecondOrder):
-        if len(shape) != 2 or shape[0] != inputs:
+        if len(shape) != 1 + prediction._over_classes or shape[0] != inputs:
             raise ValueError(
-                f"A posterior must predict a distribution for each of {inputs} inputs, (inputs, classes). "
+                f"A posterior must predict a distribution for each of {inputs} inputs, (inputs, classes), or "
+                "(inputs,) of a predicted number. "
                 f"Got {prediction!r}."
             )
     elif is_numbers(prediction):

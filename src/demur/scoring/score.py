@@ -15,6 +15,7 @@ from demur.core.rounding import hold_warnings, warn_of
 from demur.measures import Measure
 from demur.posteriors.given_posteriors import as_posterior
 from demur.posteriors.networks import preserve_random_state
+from demur.posteriors.one_pass.detector import Detector
 from demur.posteriors.posterior import Posterior
 from demur.progress import progress_bar
 from demur.scoring.batch_parts import Unpack, count_rows
@@ -28,9 +29,9 @@ from demur.scoring.score_table import DEFAULT_MEASURES
 from demur.scoring.scores import Scores
 
 _ADVICE = (
-    "Let the posterior return logits, not probabilities, or rank by the 'average' measure, which is always "
-    "finite. With all members' probabilities in one array, demur.decompose(..., rounding=...) gives the "
-    "least value that fits."
+    "Let the posterior return logits, not probabilities; or give rounding='dtype', or a half-width (5e-7 for "
+    "six decimals), for the least value that fits; or rank by the 'average' measure, which is always finite. "
+    "rounding=0 says that the numbers are exact."
 )
 
 
@@ -43,9 +44,11 @@ def score(
     base: float | None = None,
     unbiased: bool = False,
     stderr: bool = False,
+    rounding: float | str | None = None,
     tolerance: float | None = None,
     unpack: Unpack | None = None,
     classes: Sequence[Any] | None = None,
+    columns: Sequence[Detector] = (),
     order: Literal["batch", "member"] = "batch",
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 30.0,
@@ -61,7 +64,8 @@ def score(
     posterior
         One of ``demur.posteriors``; a list of PyTorch networks, or of fitted classifiers or regressors; a
         fitted forest, or a bagging, voting, stacking or calibrated ensemble of scikit-learn, also inside a
-        search or at the end of a ``Pipeline``; or a callable that returns predictions.
+        search or at the end of a ``Pipeline``; a model of CatBoost, LightGBM or XGBoost; or a callable that
+        returns predictions.
     loader
         A ``DataLoader``, or any iterable of batches: inputs, (inputs, labels), (inputs, labels, ids), or
         mappings, in which the names ``labels`` and ``ids`` stand for just that. Or one array of inputs. Or a
@@ -73,6 +77,9 @@ def score(
         Or a mapping from column names to measures of your own, as ``demur.Measure``; a given side is then
         a function from the inputs of a batch to predictions.
         Standard errors leave out one member at a time; with more than 64 members, one of 64 groups.
+    rounding
+        As for ``demur.decompose``, for posteriors that return probabilities: how far each may be off. All
+        members' probabilities of a batch are then held at once, so that it needs ``order="batch"``.
     tolerance
         Stop drawing members for an input once more of them would hardly change the ranking of the inputs by
         the epistemic part of the first measure. The tolerance is the root mean square error of an input's
@@ -90,6 +97,9 @@ def score(
     classes
         The label of each column of the predictions, where labels are not 0, 1, 2, ... and the posterior does
         not know them.
+    columns
+        Scores that need no members, from ``demur.posteriors.one_pass``: one more column for each, named after
+        it. A network that several of them use, or that is a ``LastLayer``'s too, runs once per batch.
     order
         ``"batch"``: all members predict one batch, then the next; this needs the memory of one batch.
         ``"member"``: one member, or the few that fit in memory, predict the whole data set, then the next;
@@ -119,12 +129,16 @@ def score(
     >>> scores["average"].epistemic.shape, float(scores.correct.mean()) > 0.9
     ((75,), True)
     """
+    posterior = as_posterior(posterior)
+    if measures is DEFAULT_MEASURES and posterior.measures is not None:
+        measures = posterior.measures
     unbiased = unbiased or tolerance is not None
     own = measures if isinstance(measures, Mapping) else {}
     names = tuple(own) if isinstance(measures, Mapping) else measures
     job = ScoringJob(
-        as_posterior(posterior), loader, names, rule, base, unbiased, stderr, tolerance, unpack, classes
-    )
+        posterior, loader, names, rule, base, unbiased, stderr, tolerance, unpack, classes, rounding,
+        columns,
+    )  # fmt: skip
     job.own = {name: check_own_measure(name, each) for name, each in own.items()}
     job.check(order)
     run = {"batch": score_by_batch, "member": score_by_member}[order]

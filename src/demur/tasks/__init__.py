@@ -8,11 +8,13 @@ from demur.tasks.compare import Comparison, compare, compare_all, holm
 from demur.tasks.contest import Contest, Standing, contest
 from demur.tasks.correlation import rank_correlation
 from demur.tasks.detection import Detection, detection, misclassification
+from demur.tasks.disentanglement import Disentanglement, disentanglement
 from demur.tasks.estimate import Estimate
 from demur.tasks.own_figure import estimate_figure
 from demur.tasks.regression import Regression, regression, within
 from demur.tasks.selective import Selective, selective
 from demur.tasks.sparsification import Sparsification, sparsification
+from demur.tasks.trend import Trend, trend
 
 __all__ = [
     "Band",
@@ -21,11 +23,13 @@ __all__ = [
     "Comparison",
     "Contest",
     "Detection",
+    "Disentanglement",
     "Estimate",
     "Regression",
     "Selective",
     "Sparsification",
     "Standing",
+    "Trend",
     "accuracy_band",
     "acquire",
     "batch_bald",
@@ -35,6 +39,7 @@ __all__ = [
     "compare_all",
     "contest",
     "detection",
+    "disentanglement",
     "estimate_figure",
     "holm",
     "misclassification",
@@ -43,5 +48,6 @@ __all__ = [
     "roc_band",
     "selective",
     "sparsification",
+    "trend",
     "within",
 ]

@@ -12,6 +12,7 @@ from demur.posteriors.chains.gradients import BatchLikelihood, Likelihood
 from demur.posteriors.chains.minibatches import read_whole
 from demur.posteriors.chains.stepper import check_prior_mean, copy_parameters
 from demur.posteriors.fingerprint import fingerprint
+from demur.posteriors.parameter_vectors import join_parameters, split_vector
 
 
 class DensityOptions(TypedDict, total=False):
@@ -23,6 +24,15 @@ class DensityOptions(TypedDict, total=False):
     temperature: float
     seed: int
     forward: networks.Forward | None
+
+
+def check_prior_scale(prior_scale: float, temperature: float) -> tuple[float, float]:
+    """Return both as floats; raise unless they make a distribution."""
+    if not prior_scale > 0:
+        raise ValueError(f"prior_scale must be positive; math.inf is a flat prior. Got {prior_scale!r}.")
+    if not 0 < temperature < math.inf:
+        raise ValueError(f"temperature must be positive and finite. Got {temperature!r}.")
+    return float(prior_scale), float(temperature)
 
 
 class LogPosterior:
@@ -57,18 +67,14 @@ class LogPosterior:
     ) -> None:
         import torch
 
-        if not prior_scale > 0:
-            raise ValueError(f"prior_scale must be positive; math.inf is a flat prior. Got {prior_scale!r}.")
-        if not 0 < temperature < math.inf:
-            raise ValueError(f"temperature must be positive and finite. Got {temperature!r}.")
-        self.prior_scale, self.temperature = float(prior_scale), float(temperature)
+        self.prior_scale, self.temperature = check_prior_scale(prior_scale, temperature)
         parameters = copy_parameters(model)
         self.shapes = {name: value.shape for name, value in parameters.items()}
         means = check_prior_mean(prior_mean, parameters)
-        self.start = torch.cat([value.flatten() for value in parameters.values()])
+        self.start = join_parameters(parameters)
         self.centre = torch.zeros_like(self.start)
         if means is not None:
-            self.centre = torch.cat([means[name].flatten() for name in parameters])
+            self.centre = join_parameters({name: means[name] for name in parameters})
         place = networks.locate_model(model)
         self.batches = [
             (networks.move_inputs(inputs, *place), networks.move_inputs(targets, *place))
@@ -94,12 +100,7 @@ class LogPosterior:
 
     def split(self, positions: Any) -> dict[str, Any]:
         """Return the parameters by name of a vector, or of several along a first axis."""
-        sizes = [shape.numel() for shape in self.shapes.values()]
-        parts = positions.split(sizes, dim=-1)
-        return {
-            name: part.reshape(*positions.shape[:-1], *shape)
-            for (name, shape), part in zip(self.shapes.items(), parts, strict=True)
-        }
+        return split_vector(positions, self.shapes)
 
     def draw_momentum(self, source: np.random.Generator) -> Any:
         """Draw a standard normal vector."""

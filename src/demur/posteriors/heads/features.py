@@ -31,7 +31,7 @@ class Features:
     values
         (inputs, features), in memory or mapped from a file.
     labels, ids
-        (inputs,) each; None where there are none.
+        (inputs,) each, labels also (inputs, numbers); None where there are none.
     layer
         The layer that takes the features, as the model of ``LastLayer``; None where there is none.
     rows
@@ -57,8 +57,8 @@ class Features:
                 f"Got {self.values.dtype} of shape {self.values.shape}."
             )
         self.labels, self.ids = (None if each is None else np.asarray(each) for each in (labels, ids))
-        for name, each in (("labels", self.labels), ("ids", self.ids)):
-            if each is not None and each.shape != self.values.shape[:1]:
+        for name, each, axes in (("labels", self.labels, 2), ("ids", self.ids, 1)):
+            if each is not None and (each.shape[:1] != self.values.shape[:1] or each.ndim > axes):
                 raise ValueError(
                     f"{name} must be one for each input, shape {self.values.shape[:1]}. Got {each.shape}."
                 )
@@ -157,7 +157,7 @@ def features(
     bar = progress_bar(total, "batches", hidden=not progress)
     with preserve_random_state(), preserve_generators(loader), contextlib.closing(store), bar as show:
         done = 0
-        for done, batch in enumerate(iterate_batches(loader), 1):
+        for done, batch in enumerate(iterate_batches(loader, label_axes=2), 1):
             if done > len(store.marks):
                 store.add(batch, _cast(source.features(batch.inputs)[0], kind))
             else:

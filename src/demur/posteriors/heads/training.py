@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import os
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from demur.posteriors.fingerprint import fingerprint
+from demur.posteriors.fit_files import FitFile
 from demur.posteriors.heads.features import Features
-from demur.posteriors.networks import derive_seed
+from demur.posteriors.networks import derive_seed, widen_half
 from demur.posteriors.posterior import check_count
-from demur.posteriors.tensor_files import read_tensors, write_tensors
+from demur.posteriors.resumable_training import pack_optimizer, restore_optimizer
 from demur.progress import progress_bar
-from demur.scoring.checkpoint import describe_changes
 
 WEIGHTS_TOGETHER = 1 << 25
 """Weights of the heads trained at a time, at most: 128 MB, and as much for each moment of the optimizer."""
-_FITTING, _FITTED = "LastLayer.fit", "LastLayer"
 
 
 @dataclass(frozen=True)
@@ -84,14 +80,16 @@ def fit_heads(
     """Train heads; return weights (members, classes, features) and biases (members, classes)."""
     import torch
 
-    labels = _check_labels(features, layer)
+    labels = check_labels(features, layer)
     check_count("members", members)
     settings = {
         "members": members, "seed": seed, **dataclasses.asdict(training), "features": features.mark,
         "layer": fingerprint(layer) if training.start == "network" else [*layer.weight.shape],
     }  # fmt: skip
-    file = FitFile(path, settings, every)
-    weight, bias, done, state = file.read()
+    file = FitFile(path, "LastLayer", settings, every)
+    state, _, _ = file.read()
+    weight, bias = state.pop("weight", None), state.pop("bias", None)
+    done = 0 if weight is None else len(weight)
     if done == members:
         return weight, bias
     tile = max(1, WEIGHTS_TOGETHER // layer.weight.numel())
@@ -104,13 +102,14 @@ def fit_heads(
             for epoch in heads.train(features.values, labels):
                 show(run.start // tile * training.epochs + epoch)
                 if file.due() and epoch < training.epochs:
-                    file.write(weight, bias, run.start, heads.state())
+                    before = {} if weight is None else {"weight": weight, "bias": bias}
+                    file.write({**before, **heads.state()}, finished=False)
             weight, bias = (
                 new if old is None else torch.cat([old, new])
                 for old, new in zip((weight, bias), heads.read_parameters(), strict=True)
             )
             done = run.stop
-            file.write(weight, bias, done, {})
+            file.write({"weight": weight, "bias": bias}, finished=done == members)
     return weight, bias
 
 
@@ -127,7 +126,7 @@ class HeadGroup:
         import torch
 
         self.training, self.run, self.seed = training, run, seed
-        kind = torch.float64 if layer.weight.dtype == torch.float64 else torch.float32
+        kind = widen_half(layer.weight.dtype)
         drawn = [draw_start(layer, training, derive_seed(seed, k)) for k in run]
         self.parameters = [
             torch.stack(parts).to(layer.weight.device, kind).requires_grad_()
@@ -198,13 +197,8 @@ class HeadGroup:
         import torch
 
         weight, bias = self.read_parameters()
-        moments = {
-            f"optimizer {i} {name}": torch.as_tensor(value)
-            for i, entries in self.optimizer.state_dict()["state"].items()
-            for name, value in entries.items()
-            if value is not None
-        }
-        return {"now weight": weight, "now bias": bias, "epoch": torch.tensor(self.epoch), **moments}
+        own = {"now weight": weight, "now bias": bias, "epoch": torch.tensor(self.epoch)}
+        return own | pack_optimizer(self.optimizer)
 
     def resume(self, state: dict[str, Any]) -> None:
         """Restore what ``state`` returned."""
@@ -214,13 +208,7 @@ class HeadGroup:
         with torch.no_grad():
             for own, name in zip(self.parameters, ("now weight", "now bias"), strict=True):
                 own.copy_(state[name])
-        entries: dict[int, dict[str, Any]] = {0: {}, 1: {}}
-        for name, value in state.items():
-            if name.startswith("optimizer "):
-                _, i, entry = name.split(" ")
-                entries[int(i)][entry] = value
-        groups = self.optimizer.state_dict()["param_groups"]
-        self.optimizer.load_state_dict({"state": entries, "param_groups": groups})
+        restore_optimizer(self.optimizer, state)
 
 
 def draw_start(layer: Any, training: HeadTraining, seed: int) -> tuple[Any, Any]:
@@ -256,60 +244,27 @@ def _make_row_reader(values: np.ndarray, like: Any) -> Callable[[Any], Any]:
     return lambda index: whole[index.to(like.device)]
 
 
-def _check_labels(features: Features, layer: Any) -> Any:
+def check_classes(labels: np.ndarray, classes: int) -> None:
+    """Raise unless there is one class of the last layer for each input."""
+    if labels.ndim != 1:
+        raise ValueError(f"labels must be one class for each input. Got shape {labels.shape}.")
+    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= classes:
+        raise ValueError(
+            f"labels must be integers from 0 to {classes - 1}, the classes of the last layer. "
+            f"Got {labels.dtype} from {labels.min()} to {labels.max()}."
+        )
+
+
+def check_labels(features: Features, layer: Any) -> Any:
     """Return the labels as a tensor; raise unless each is a class of the last layer."""
     import torch
 
     classes, labels = layer.out_features, features.labels
     if labels is None:
         raise ValueError("fit takes labels. The loader had none: give batches of (inputs, labels).")
-    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= classes:
-        raise ValueError(
-            f"labels must be integers from 0 to {classes - 1}, the classes of the last layer. "
-            f"Got {labels.dtype} from {labels.min()} to {labels.max()}."
-        )
+    check_classes(labels, classes)
     if features.values.shape[1] != layer.in_features:
         raise ValueError(
             f"Features must be {layer.in_features}, as the last layer takes. Got {features.values.shape[1]}."
         )
     return torch.from_numpy(labels.astype(np.int64))
-
-
-class FitFile:
-    """A safetensors file with the state of a fit, and in the end with heads, as from ``LastLayer.save``."""
-
-    def __init__(self, path: str | os.PathLike[str] | None, settings: dict[str, Any], every: float) -> None:
-        self.path = None if path is None else Path(path)
-        self.settings = json.loads(json.dumps(settings))
-        self.every, self._last = every, time.monotonic()
-
-    def read(self) -> tuple[Any, Any, int, dict[str, Any]]:
-        """Return weights and biases of finished heads, their number, and the state of unfinished ones."""
-        if self.path is None or not self.path.exists():
-            return None, None, 0, {}
-        try:
-            state, facts = read_tensors(self.path, _FITTING)
-        except ValueError:
-            state, facts = read_tensors(self.path, _FITTED)
-        others = describe_changes(json.loads(facts.get("settings", "{}")), self.settings)
-        if others:
-            raise ValueError(
-                f"path: expected a file of this fit. Got {str(self.path)!r}, of another: {others}. "
-                "Remove it or choose another name."
-            )
-        weight, bias = state.pop("weight", None), state.pop("bias", None)
-        return weight, bias, 0 if weight is None else len(weight), state
-
-    def due(self) -> bool:
-        """Return whether it is time to write."""
-        return self.path is not None and time.monotonic() - self._last >= self.every
-
-    def write(self, weight: Any, bias: Any, done: int, state: dict[str, Any]) -> None:
-        """Write the state, replacing the file as a whole."""
-        if self.path is None:
-            return
-        finished = {} if weight is None else {"weight": weight, "bias": bias}
-        method = _FITTED if done == self.settings["members"] else _FITTING
-        facts = {"method": method, "settings": json.dumps(self.settings)}
-        write_tensors(self.path, {**finished, **state}, facts)
-        self._last = time.monotonic()

@@ -1,0 +1,1 @@
+"""Models of CatBoost, LightGBM and XGBoost, seen alike: raw predictions at several numbers of trees."""
