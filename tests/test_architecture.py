@@ -12,7 +12,8 @@ import demur
 SOURCE = Path(demur.__file__).parent
 ORDER = [
     "progress", "atomic", "reading", "checksums", "control_characters",
-    "core.arrays", "core.rounding", "core.logarithms", "core.least_divergence",
+    "core.table_alignment", "core.arrays", "core.rounding", "core.logarithms", "core.probabilities",
+    "core.least_divergence",
     "core.joint_information", "core.gamma_function", "core.class_terms", "core.rules", "core.parts_as_text",
     "families", "predictions", "core.state", "measures", "core.rounded_members", "kernels",
     "core.jackknife", "core.kernel_distances", "core.kernel_score",
@@ -20,7 +21,7 @@ ORDER = [
     "core.bounds", "core.predictive", "core.second_order_measures", "decompose", "divergences", "regression",
     "averages", "credal", "adhoc",
     "tasks", "deferral", "stores", "scoring.batch_parts", "scoring.batches", "scoring.checkpoint",
-    "scoring.logit_spread", "posteriors", "scoring", "report", "reproduce", "cli",
+    "scoring.logit_spread", "posteriors", "scoring", "sequences", "report", "reproduce", "cli",
 ]  # fmt: skip
 
 
@@ -79,7 +80,7 @@ def test_every_public_name_is_there_and_no_module_hides_it() -> None:
         "print(modules, set(demur.__all__) - set(dir(demur)))"
     )
     printed = subprocess.check_output([sys.executable, "-c", code], text=True)
-    assert printed.strip() == "['posteriors', 'report', 'tasks'] set()"
+    assert printed.strip() == "['posteriors', 'report', 'sequences', 'tasks'] set()"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

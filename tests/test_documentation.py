@@ -156,6 +156,11 @@ PRINTED = {
         r"^HMC +accuracy 0\.[89]",
         r"^MC dropout +acc",
     ],
+    "quam.py": [
+        r"^QUAM +median known 0\.00.* AUROC 0\.[89]",
+        r"^MC dropout +median known",
+        r"^temperature 0\.01: median known",
+    ],
     "swag.py": [
         r"^SWAG +accuracy 0\.9",
         r"^own loop +accuracy 0\.9.*K 0\.[89]",

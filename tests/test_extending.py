@@ -7,7 +7,8 @@ import pytest
 from reference import loops, members
 
 import demur
-from demur.core.rules import BoundedRule, BrierRule, Rule, Terms, softmax
+from demur.core.probabilities import softmax
+from demur.core.rules import BoundedRule, BrierRule, Rule, Terms
 from demur.families import Family
 from demur.predictions import Parametric
 

@@ -148,6 +148,27 @@ def test_the_empty_state_is_the_identity(stream) -> None:
         assert merged.count == plain.count
 
 
+def test_members_and_classes_may_be_on_other_axes() -> None:
+    z = members.ordinary(4, 7, 3)
+    expected = demur.Moments().update(logits=z).decompose().epistemic
+    moved = [
+        demur.Moments().update(logits=np.moveaxis(z, 0, 1), axis=1),
+        demur.Moments().update(logits=np.moveaxis(z, 0, 2), class_axis=1, member_axis=2),
+        demur.Moments().update(logits=np.moveaxis(z, 2, 0), member_axis=1, class_axis=0),
+    ]
+    one_by_one = demur.Moments()
+    for member in z:
+        one_by_one.update(logits=member.T, class_axis=0)
+    for each in (*moved, one_by_one):
+        np.testing.assert_allclose(each.decompose().epistemic, expected, rtol=1e-12)
+    p = 1 / (1 + np.exp(-z[..., 0]))
+    labels = [demur.Moments().update(demur.Bernoulli(p)), demur.Moments()]
+    labels[1].update(demur.Bernoulli(p.T), axis=1)
+    np.testing.assert_allclose(*(each.decompose().epistemic for each in labels), rtol=1e-12)
+    with pytest.raises(ValueError, match="axis and member_axis"):
+        demur.Moments().update(logits=z, axis=1, member_axis=2)
+
+
 def test_merge_is_in_place_and_leaves_the_other_alone() -> None:
     logits = members.ordinary(6, 3, 4)
     left, right = fed(logits[:2]), fed(logits[2:])

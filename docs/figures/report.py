@@ -19,7 +19,8 @@ from PIL import Image
 import demur
 from demur.report import page
 from demur.report.contents import gather_contents
-from demur.report.run_folder import Run, read_run
+from demur.report.run_folder import read_run
+from demur.report.run_sets import Run
 
 METHOD, SET = "deep-ensemble", "ood-unseen"
 PARTS = {

@@ -43,7 +43,7 @@ from demur.predictions import (
 )
 
 if TYPE_CHECKING:
-    from demur import posteriors, report, tasks
+    from demur import posteriors, report, sequences, tasks
     from demur.adhoc import label_variance, margin, max_probability, softmax_variance, variation_ratio
     from demur.averages import interval, mean, quantiles
     from demur.deferral import Deferral
@@ -99,6 +99,7 @@ __all__ = [
     "register_rule",
     "report",
     "score",
+    "sequences",
     "softmax_variance",
     "tasks",
     "variance",
@@ -120,6 +121,7 @@ _LATER = {
     "quantiles": "averages",
     "report": "",
     "score": "scoring.score",
+    "sequences": "",
     "softmax_variance": "adhoc",
     "tasks": "",
     "variance": "regression",

@@ -7,8 +7,8 @@ from typing import Any
 
 from demur import kernels
 from demur.core import arrays
-from demur.core.arrays import ArrayLike
-from demur.core.rules import Array, own_variance, vote
+from demur.core.arrays import Array, ArrayLike
+from demur.core.probabilities import own_variance, vote
 from demur.core.state import Means
 from demur.decompose import check_arguments, finish_result, join_results, split_inputs
 from demur.measures import Decomposition

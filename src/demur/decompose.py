@@ -89,7 +89,7 @@ def decompose(
     probs, logits, log_probs
         Exactly one of them: predictions of members, shape (members, ..., classes). Arrays of NumPy, PyTorch
         or JAX, a list of arrays with one per member, or tables of pandas and polars. (members, classes) is
-        one input; for one model's (inputs, classes) give ``array[None]``. In place of ``probs`` also a
+        one input; for one model's (inputs, classes) give ``[array]``. In place of ``probs`` also a
         ``Categorical``, ``Bernoulli``, ``MultiLabel``, ``Gaussian``, ``MultivariateGaussian``, ``Poisson``,
         ``Exponential`` or ``Gamma``, or such an object of ``torch.distributions``. The average of numbers
         that are predicted is integrated for ``Gaussian``, and an error for the other families. Or a

@@ -16,9 +16,9 @@ from demur import atomic
 from demur.reading import read_json
 from demur.tasks.clusters import Clusters, check_clusters
 from demur.tasks.display import Displayed, Rows
-from demur.tasks.estimate import Estimate, check_correct, check_scores, check_share, proportion
+from demur.tasks.estimate import Estimate, check_correct, check_scores, check_share
 from demur.tasks.guarantees import Threshold, describe_promise, fit_threshold
-from demur.tasks.kept_accuracy import share_in_clusters
+from demur.tasks.kept_accuracy import estimate_share
 
 _GOALS = ("accuracy", "coverage", "risk", "cost")
 _FORMAT = "demur deferral 1"
@@ -185,14 +185,14 @@ class Deferral(Displayed):
         kept = ~self.defer(scores, groups)
         number, count = len(kept), int(kept.sum())
         together = check_clusters(clusters, number)
-        share = _estimate_share(kept, together, self.confidence)
+        share = estimate_share(kept, together, self.confidence)
         lines = [self.promise(), f"Keeps {count} of {number} inputs: {share}."]
         accuracy = None
         if correct is not None:
             right = check_correct(correct, number)
             if count:
                 own = None if together is None else Clusters(together.codes[kept], together.number)
-                accuracy = _estimate_share(right[kept], own, self.confidence)
+                accuracy = estimate_share(right[kept], own, self.confidence)
                 lines.append(f"Accuracy of the kept: {accuracy}; of all: {right.mean():.4f}.")
                 promises = [t.promise for t in self.thresholds.values() if t.promise is not None]
                 if self.goal in ("accuracy", "coverage") and promises and accuracy.high < min(promises):
@@ -334,10 +334,3 @@ def _draw_one_per_cluster(clusters: Clusters, groups: np.ndarray, seed: int) -> 
     _, kinds = np.unique(groups, return_inverse=True)
     both = clusters.codes * (kinds.max() + 1) + kinds.ravel()
     return np.sort(order[np.unique(both[order], return_index=True)[1]])
-
-
-def _estimate_share(chosen: np.ndarray, clusters: Clusters | None, confidence: float) -> Estimate:
-    """Return the share of chosen inputs with its interval."""
-    if clusters is None:
-        return proportion(int(chosen.sum()), len(chosen), confidence)
-    return share_in_clusters(chosen, clusters, confidence)

@@ -27,10 +27,13 @@ from demur.core.parts_as_text import Reading
 from demur.core.rounded_members import is_from_probs, is_given_rounded, may_be_rounded
 from demur.core.rounding import SATURATED, warn_if_infinite
 from demur.core.rules import LOG, Array, Rule, RuleName, resolve_rule
-from demur.core.state import SUMS, State, arrays_of
+from demur.core.state import State, arrays_of, check_sums
+from demur.core.table_alignment import TableLabels, align_tables, join_labels
 from demur.families import FAMILIES, find_rule
 from demur.measures import Decomposition, Measure, MeasureName, check_base, name_unit, resolve
 from demur.predictions import Members, Prediction, as_prediction, as_real_array, gather, rule_for
+from demur.predictions.categorical import Categorical
+from demur.predictions.places import choose_members_axis
 from demur.reading import open_regular, read_arrays
 
 FORMAT = "demur moments 2"
@@ -75,10 +78,13 @@ class Moments:
         self._double = False
         self._from_probs = False  # some members came as probabilities, which may have been rounded
         self._like: Array = np.empty(0)
+        self._table: TableLabels | None = None  # names of columns and rows, where tables came
 
     def __repr__(self) -> str:
         size = (
-            "empty" if self.state is None else f"{self.count} members, {self.rule.shape_as_given(self.shape)}"
+            "empty"
+            if self.state is None
+            else f"{self.count} member{'s'[: self.count != 1]}, {self.rule.shape_as_given(self.shape)}"
         )
         return f"Moments({size}, rule={self.rule.name!r}, groups={self.groups})"
 
@@ -117,6 +123,9 @@ class Moments:
         logits: ArrayLike | None = None,
         log_probs: ArrayLike | None = None,
         weights: ArrayLike | None = None,
+        axis: int = 0,
+        class_axis: int = -1,
+        member_axis: int | None = None,
     ) -> Moments:
         """Add one member (inputs, classes) or several (members, inputs, classes).
 
@@ -125,11 +134,18 @@ class Moments:
         probs, logits, log_probs
             Exactly one of them. In place of ``probs`` any predictions that ``decompose`` takes, as a
             ``Gaussian``: one member (inputs,) or several (members, inputs). The first ones say what kind
-            comes. Lists of arrays, and tables of pandas or polars, are arrays.
+            comes. Lists of arrays, and tables of pandas or polars, are arrays; columns and rows of tables are
+            matched by name with those before.
         weights
             A number for one member; shape (members,) or (members, inputs) for several. 0, or from 1e-100 to
             1e100.
+        axis, member_axis, class_axis
+            Where several members, and the classes, are; as for ``decompose``.
         """
+        table = self._table
+        probs, table = align_tables(probs, table)
+        logits, table = align_tables(logits, table)
+        log_probs, table = align_tables(log_probs, table)
         prediction = as_prediction(probs, logits, log_probs)
         rule = rule_for(prediction, self.rule)
         if self.state is not None and rule is not self.rule:
@@ -142,7 +158,10 @@ class Moments:
                 "Expected one member (inputs, classes) or several (members, inputs, classes), "
                 f"without classes where there are none. Got shape {rule.shape_as_given(prediction.shape)}."
             )
-        members = gather(prediction, weights, 0, may_be_zero=True, single=single)
+        place = choose_members_axis(axis, member_axis)
+        if not single and type(prediction) is not Categorical:
+            place = prediction._members_axis(place)  # pyright: ignore[reportAttributeAccessIssue]
+        members = gather(prediction, weights, place, class_axis, may_be_zero=True, single=single)
         came = (members.inputs, members.classes)
         if self.state is not None and came != self.shape:
             shapes = [rule.shape_as_given(shape) for shape in (self.shape, came)]
@@ -152,7 +171,7 @@ class Moments:
             self._add(members, rule)
             self._from_probs = self._from_probs or may_be_rounded(members)
         self._double = self._double or arrays.is_double(prediction.values)
-        self._like = arrays.sample(prediction.values)
+        self._like, self._table = arrays.sample(prediction.values), table
         return self
 
     def _add(self, members: Members, rule: Rule) -> None:
@@ -185,6 +204,7 @@ class Moments:
             raise ValueError(f"Expected Moments with the same rule and groups. Got {self} and {other}.")
         if other.state is None:
             return self
+        self._table = join_labels(self._table, other._table)
         if self.state is None:
             self.state, self._like, self.rule = other.state.copy(), other._like, rule
         elif self.shape != other.shape:
@@ -307,7 +327,7 @@ class Moments:
             if content:
                 content = dict.fromkeys(("excluded", "allowed", "p", "weight_log")) | content
                 moments.state = State(rule=moments.rule, xp=np, **content)
-                _check_sums(moments.state, groups or 1)
+                check_sums(moments.state, groups or 1)
         except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
             raise ValueError(f"{expected}: {error}.") from None
         return moments
@@ -344,31 +364,6 @@ def _common_rule(left: Moments, right: Moments) -> Rule | None:
         if empty.state is None and empty.rule == LOG and other.rule.name in FAMILIES:
             return other.rule
     return left.rule if left.rule == right.rule else None
-
-
-def _check_sums(state: State, groups: int) -> None:
-    """Raise unless the arrays of a file fit each other."""
-    inputs, classes = state.reference.shape
-    whole = (groups, inputs, classes)
-    phi = whole if state.rule.separable else (groups, inputs, 1)
-    wanted = {"reference": whole[1:], "a": whole, "u": whole, "au": whole, "phi": phi}
-    wanted |= dict.fromkeys(("entropy", "weight", "pair_weight"), whole[:2])
-    wanted |= dict.fromkeys(("heaviest", "count"), whole[1:2])
-    if state.excluded is not None or state.allowed is not None:
-        wanted |= {"excluded": whole, "allowed": whole}
-    if state.p is not None:
-        wanted["p"] = whole
-    if state.weight_log is not None:
-        wanted["weight_log"] = whole[:2]
-    for name, shape in wanted.items():
-        sums = getattr(state, name)
-        if sums is None or sums.shape != shape:
-            came = "nothing" if sums is None else f"shape {sums.shape}"
-            raise ValueError(f"{name} has {came}, not shape {shape}")
-        if sums.dtype.kind not in ("iu" if name == "count" else "f") or not np.isfinite(sums).all():
-            raise ValueError(f"{name} holds something else than finite numbers")
-        if name not in ("reference", *SUMS, "entropy", "weight_log") and (sums < 0).any():
-            raise ValueError(f"{name} is negative")
 
 
 def _refuse_rounding(members: Members) -> None:

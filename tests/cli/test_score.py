@@ -414,6 +414,57 @@ def test_sets_of_labels():
     fails("score", "m*.csv", "--logits", "--multilabel", "--labels", "y.npy", words=words)
 
 
+@pytest.mark.parametrize("kind", ["npy", "csv"])
+def test_a_label_that_all_members_lack_marks_its_input(kind):
+    p = np.random.default_rng(0).uniform(size=(3, 6, 3))
+    whole = np.asarray(demur.decompose(demur.MultiLabel(p)).epistemic)
+    p[:, 2, 1] = np.nan
+    if kind == "csv":
+        write_members(["red", "round", "soft"], p)
+        for path in Path().glob("m*.csv"):
+            path.write_text(path.read_text().replace("nan", ""))
+    np.save("m.npy", p)
+    _, err = noted("score", f"m*.{kind}", "--probs", "--multilabel", "--out", "s.csv")
+    assert err.startswith("demur: no prediction for 1 of 6 rows")
+    columns = read_columns(Path("s.csv"))
+    name = "round" if kind == "csv" else "label_1"
+    assert columns["status"][2] == f"no prediction: NaN in all members for {name}"
+    assert set(np.delete(columns["status"], 2)) == {"ok"} and np.isnan(columns["pairwise_epistemic"][2])
+    np.testing.assert_allclose(np.delete(columns["pairwise_epistemic"], 2), np.delete(whole, 2), rtol=1e-9)
+    p[1:, 2, 1] = 0.5
+    np.save("part.npy", p)
+    words = (
+        "part.npy: member 0, input 2: expected a prediction by every member, got nan by 1 of 3",
+        "weight 0",
+    )
+    said = fails("score", "part.npy", "--probs", "--multilabel", words=words)
+    assert "[" not in said  # no second index, of another kind
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("options", [[], ["--binary"], ["--multilabel"]])
+def test_a_number_beside_the_classes_is_kept_by_its_name(kind, options):
+    pd = pytest.importorskip("pandas")
+    for member, share in enumerate((0.2, 0.3)):
+        frame = pd.DataFrame({"cat": [share, 0.6], "dog": [1 - share, 0.4], "age": [31.0, 22.0]})
+        if kind == "csv":
+            frame.to_csv(f"m{member}.csv", index=False)
+        else:
+            frame.to_parquet(f"m{member}.parquet")
+    things = {"--binary": "tasks", "--multilabel": "labels"}.get("".join(options), "classes")
+    words = (f"The columns cat, dog, age were taken for {things}", "--keep NAME")
+    fails("score", f"m*.{kind}", "--probs", *options, words=words)
+    run("score", f"m*.{kind}", "--probs", *options, "--keep", "age", "--out", "s.csv")
+    assert set(read_columns(Path("s.csv"))["age"]) == {31.0, 22.0}
+
+
+def test_labels_that_do_not_fit_say_how_the_file_was_read():
+    np.save("p.npy", np.zeros((6, 30)))  # members and inputs, without an axis of tasks
+    np.save("y.npy", np.zeros(30))
+    words = ("expected labels of shape (6, 30)", "p.npy was read as one member of 6 inputs")
+    fails("score", "p.npy", "--points", "--labels", "y.npy", words=words)
+
+
 def test_numbers_with_a_variance_and_a_tolerance():
     rng = np.random.default_rng(0)
     truth = rng.normal(size=50)
@@ -517,7 +568,9 @@ def test_out(logits, suffix):
     else:
         pd = pytest.importorskip("pandas")
         table = pd.read_csv(path) if suffix == "csv" else pd.read_parquet(path)
-    assert list(table) == COLUMNS
+    facts = [] if suffix == "json" else ["members", "unit"]
+    assert list(table) == [*COLUMNS, *facts]
+    assert all(set(table[name]) == {value} for name, value in zip(facts, (12, "nats"), strict=False))
     values = expected("pairwise", "epistemic", logits=logits)
     np.testing.assert_allclose(np.asarray(table["pairwise_epistemic"]), values, rtol=1e-9)
     assert sorted(path.name for path in Path().iterdir()) == sorted(["z.npy", path.name])

@@ -29,6 +29,50 @@ def test_a_list_of_arrays_is_an_array_of_members(xp) -> None:
         assert xp.dtype_name(found) == xp.dtype_name(expected)
 
 
+def test_rows_of_tables_are_matched_by_index() -> None:
+    pandas = pytest.importorskip("pandas")
+    names, rows = list("abcde"), ["x", "y", "z"]
+    frames = [pandas.DataFrame(member, columns=names, index=rows) for member in PROBS]
+    expected = demur.decompose(PROBS).epistemic
+    mixed = [frames[0], frames[1].iloc[[2, 0, 1]], frames[2].iloc[::-1, ::-1], frames[3]]
+    np.testing.assert_array_equal(demur.decompose(mixed).epistemic, expected)
+    columns = [frame["a"] for frame in mixed]
+    np.testing.assert_array_equal(
+        demur.decompose(demur.Bernoulli(columns)).epistemic,
+        demur.decompose(demur.Bernoulli(PROBS[..., 0])).epistemic,
+    )
+    moments = demur.Moments()
+    for frame in mixed:
+        moments.update(frame)
+    one_by_one = demur.Moments()
+    for member in PROBS:
+        one_by_one.update(member)
+    np.testing.assert_array_equal(moments.decompose().epistemic, one_by_one.decompose().epistemic)
+    others = [frames[1].rename(index={"x": "w"}), frames[1].rename(index={"x": "y"})]
+    for other, message in zip(others, ("'w', which is not in the first", "a row twice"), strict=True):
+        with pytest.raises(ValueError, match=f"same index.* at 1, {message}.*reset_index"):
+            demur.decompose([frames[0], other])
+        with pytest.raises(ValueError, match=f"same index.* {message}"):
+            moments.update(other)
+    with pytest.raises(ValueError, match="same columns"):
+        moments.update(frames[0].rename(columns={"a": "f"}))
+    assert moments.count == 4  # what is refused changes nothing
+    with pytest.raises(ValueError, match="in the same order"):
+        moments.merge(demur.Moments().update(mixed[1]))
+    assert demur.Moments().merge(moments).count == 4
+    plain = demur.Moments().update(frames[0]).update(PROBS[1])  # arrays have no names to compare
+    assert plain.count == 2
+
+
+def test_advice_for_one_model_is_good_for_tables_too() -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(PROBS[0])
+    assert "give a list of one: [array]" in repr(demur.decompose(table))
+    assert demur.decompose([table]).epistemic.tolist() == [0.0, 0.0, 0.0]
+    with pytest.raises(ValueError, match=r"give \[array\], a list of one member"):
+        demur.decompose(table.iloc[0])
+
+
 def test_gradients_pass_through_a_list() -> None:
     torch = pytest.importorskip("torch")
     whole = torch.tensor(np.log(PROBS), requires_grad=True)

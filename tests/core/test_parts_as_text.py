@@ -128,7 +128,7 @@ _ANOTHER, _IMAGE = "If the members are on another axis, pass axis=.", "height an
             (10, 3),
             {},
             "10 members, 1 input, 3 classes",
-            "these are 10 inputs of one model, give array[None]",
+            "these are 10 inputs of one model, give a list of one: [array]",
         ),
         ((1, 3), {}, "1 member, 1 input, 3 classes", None),
         ((1, 8, 3), {}, "1 member, 8 inputs, 3 classes", _ANOTHER),

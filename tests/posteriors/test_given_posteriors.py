@@ -319,3 +319,84 @@ def test_what_regressors_refuse() -> None:
     several = RandomForestRegressor(3).fit(X, np.stack([Y, Y], 1))
     with pytest.raises(ValueError, match="one output at a time"):
         Regressors(several)._predict_numbers(0, X)
+
+
+# --- pure leaves ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        VotingClassifier(
+            [*two_models(), ("forest", RandomForestClassifier(3, random_state=0))], voting="soft"
+        ),
+        StackingClassifier([("tree", ExtraTreesClassifier(2, random_state=0)), *two_models()], cv=2),
+        BaggingClassifier(make_pipeline(StandardScaler(), RandomForestClassifier(2)), 3, random_state=0),
+    ],
+)
+def test_forests_inside_an_ensemble_exclude_classes_by_pure_leaves(model) -> None:
+    """And not by rounding, which a RoundingWarning would speak of."""
+    with pytest.warns(UserWarning, match="trees whose leaves are pure.*min_samples_leaf") as caught:
+        demur.score(fitted(model), BATCH, progress=False)
+    assert [each.category for each in caught] == [UserWarning]
+
+
+def test_forests_and_pipelines_are_members_as_they_are() -> None:
+    """They have a length, of trees or steps, and are not taken apart."""
+    forests = [(f"forest {k}", RandomForestClassifier(3, random_state=k)) for k in range(2)]
+    found = Bagging(fitted(VotingClassifier(forests, voting="soft")))
+    assert found.members == 2 and all(isinstance(each, RandomForestClassifier) for each in found.models)
+    lines = make_pipeline(StandardScaler(), LogisticRegression())
+    assert Bagging(fitted(BaggingClassifier(lines, 3, random_state=0))).members == 3
+
+
+# --- evidential networks -------------------------------------------------------------------------
+
+
+def make_evidential(**options):
+    torch = pytest.importorskip("torch")
+
+    class Evidential(torch.nn.Module):
+        def __init__(self, seed: int) -> None:
+            super().__init__()
+            torch.manual_seed(seed)
+            self.layer = torch.nn.Linear(4, 3)
+
+        def forward(self, x):
+            return options.get("kind", demur.Dirichlet)(1 + torch.exp(self.layer(x)))
+
+    return Evidential(0), Evidential(1)
+
+
+def test_an_evidential_network_is_a_posterior() -> None:
+    torch = pytest.importorskip("torch")
+    one, other = make_evidential()
+    x = torch.as_tensor(X[TEST], dtype=torch.float32)
+    scores = demur.score(one, [(x, Y[TEST])], progress=False)
+    with torch.no_grad():
+        expected = 2 / (1 + torch.exp(one.layer(x))).sum(-1)  # (C - 1) / sum(alpha)
+        both = demur.decompose(demur.Mixture([one(x), other(x)])).epistemic
+    np.testing.assert_allclose(scores["pairwise"].epistemic, expected, rtol=1e-5)
+    assert scores.members is None and one.training
+    for given in ([one, other], DeepEnsemble([one, other])):
+        found = demur.score(given, [x], progress=False)["pairwise"].epistemic
+        np.testing.assert_allclose(found, both, rtol=1e-5)
+    alone = DeepEnsemble(
+        [one.layer], forward=lambda model, inputs: demur.Dirichlet(1 + torch.exp(model(inputs)))
+    )
+    found = demur.score(alone, [x], progress=False)["pairwise"].epistemic
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    (torch_one, _) = make_evidential(kind=torch.distributions.Dirichlet)
+    found = demur.score(torch_one, [x], progress=False)["pairwise"].epistemic
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_distribution_is_no_member() -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.as_tensor(X[TEST], dtype=torch.float32)
+    one, _ = make_evidential()
+    dropout = demur.posteriors.MCDropout(torch.nn.Sequential(torch.nn.Dropout(0.1), one), samples=3)
+    with pytest.raises(TypeError, match=r"a distribution over predictions.*forward=lambda"):
+        demur.score(dropout, [x], progress=False)
+    with pytest.raises(TypeError, match=r"One network alone has no members.*demur\.Dirichlet"):
+        demur.score(one.layer, [x], progress=False)

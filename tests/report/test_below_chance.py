@@ -11,7 +11,8 @@ from demur.report import cards
 from demur.report.contents import gather_contents
 from demur.report.page import gather_data
 from demur.report.run_folder import read_run
-from demur.report.tables import Row, table_of_scores
+from demur.report.table_forms import Row
+from demur.report.tables import table_of_scores
 from demur.report.verdict import write_verdict
 from demur.stores import write_columns
 from demur.tasks import contest, detection

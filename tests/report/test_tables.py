@@ -7,16 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from demur.report.tables import (
-    PAPER,
-    Column,
-    Row,
-    Table,
-    column_of,
-    kinds_of,
-    table_of_figures,
-    table_of_scores,
-)
+from demur.report.table_forms import Column, Row, Table
+from demur.report.tables import PAPER, column_of, kinds_of, table_of_figures, table_of_scores
 from demur.tasks import Estimate, Standing, contest, detection
 
 

@@ -451,7 +451,7 @@ def test_after_sigkill_the_same_call_writes_the_same_bytes(order, method, tmp_pa
 
 
 def test_files_are_those_that_the_command_writes(tmp_path) -> None:
-    from demur.cli.score import score_files
+    from demur.cli.scored_files import score_files
 
     ensemble = DeepEnsemble([network(s) for s in range(3)])
     x, y = data()

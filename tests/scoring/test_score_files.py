@@ -7,7 +7,8 @@ import pytest
 from reference.files import CLASSES, INPUTS, MEMBERS
 
 import demur
-from demur.scoring.score_files import plan_tiles, score_predictions
+from demur.scoring.file_tiles import plan_tiles
+from demur.scoring.score_files import score_predictions
 from demur.stores import StoreError, open_predictions
 
 

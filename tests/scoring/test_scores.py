@@ -261,12 +261,9 @@ def test_load_gives_back_what_was_saved(ending, options, tmp_path) -> None:
             assert back.columns[name].tolist() == values.tolist()
     np.testing.assert_array_equal(back.correct, scores.correct)
     assert (back["average"].stderr is None) == (scores["average"].stderr is None)
-    if ending == "json":
-        asked = ("members", "rule", "base", "unbiased", "outcome")
-        assert [getattr(back, each) for each in asked] == [getattr(scores, each) for each in asked]
-        assert repr(back) == repr(scores)
-    else:
-        assert back.members is None and back.rule is None
+    asked = ["members", "rule", "base", "outcome", *(["unbiased"] if ending == "json" else [])]
+    assert [getattr(back, each) for each in asked] == [getattr(scores, each) for each in asked]
+    assert repr(back) == repr(scores)
     back.save(tmp_path / f"again.{ending}")
     same = demur.Scores.load(tmp_path / f"again.{ending}")
     np.testing.assert_array_equal(same["pairwise"].epistemic, back["pairwise"].epistemic)
@@ -288,9 +285,20 @@ def test_several_labels_numbers_and_used_members_are_loaded(ending, tmp_path) ->
         np.testing.assert_allclose(back.predictions, scores.predictions, rtol=1e-15)
         np.testing.assert_allclose(back.labels, scores.labels, rtol=1e-15)
     np.testing.assert_array_equal(demur.Scores.load(tmp_path / f"0.{ending}").correct, labels.correct)
-    np.testing.assert_array_equal(demur.Scores.load(tmp_path / f"2.{ending}").used, early.used)
+    loaded = demur.Scores.load(tmp_path / f"2.{ending}")
+    np.testing.assert_array_equal(loaded.used, early.used)
+    assert "nats" in repr(loaded) and loaded.members is not None and loaded.members >= early.used.max()
     with pytest.raises(ValueError, match="within"):
         _ = demur.Scores.load(tmp_path / f"1.{ending}").correct
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_a_unit_of_the_users_own_is_left_alone(ending, tmp_path) -> None:
+    scores = demur.score(given(LOGITS), [X]).with_column("unit", np.array(["kg"] * len(X)))
+    scores.save(tmp_path / f"scores.{ending}")
+    back = demur.Scores.load(tmp_path / f"scores.{ending}")
+    assert set(back.columns["unit"]) == {"kg"} and back.members == len(LOGITS)
+    assert back.rule == ("log" if ending == "json" else None)
 
 
 @pytest.mark.parametrize("ending", FORMATS)
@@ -371,3 +379,47 @@ def test_the_html_form_is_a_table_with_escaped_names() -> None:
     assert set(page.tags) == {"p", "table", "thead", "tbody", "tr", "th", "td"}
     assert "<script>x</script>" in page.words and "also <b>mine</b>" in page.words
     assert page.words[0] == "Scores(12 inputs, 5 members, nats)"
+
+
+# --- rounded probabilities -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["classes", "labels", "yes or no"])
+def test_rounding_is_that_of_decompose_whatever_the_batches(kind) -> None:
+    if kind == "classes":
+        p = RNG.dirichlet(np.full(3, 0.05), size=(5, 12)).round(3)  # rows that need not quite sum to 1
+        make, rounding = demur.Categorical, 5e-4
+    else:
+        p = np.float32(1 / (1 + np.exp(-40 * RNG.normal(size=(5, 12, 2)))))  # many are 0 or 1
+        p = p if kind == "labels" else p[..., 0]
+        make, rounding = (demur.MultiLabel if kind == "labels" else demur.Bernoulli), "dtype"
+    rows = np.arange(12)
+    posterior = Samples(lambda x: make(p[:, x]), members=5)
+    scores = demur.score(posterior, [rows[:5], rows[5:]], rounding=rounding, progress=False)
+    for measure in MEASURES:
+        expected = demur.decompose(make(p), measure=measure, rounding=rounding)
+        for part in ("total", "aleatoric", "epistemic"):
+            found = getattr(scores[measure], part)
+            assert np.isfinite(found).all()
+            np.testing.assert_allclose(found, getattr(expected, part), rtol=1e-5)
+    exact = demur.Categorical(probs=np.array([[[1.0, 0.0]], [[0.5, 0.5]]]))
+    with pytest.warns(demur.RoundingWarning, match="rounding='dtype'"):
+        demur.score(lambda x: exact, [np.zeros((1, 1))], progress=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"order": "member"}, "rounding needs all members of an input at once, and order='member'"),
+        ({"tolerance": 0.1}, "rounding needs all members of an input at once, and tolerance"),
+        ({"rounding": "six"}, "rounding must be a half-width"),
+        ({"rule": "brier"}, "rounding finds the least K, I or M that fits. Got rule 'brier'"),
+    ],
+)
+def test_rounding_is_refused_where_members_are_not_held(options, message) -> None:
+    p = np.full((40, 12, 3), 1 / 3)
+    posterior = Samples(lambda x: p, kind="probs", members=40)
+    with pytest.raises(ValueError, match=message):
+        demur.score(posterior, [X], **{"rounding": 1e-3, "progress": False} | options)
+    with pytest.raises(ValueError, match="rounding goes with probabilities"):
+        demur.score(given(), [X], rounding=1e-3, progress=False)

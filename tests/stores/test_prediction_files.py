@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from reference.files import CLASSES, INPUTS, read, refused
 
-from demur.scoring.score_files import plan_tiles
+from demur.scoring.file_tiles import plan_tiles
 from demur.stores import StoreError, open_predictions
 
 

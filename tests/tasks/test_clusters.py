@@ -17,10 +17,12 @@ from demur.tasks import (
     estimate_figure,
     misclassification,
     rank_correlation,
+    regression,
     roc_band,
     selective,
     sparsification,
 )
+from demur.tasks.bands import _bound_mean_of_distances
 from demur.tasks.clusters import check_clusters
 from demur.tasks.levels import count_levels, false_positive_rate, false_positive_rate_influence
 
@@ -96,6 +98,32 @@ def of_calibration(rng, clusters, size, alike):
         yield f"ece{which}", found.ece, 0.0
 
 
+SCALE = 0.8
+
+
+def of_regression(rng, clusters, size, alike):
+    """Predictions that are too sure, of standard normal outcomes that go together within clusters."""
+    y, codes = draw_clustered(rng, clusters, size, alike)
+    prediction = demur.Gaussian(np.zeros((1, len(y))), scale=np.full((1, len(y)), SCALE))
+    truth = {
+        "crps": np.sqrt(2 / np.pi * (1 + SCALE**2)) - SCALE / np.sqrt(np.pi),
+        "nll": np.log(2 * np.pi * SCALE**2) / 2 + 1 / (2 * SCALE**2),
+        "rmse": 1.0,
+        "coverage": 1 - 2 * norm.cdf(SCALE * norm.ppf(0.05)),
+        "calibration_error": calibration_truth(),
+    }
+    for which, given in (("", codes), (", ignored", None)):
+        found = regression(prediction, y, clusters=given)
+        yield from ((name + which, getattr(found, name), value) for name, value in truth.items())
+
+
+@cache
+def calibration_truth():
+    """The area between the cdf of the PIT and the diagonal."""
+    at = np.linspace(-12, 12, 100_001)
+    return float(np.sum(np.abs(norm.cdf(SCALE * at) - norm.cdf(at)) * norm.pdf(at)) * (at[1] - at[0]))
+
+
 def held(draw, clusters, size, alike, runs=RUNS):
     """Return by figure the share of draws whose interval holds the truth."""
     hits = {}
@@ -105,7 +133,7 @@ def held(draw, clusters, size, alike, runs=RUNS):
     return {name: count / runs for name, count in hits.items()}
 
 
-@pytest.mark.parametrize("draw", [of_detection, of_selective, of_calibration])
+@pytest.mark.parametrize("draw", [of_detection, of_selective, of_calibration, of_regression])
 @pytest.mark.parametrize(
     ("clusters", "size", "alike", "runs"),
     [
@@ -128,7 +156,7 @@ def test_intervals_hold_the_truth_where_inputs_go_together(draw, clusters, size,
     )
     # The control: as if all inputs were independent, intervals are much too short.
     ignored = {name: share for name, share in found.items() if "ignored" in name}
-    kinds = ("excess", "ece", "rank")  # wider for other reasons, or where clusters matter less
+    kinds = ("excess", "ece", "rank", "calibration")  # wider for other reasons, or where clusters matter less
     assert all(share < 0.85 for name, share in ignored.items() if not name.startswith(kinds)), found
 
 
@@ -334,13 +362,81 @@ def test_bands():
     rng = np.random.default_rng(7)
     scores, correct = rng.normal(size=300), rng.uniform(size=300) < 0.7
     codes = np.arange(300) // 10
-    with pytest.raises(ValueError, match="roc_band needs independent inputs"):
-        roc_band(misclassification(scores, correct, clusters=codes))
+    alone = roc_band(misclassification(scores, correct, clusters=np.arange(300)))
+    together = roc_band(misclassification(scores, correct, clusters=codes))
+    independent = roc_band(misclassification(scores, correct))
+    inner = (independent.low > 0) & (independent.high < 1)
+    for narrow, wide in ((independent, alone), (alone, together)):
+        assert ((narrow.high - narrow.low)[inner] < (wide.high - wide.low)[inner]).all()
     found = selective(scores, correct, clusters=codes)
     band = accuracy_band(found, [150, 300])
     for place, share in enumerate((0.5, 1.0)):
         one = found.accuracy_at(share)
         assert (band.low[place], band.high[place]) == pytest.approx((one.low, one.high))
+
+
+def draw_unequal(rng, clusters, alike):
+    """Standard normal numbers in clusters of unequal size; and the labels."""
+    codes = np.repeat(np.arange(clusters), np.ceil(rng.lognormal(3, 0.6, size=clusters)).astype(int))
+    common = np.sqrt(alike) * rng.normal(size=clusters)[codes]
+    return common + np.sqrt(1 - alike) * rng.normal(size=len(codes)), codes
+
+
+def count_curves_held(runs, clusters, alike):
+    """Return how often bands hold the whole true ROC curve, with clusters and as if there were none."""
+    at = np.linspace(0.01, 0.99, 99)
+    truth = norm.sf(norm.isf(at) - SHIFT)
+    held = {"apart": 0, "mixed": 0, "apart, ignored": 0}
+    for seed in range(runs):
+        rng = np.random.default_rng(seed)
+        (known, a), (unknown, b) = (draw_unequal(rng, clusters, alike) for _ in range(2))
+        wrong = rng.uniform(size=len(a)) < 0.3  # in the clusters of the right ones
+        options = {"interval": "asymptotic"}
+        results = {
+            "apart": detection(known, unknown + SHIFT, clusters=(a, b + clusters), **options),
+            "mixed": misclassification(known + SHIFT * wrong, ~wrong, clusters=a, **options),
+            "apart, ignored": detection(known, unknown + SHIFT, **options),
+        }
+        for name, found in results.items():
+            band = roc_band(found, at)
+            held[name] += ((band.low <= truth) & (truth <= band.high)).all()
+    return {name: count / runs for name, count in held.items()}
+
+
+@pytest.mark.parametrize(
+    ("clusters", "runs"),
+    [
+        (30, 60),
+        pytest.param(8, 1000, marks=pytest.mark.slow),
+        pytest.param(100, 1000, marks=pytest.mark.slow),
+    ],
+)
+def test_the_roc_band_of_clusters_holds_the_whole_true_curve(clusters, runs):
+    found = count_curves_held(runs, clusters, 0.9)
+    print(clusters, found)
+    assert min(found["apart"], found["mixed"]) >= 0.95 - 4 * np.sqrt(0.95 * 0.05 / runs), found
+    assert found["apart, ignored"] < 0.85, found  # the control
+
+
+def test_the_bound_of_a_mean_of_distances():
+    """By the definition: the least t over all s of Markov's bound, with E(D - s)+ integrated."""
+    level = 0.025
+    s, step = np.linspace(0, 4, 40_001, retstep=True)
+    beyond = np.cumsum((2 * np.exp(-2 * s**2))[::-1])[::-1] * step
+    assert _bound_mean_of_distances(level) == pytest.approx(np.min(s + beyond / level), rel=1e-3)
+
+
+def test_a_mean_of_clusters_is_student_s_without_skewness_and_moves_with_it():
+    rng = np.random.default_rng(3)
+    half = rng.normal(size=12)
+    values = np.repeat(np.concatenate([half, -half]), 5)  # symmetric clusters
+    clusters = check_clusters(np.repeat(np.arange(24), 5), 120)
+    assert clusters is not None
+    reach = t.ppf(0.975, 23) * np.concatenate([half, -half]).std(ddof=1) / np.sqrt(24)
+    np.testing.assert_allclose(clusters.enclose_mean(values, 0.95), (-reach, reach), rtol=1e-6)
+    low, high = clusters.enclose_mean(np.exp(values), 0.95)
+    mean = np.exp(values).mean()
+    assert high - mean > 1.2 * (mean - low)
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from demur.cli.figures import pick_clusters
 from demur.cli.method_files import DEFAULT_SCORE, MethodScores, Reader, find_method
 from demur.cli.options import (
     Axis,
+    Clusters,
     Confidence,
     Force,
     Json,
@@ -23,7 +25,7 @@ from demur.cli.options import (
     Tolerance,
 )
 from demur.cli.printing import bad_input_exits, complain, print_object, say
-from demur.cli.score import refuse_to_replace
+from demur.cli.scored_files import refuse_to_replace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -93,6 +95,8 @@ def fit(
     ] = None,
     confidence: Confidence = 0.95,
     groups: _Groups = None,
+    clusters: Clusters = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw of one input of each cluster.")] = 0,
     logits: Logits = False,
     probs: Probs = False,
     log_probs: LogProbs = False,
@@ -122,7 +126,8 @@ def fit(
         names = _pick_groups(source, groups, task)
         policy = Deferral.fit(
             source.score(score), correct, accuracy=accuracy, coverage=coverage, risk=risk, cost=cost,
-            confidence=confidence, groups=names,
+            confidence=confidence, groups=names, seed=seed,
+            clusters=None if clusters is None else pick_clusters(clusters, source, labels),
         )  # fmt: skip
         policy = replace(policy, score=score, method=find_method(source.path) or None)
         with explain_write_errors(out):
@@ -154,6 +159,7 @@ def apply(
         ),
     ] = None,
     groups: _Groups = None,
+    clusters: Clusters = None,
     logits: Logits = False,
     probs: Probs = False,
     log_probs: LogProbs = False,
@@ -189,7 +195,8 @@ def apply(
         judged, correct = source, None
         if labels is not None or "label" in source.columns:
             judged, correct = source.judge(labels, prediction, tolerance)
-        report = rule.report(judged.score(column), correct, _pick_groups(judged, groups, task))
+        together = None if clusters is None else pick_clusters(clusters, judged, labels)
+        report = rule.report(judged.score(column), correct, _pick_groups(judged, groups, task), together)
         deferred = rule.defer(source.score(column), _pick_groups(source, groups, task))
         decisions = _list_decisions(source, column, deferred)
         if out is not None:
@@ -237,7 +244,7 @@ def _list_decisions(source: MethodScores, score: str, deferred: np.ndarray) -> d
     decision = np.full(len(source.rows), "defer")
     decision[source.rows] = np.where(deferred, "defer", "keep")
     columns = source.columns
-    texts = [name for name, values in columns.items() if values.dtype.kind == "U"]
+    texts = [name for name, values in columns.items() if values.dtype.kind == "U" and name != "unit"]
     kept = dict.fromkeys(("input", "id", "task", *texts, "prediction", score))
     found = {name: columns[name] for name in kept if name in columns} | {"decision": decision}
     return {name: values[source.wanted] for name, values in found.items()}

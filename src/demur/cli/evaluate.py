@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from demur.cli import defer
+from demur.cli.calibration import calibration
 from demur.cli.disentanglement import disentanglement
-from demur.cli.method_files import MethodScores, Reader, name_methods, pair_methods, split_method_name
+from demur.cli.figures import choose_form, json_figures, pick_clusters, say_intervals
+from demur.cli.method_files import MethodScores, Reader, name_methods, pair_methods
 from demur.cli.options import (
     Axis,
+    Clusters,
     Confidence,
     Csv,
     Json,
@@ -30,11 +33,9 @@ from demur.cli.options import (
     Tolerance,
 )
 from demur.cli.printing import bad_input_exits, print_figures, print_object
-from demur.cli.score import choose_kind
-from demur.progress import progress_bar
 
 if TYPE_CHECKING:
-    from demur.report.tables import Table
+    from demur.report.table_forms import Table
     from demur.tasks import Contest
 
 app = typer.Typer(
@@ -83,19 +84,6 @@ _Splits = Annotated[
         help="Show mean and standard deviation over N disjoint splits instead of intervals.",
     ),
 ]
-
-
-_Clusters = Annotated[
-    str | None,
-    typer.Option(
-        "--clusters",
-        metavar="COLUMN",
-        show_default=False,
-        help="Column that says which inputs belong together, such as the image of a pixel or the patient of "
-        "a visit: intervals and tests are then over draws of whole clusters.",
-    ),
-]
-
 _Strata = Annotated[
     str | None,
     typer.Option(
@@ -143,7 +131,7 @@ def ood(
     resamples: Resamples = 2000,
     splits: _Splits = None,
     seed: Seed = 0,
-    clusters: _Clusters = None,
+    clusters: Clusters = None,
     strata: _Strata = None,
     json: Json = False,
     latex: Latex = False,
@@ -157,7 +145,7 @@ def ood(
     demur evaluate ood --id MCD=mcd/id.csv --ood MCD=mcd/ood.csv --id DE=de/id.csv --ood DE=de/ood.csv --latex
     """
     with bad_input_exits():
-        form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
+        form = choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
         reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis, task=task)
         pairs = pair_methods(reader.read_all(known), reader.read_all(unknown))
         names = reader.scores([source for pair in pairs.values() for source in pair])
@@ -170,11 +158,11 @@ def ood(
             if column is None:
                 return None
             return {
-                method: tuple(_pick_clusters(column, each) for each in pair) for method, pair in pairs.items()
+                method: tuple(pick_clusters(column, each) for each in pair) for method, pair in pairs.items()
             }
 
         answer = _evaluate(
-            "detection", scores, None, figure, form, reader.head,
+            "detection", scores, None, figure, form, reader.head, _describe([*sum(pairs.values(), ())]),
             clusters=pick(clusters), strata=pick(strata),
             confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
         )  # fmt: skip
@@ -209,7 +197,7 @@ def _add_command(task: str, text: str) -> None:
         resamples: Resamples = 2000,
         splits: _Splits = None,
         seed: Seed = 0,
-        clusters: _Clusters = None,
+        clusters: Clusters = None,
         strata: _Strata = None,
         json: Json = False,
         latex: Latex = False,
@@ -217,7 +205,7 @@ def _add_command(task: str, text: str) -> None:
         markdown: Markdown = False,
     ) -> None:
         with bad_input_exits():
-            form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
+            form = choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
             reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis, task=one_task)
             sources = reader.read_all(files)
             judged = {
@@ -234,11 +222,11 @@ def _add_command(task: str, text: str) -> None:
                 if column is None:
                     return None
                 return {
-                    method: _pick_clusters(column, source, labels) for method, (source, _) in judged.items()
+                    method: pick_clusters(column, source, labels) for method, (source, _) in judged.items()
                 }
 
             answer = _evaluate(
-                task, scores, correct, figure, form, reader.head,
+                task, scores, correct, figure, form, reader.head, _describe(sources),
                 clusters=pick(clusters), strata=pick(strata),
                 confidence=confidence, interval=interval, resamples=resamples, splits=splits, seed=seed,
             )  # fmt: skip
@@ -252,102 +240,7 @@ _add_command(
     "selective",
     "Measure accuracy against coverage: areas under the accuracy and the risk curve, excess risk.",
 )
-
-
-@app.command()
-def calibration(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="[NAME=]FILE", show_default=False, help="Predictions. Several files are several methods."
-        ),
-    ],
-    labels: Annotated[
-        str, typer.Option(metavar="FILE", help="True classes, as numbers from 0 on.", show_default=False)
-    ],
-    bins: Annotated[int, typer.Option(help="Number of bins, each with equally many inputs.")] = 15,
-    logits: Logits = False,
-    probs: Probs = False,
-    log_probs: LogProbs = False,
-    axis: Axis = 0,
-    confidence: Confidence = 0.95,
-    resamples: Resamples = 2000,
-    seed: Seed = 0,
-    clusters: _Clusters = None,
-    json: Json = False,
-    latex: Latex = False,
-    csv: Csv = False,
-    markdown: Markdown = False,
-) -> None:
-    """Measure the calibration of the average of the members: log loss (nats), Brier score, ECE.
-
-    demur evaluate calibration predictions.npy --logits --labels labels.npy
-    """
-    with bad_input_exits():
-        from demur.report.tables import table_of_figures
-        from demur.scoring.score_files import average_predictions
-        from demur.stores import number_labels, open_predictions, read_labels
-        from demur.tasks import calibration
-
-        form = _choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
-        kind = choose_kind(logits=logits, probs=probs, log_probs=log_probs)
-        truth = read_labels(labels)["label"]
-        together = None if clusters is None else _read_clusters(clusters, labels)
-        results = {}
-        for written in files:
-            name, path = split_method_name(written)
-            name = name or Path(path).stem
-            if name in results:
-                raise ValueError(f"expected a different name for each file, as NAME={path}, got {name} twice")
-            with (
-                open_predictions([path], axis=axis) as predictions,
-                progress_bar(predictions.inputs, "inputs") as progress,
-            ):
-                average = average_predictions(predictions, kind, progress=progress)
-            own = number_labels(truth, predictions.names, path)
-            options = {"confidence": confidence, "resamples": resamples, "seed": seed}
-            results[name] = calibration(average, own, bins=bins, clusters=together, **options)
-    figures = ("nll", "brier", "ece")
-    if form == "json":
-        found = {name: _json_figures(result, figures) for name, result in results.items()}
-        print_object(next(iter(found.values())) | ({"methods": found} if len(found) > 1 else {}))
-    else:
-        title = f"Calibration of {len(truth)} predictions, {_say_intervals(confidence, clusters)}"
-        print_figures(table_of_figures(results, figures), form, title)
-
-
-def _choose_form(**forms: bool) -> str:
-    """Return the one form that is asked for, or "text"."""
-    asked = [name for name, wanted in forms.items() if wanted]
-    if len(asked) > 1:
-        raise ValueError(f"expected at most one form, got --{' and --'.join(asked)}: choose one")
-    return asked[0] if asked else "text"
-
-
-def _pick_clusters(name: str, source: MethodScores, labels: str | None = None) -> Any:
-    """Return the column of clusters, of the scores or of the file of labels, for the rows that count."""
-    if name in source.columns or labels is None:
-        return source.column(name)
-    found = _read_clusters(name, labels)
-    if len(found) != len(source.rows):
-        raise ValueError(
-            f"{labels}: expected {len(source.rows)} clusters, one per row of {source.path}, got {len(found)}"
-        )
-    return found[source.rows]
-
-
-def _read_clusters(name: str, labels: str) -> Any:
-    """Return a column of the file of labels."""
-    from demur.stores import pick_column, read_columns, split_name
-
-    path = split_name(labels)[0]
-    columns = {} if path.lower().endswith(".npy") else read_columns(Path(path), nameless="label")
-    return pick_column(columns, name, path)
-
-
-def _say_intervals(confidence: float, clusters: Any) -> str:
-    """Return what the intervals of a table are."""
-    return f"with {100 * confidence:g} % intervals{' over draws of whole clusters' if clusters else ''}"
+app.command()(calibration)
 
 
 def _evaluate(
@@ -357,9 +250,13 @@ def _evaluate(
     figures: list[str] | None,
     form: str,
     head: str,
+    what: Mapping[str, str],
     **options: Any,
 ) -> Callable[[], None]:
-    """Evaluate the scores of all methods; return a function that prints the result."""
+    """Evaluate the scores of all methods; return a function that prints the result.
+
+    `what` is what `_describe` says of the files.
+    """
     from demur.report.tables import kinds_of, table_of_figures, table_of_scores
     from demur.tasks import contest
 
@@ -375,43 +272,37 @@ def _evaluate(
     if one:
         table = table_of_figures({m: named[head] for m, named in found.results.items()}, shown, head)
     else:
-        table = table_of_scores(found)
-    return partial(print_figures, table, form, _write_title(task, table, options))
+        table = table_of_scores(found, unit=what["unit"])
+    return partial(print_figures, replace(table, of=what["rows"]), form, _write_title(task, table, options))
+
+
+def _describe(sources: Sequence[MethodScores]) -> dict[str, str]:
+    """Return the unit of all scores, if they have one, and what the rows of a table are."""
+    units = {str(each.columns["unit"][0]) if "unit" in each.columns else "" for each in sources}
+    by_task = any("task" in each.columns for each in sources)
+    unit = units.pop() if len(units) == 1 else ""
+    return {"unit": unit, "rows": "Task" if by_task else "Method"}
 
 
 def _write_title(task: str, table: Table, options: Mapping[str, Any]) -> str:
     """Return the title of a table."""
-    from demur.report.tables import FIGURE_NAMES
+    from demur.report.table_forms import FIGURE_NAMES
 
     what = {row.section for row in table.rows}
     (section,) = what if len(what) == 1 else ("",)
     by = FIGURE_NAMES.get(section, section)
     spread = f"mean ± spread over {options['splits']} splits" if options["splits"] else None
-    interval = _say_intervals(options["confidence"], options["clusters"])
+    interval = say_intervals(options["confidence"], options["clusters"])
     return f"{_TITLES[task]}{f': {by}' if by else ''}, {spread or interval}"
-
-
-def _json_figures(result: Any, figures: tuple[str, ...]) -> dict[str, Any]:
-    """Return figures as JSON can hold them."""
-    from demur.stores import json_number
-
-    if getattr(result, "within", None) is not None:
-        figures = (*figures, "within")
-    found: dict[str, Any] = {
-        figure: {key: json_number(value) for key, value in getattr(result, figure).to_dict().items()}
-        for figure in figures
-    }
-    chance = getattr(result, "chance", None)
-    return found if chance is None else found | {"chance": chance}
 
 
 def _make_json(found: Contest, figures: tuple[str, ...], head: str) -> dict[str, Any]:
     """Return the figures of the first method and score, then those of all, as one JSON object."""
     first, named = next(iter(found.results.items()))
-    whole: dict[str, Any] = _json_figures(named[head], figures) | {"score": head, "method": first}
+    whole: dict[str, Any] = json_figures(named[head], figures) | {"score": head, "method": first}
     if len(named) * len(found.results) > 1:
         whole["methods"] = {
-            method: {name: _json_figures(result, figures) for name, result in scores.items()}
+            method: {name: json_figures(result, figures) for name, result in scores.items()}
             for method, scores in found.results.items()
         }
         whole["comparisons"] = [

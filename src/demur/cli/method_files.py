@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from demur.cli.printing import complain, count_things
-from demur.cli.score import Kind, choose_kind, score_files
-from demur.report.run_folder import kind_of
+from demur.cli.scored_files import Kind, choose_kind, score_files
+from demur.report.run_sets import kind_of
 from demur.report.score_names import COLUMNS_BY_NAME, SCORE_NAMES
 from demur.report.tables import PAPER
 

@@ -46,6 +46,16 @@ Task = Annotated[
         help="One task of scores that have several (demur score --binary). Default: each by itself.",
     ),
 ]
+Clusters = Annotated[
+    str | None,
+    typer.Option(
+        "--clusters",
+        metavar="COLUMN",
+        show_default=False,
+        help="Column that says which inputs belong together, such as the image of a pixel or the patient of "
+        "a visit: intervals and tests are then over draws of whole clusters.",
+    ),
+]
 Tolerance = Annotated[
     float | None,
     typer.Option(

@@ -18,7 +18,7 @@ from demur.control_characters import escape_controls
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from demur.report import tables
+    from demur.report import table_forms
     from demur.scoring.score_table import ScoreTable
 
 
@@ -215,7 +215,7 @@ def print_object(content: Mapping[str, Any]) -> None:
     print(json.dumps(content, allow_nan=False))
 
 
-def print_figures(table: tables.Table, form: str, title: str) -> None:
+def print_figures(table: table_forms.Table, form: str, title: str) -> None:
     """Print a table of figures: "text" for people, else "latex", "markdown" or "csv"."""
     if form != "text":
         say(getattr(table, form)())

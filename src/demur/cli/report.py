@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from demur.cli.options import Confidence
+from demur.cli.options import Clusters, Confidence, Task
 from demur.cli.printing import bad_input_exits, complain, count_things, say
 from demur.progress import progress_bar
 
@@ -43,6 +43,8 @@ def report(
         ),
     ] = None,
     confidence: Confidence = 0.95,
+    clusters: Clusters = None,
+    task: Task = None,
     top: Annotated[
         int, typer.Option(min=1, max=200, help="Number of most uncertain inputs to list for each score.")
     ] = 20,
@@ -59,7 +61,7 @@ def report(
         from demur.report.run_folder import read_run
 
         target = _check_target(out or folder / "report.html", folder)
-        run = read_run(folder)
+        run = read_run(folder, task=task, clusters=clusters)
         sets = [scored for method in run.methods for scored in method.sets.values()]
         for path, left_out in {scored.path: scored.left_out for scored in sets}.items():
             if left_out:

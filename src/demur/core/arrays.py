@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from demur.core.table_alignment import align_tables
+
 if TYPE_CHECKING:
     import jax
     import torch
@@ -97,26 +99,6 @@ def _read_table(table: Any) -> np.ndarray:
         ) from None
 
 
-def _align_columns(items: list[Any] | tuple[Any, ...]) -> list[Any]:
-    """Return members with the columns of tables in the order of the first table, by name."""
-    names, aligned = None, []
-    for k, item in enumerate(items):
-        if not (hasattr(item, "to_numpy") and hasattr(item, "columns")):
-            aligned.append(item)
-            continue
-        own = list(item.columns)
-        names = own if names is None else names
-        if own != names and len(own) == len(names):
-            if set(own) != set(names) or len(set(own)) < len(own):
-                raise ValueError(
-                    f"Expected tables with the same columns, one table per member. Got {names} and, at {k}, "
-                    f"{own}. Rename them, or give table.to_numpy() where the order is right."
-                )
-            item = item[names]
-        aligned.append(item)
-    return aligned
-
-
 def _stack(items: list[Any] | tuple[Any, ...]) -> Array:
     """Return (nested) lists of numbers as a NumPy array, and lists of arrays stacked in their library."""
     first: Any = items
@@ -127,7 +109,7 @@ def _stack(items: list[Any] | tuple[Any, ...]) -> Array:
             return np.asarray(items)
         except ValueError:
             raise ValueError(f"Expected rows of equal length. Got {_find_ragged(items)}.") from None
-    parts = [as_array(item) for item in _align_columns(items)]
+    parts = [as_array(item) for item in align_tables(items)[0]]
     shapes = [tuple(part.shape) for part in parts]
     odd = next((k for k, shape in enumerate(shapes) if shape != shapes[0]), None)
     if odd is not None:

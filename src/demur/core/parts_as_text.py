@@ -50,7 +50,7 @@ class Reading(NamedTuple):
             axes += f", {'last' if last else f'axis {self.class_axis}'} = classes"
         hints = []
         if not self.batch and self.members > 1:
-            hints.append(f"If these are {self.members} inputs of one model, give array[None].")
+            hints.append(f"If these are {self.members} inputs of one model, give a list of one: [array].")
         elif self.batch and (crowded or self.members == 1):
             hints.append("If the members are on another axis, pass axis=.")
         if self.classes == 1:

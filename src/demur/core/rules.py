@@ -21,6 +21,7 @@ import numpy as np
 
 from demur.core.arrays import Array
 from demur.core.logarithms import epsilon, generalised_kl_term
+from demur.core.probabilities import odds_beside_top, one_hot, own_variance, softmax, sum_classes, vote
 
 RuleName = Literal["log", "brier", "spherical", "zero_one"]
 """Names of the rules that demur has, for type checkers and editors; ``register_rule`` adds others."""
@@ -134,11 +135,11 @@ class LogRule(Rule):
 
     def log(self, xp: Any, reference: Array) -> Array:
         """Return ``log q``."""
-        others = _beside_top(xp, reference)
+        others = odds_beside_top(xp, reference)
         return reference - xp.log1p(xp.sum(others, axis=-1, keepdims=True))
 
     def entropy(self, xp: Any, logits: Array) -> Array:
-        others = _beside_top(xp, logits)
+        others = odds_beside_top(xp, logits)
         below = logits - xp.max(logits, axis=-1, keepdims=True)
         # No lower than the logarithm of the smallest number, so that 0 log 0 comes out as 0.
         floor = -700.0 if epsilon(xp, logits) < 1e-10 else -80.0
@@ -295,7 +296,7 @@ class ZeroOneRule(BoundedRule):
     """``loss(p)[y] = 1 - 1[y is a most probable class] / (how many are)``."""
 
     def entropy(self, xp: Any, logits: Array) -> Array:
-        rest = xp.sum(_beside_top(xp, logits), axis=-1)
+        rest = xp.sum(odds_beside_top(xp, logits), axis=-1)
         return rest / (1 + rest)
 
     def apart(self, xp: Any, a: Array, p: Array, q: Array) -> Terms:
@@ -313,13 +314,6 @@ class ZeroOneRule(BoundedRule):
         return 1 - mean_top, k, mean_top - top_of_mean, m
 
 
-def sum_classes(numbers: Array) -> Array:
-    """Return NumPy sums over the last axis; as a product where that is short, which is faster."""
-    if numbers.shape[-1] >= 64:
-        return np.add.reduce(numbers, axis=-1)
-    return numbers @ np.ones(numbers.shape[-1], numbers.dtype)
-
-
 def _lost_in(xp: Any, left: Array, right: Array) -> Array:
     """Return, exactly, what rounding takes from ``left - right`` (Knuth's sum of two numbers)."""
     rounded = left - right
@@ -328,54 +322,14 @@ def _lost_in(xp: Any, left: Array, right: Array) -> Array:
     return xp.where(xp.isfinite(lost), lost, 0.0)
 
 
-def softmax(xp: Any, logits: Array) -> Array:
-    """Return probabilities."""
-    e = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
-    return e / xp.sum(e, axis=-1, keepdims=True)
-
-
-def _beside_top(xp: Any, logits: Array) -> Array:
-    """Return the odds of each class against the top one, with 0 for the top itself.
-
-    Sums over these keep what is left beside a nearly certain class, which rounding takes from ``1 - p``.
-    """
-    odds = xp.exp(logits - xp.max(logits, axis=-1, keepdims=True))
-    top = one_hot(xp, xp.argmax(logits, axis=-1), logits.shape[-1])
-    return xp.where(top, xp.zeros_like(odds), odds)
-
-
 def _gini(xp: Any, logits: Array) -> Array:
     """Return ``1 - |p|**2``, the sum of ``p (1 - p)``."""
     return xp.sum(own_variance(xp, logits), axis=-1)
 
 
-def own_variance(xp: Any, logits: Array) -> Array:
-    """Return ``p (1 - p)`` of each class, exact relative to itself also where ``p`` is next to 1."""
-    odds = _beside_top(xp, logits)
-    rest = xp.sum(odds, axis=-1, keepdims=True)
-    top = one_hot(xp, xp.argmax(logits, axis=-1), logits.shape[-1])
-    return xp.where(top, rest, odds * ((1 - odds) + rest)) / (1 + rest) ** 2
-
-
-def vote(xp: Any, p: Array) -> Array:
-    """Return 1 for the most probable class, shared among those that tie."""
-    # Sums of the same numbers in another order differ in the last digits: that is still a tie.
-    top = xp.astype(p >= xp.max(p, axis=-1, keepdims=True) * (1 - 8 * epsilon(xp, p)), p.dtype)
-    return top / xp.sum(top, axis=-1, keepdims=True)
-
-
 def _norm(xp: Any, p: Array) -> Array:
     """Return the Euclidean length over classes."""
     return xp.sqrt(xp.sum(p * p, axis=-1, keepdims=True))
-
-
-def one_hot(xp: Any, index: Array, classes: int) -> Array:
-    """Return True at the index and False elsewhere, along a new last axis."""
-    places = xp.arange(classes, dtype=index.dtype)
-    device = getattr(index, "device", None)
-    if hasattr(places, "to") and device is not None:
-        places = places.to(device)
-    return index[..., None] == places
 
 
 def _reach(xp: Any, array: Array) -> tuple[float, float]:

@@ -314,3 +314,28 @@ def arrays_of(state: State) -> dict[str, Array]:
     """Return the arrays of a state by name."""
     skipped = ("rule", "xp")
     return {f.name: getattr(state, f.name) for f in fields(state) if f.name not in skipped}
+
+
+def check_sums(state: State, groups: int) -> None:
+    """Raise unless arrays that were read from a file fit each other."""
+    inputs, classes = state.reference.shape
+    whole = (groups, inputs, classes)
+    phi = whole if state.rule.separable else (groups, inputs, 1)
+    wanted = {"reference": whole[1:], "a": whole, "u": whole, "au": whole, "phi": phi}
+    wanted |= dict.fromkeys(("entropy", "weight", "pair_weight"), whole[:2])
+    wanted |= dict.fromkeys(("heaviest", "count"), whole[1:2])
+    if state.excluded is not None or state.allowed is not None:
+        wanted |= {"excluded": whole, "allowed": whole}
+    if state.p is not None:
+        wanted["p"] = whole
+    if state.weight_log is not None:
+        wanted["weight_log"] = whole[:2]
+    for name, shape in wanted.items():
+        sums = getattr(state, name)
+        if sums is None or sums.shape != shape:
+            came = "nothing" if sums is None else f"shape {sums.shape}"
+            raise ValueError(f"{name} has {came}, not shape {shape}")
+        if sums.dtype.kind not in ("iu" if name == "count" else "f") or not state.xp.isfinite(sums).all():
+            raise ValueError(f"{name} holds something else than finite numbers")
+        if name not in ("reference", *SUMS, "entropy", "weight_log") and (sums < 0).any():
+            raise ValueError(f"{name} is negative")

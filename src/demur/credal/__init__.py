@@ -14,7 +14,8 @@ import numpy as np
 from demur import kernels
 from demur.core import arrays
 from demur.core.arrays import ArrayLike
-from demur.core.rules import Array, describe_unknown, resolve_rule, softmax
+from demur.core.probabilities import softmax
+from demur.core.rules import Array, describe_unknown, resolve_rule
 from demur.credal.hull import highest_entropy_weights, mix
 from demur.credal.intervals import Search, highest_entropy_point, lowest_entropy_point, search_for
 from demur.decompose import to_batch_shape

@@ -17,9 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from demur.core.rules import BrierRule, Rule, ZeroOneRule, sum_classes
+from demur.core.probabilities import sum_classes
+from demur.core.rules import BrierRule, Rule, ZeroOneRule
 from demur.core.state import SUMS, State, joined, pairs_of
-from demur.kernels import compiling, plain_figures, plain_sums
+from demur.kernels import compiling, plain_arrays
 from demur.kernels.compiling import cache_folder, has_numba
 from demur.kernels.threads import WORTH_A_THREAD, count_threads, in_parallel, map_parts, run_together
 from demur.predictions import Categorical, Members, arrays
@@ -116,7 +117,7 @@ def summarise(members: Members, rule: Rule) -> tuple[np.ndarray, np.ndarray]:
 def _summarise_plainly(members: Members, rule: Rule) -> np.ndarray | None:
     """Return figures by plain array functions; None: not for these numbers, or not in this way."""
     if rule.compiled:
-        return plain_figures.summarise(members.plain_logits(), members.weights)
+        return plain_arrays.summarise(members.plain_logits(), members.weights)
     if members.weights is not None and not members.weights.min() > 0:
         return None  # what has no weight may hold anything
     values = members.kernel_values()
@@ -213,7 +214,7 @@ def state_of(members: Members, rule: Rule, groups: int, ranks: Any = None) -> St
         if members.prediction.kind == "probs" and members.stays:
             probs = arrays.widened(members.prediction.values)
         xp = arrays.namespace(logits)
-        return plain_sums.state_of(xp, logits, members.weights, rule, groups, ranks, probs)
+        return plain_arrays.state_of(xp, logits, members.weights, rule, groups, ranks, probs)
     return _state_by_parts(members, rule, groups, ranks)
 
 
@@ -223,7 +224,7 @@ def _state_by_parts(members: Members, rule: Rule, groups: int, ranks: Any) -> St
     def one(bounds: tuple[int, int]) -> State:
         part = members.part(*bounds)
         own = None if ranks is None else ranks[slice(*bounds)]
-        return plain_sums.state_of(np, part.logits(), part.weights, rule, groups, own)
+        return plain_arrays.state_of(np, part.logits(), part.weights, rule, groups, own)
 
     return joined(map_parts(one, list(members.parts(SMALLEST))))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import hashlib
 import importlib
 import importlib.util
@@ -34,7 +35,11 @@ WORTH_LOADING = 0.5
 
 A tenth of it once numba is there, which most of it is for."""
 
-AS_WRITTEN: dict[str, Any] = {"nogil": True, "error_model": "numpy"}  # rounds after every operation
+# Rounds after every operation. Python calls none of these functions but through ``cached``, nor does C: what
+# would unpack their arguments takes longer to compile than most of them do.
+AS_WRITTEN: dict[str, Any] = {
+    "nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True,
+}  # fmt: skip
 COMPILED: dict[str, Any] = {**AS_WRITTEN, "fastmath": {"contract"}}
 INLINED: dict[str, Any] = {"inline": "always", "error_model": "numpy", "fastmath": {"contract"}}
 
@@ -138,11 +143,30 @@ def _processor() -> str:
     return platform.processor()
 
 
-def cached(function: Callable[..., Any], options: dict[str, Any] = COMPILED) -> Any:
-    """Compile a function that Python calls, and keep it on disk where something can be written."""
+def cached(function: Callable[..., Any], options: dict[str, Any] = COMPILED, name: str = "") -> Any:
+    """Compile a function that Python calls, and keep it on disk where something can be written.
+
+    ``name``: as its module calls it, if another function made it.
+    """
     from numba import njit
 
-    compiled: Any = njit(**options)(function)
+    if name:
+        function.__name__ = function.__qualname__ = name
+    called: dict[str, Any] = {**options, "no_cpython_wrapper": False}
+    compiled: Any = njit(**called)(function)
+    compile_types = compiled.compile
+
+    def compile_without_collecting(types: Any) -> Any:
+        """Compile without looking for garbage, which takes a tenth of the time and finds next to nothing."""
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return compile_types(types)
+        finally:
+            if was_enabled:
+                gc.enable()
+
+    compiled.compile = compile_without_collecting
     folder = cache_folder()
     if folder is not None:
         compiled._cache = _cache_of(function, folder)
@@ -195,6 +219,10 @@ def _cache_of(function: Callable[..., Any], folder: Path) -> Any:
 
     class Cache(caching.FunctionCache):
         _impl_class = Implementation
+
+        # numba adds a hash of what the function closes over, which differs from process to process.
+        def _index_key(self, sig: Any, codegen: Any) -> Any:
+            return sig, codegen.magic_tuple()
 
         # numba writes an index, then a file that the index names. Two processes that save at the same moment
         # can leave the code of one under the types of the other, and whoever loads that crashes.

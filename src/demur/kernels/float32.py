@@ -23,7 +23,7 @@ from numba import njit
 from demur.kernels import exp_log, layouts, vectors
 from demur.kernels.compiling import COMPILED, INLINED, cached, named
 from demur.kernels.layouts import TILE, add_four, claim, count_slots, dot_four, first_class, four, store_four
-from demur.kernels.vectors import LANES
+from demur.kernels.vectors import LANES, magnitude, to_single
 
 _REFERENCE, _Q, _R, _D, _LOGIT = 0, LANES, 2 * LANES, 3 * LANES, 4 * LANES
 _STEP = _LOGIT + TILE * LANES  # exponentials take the place of logits
@@ -127,7 +127,7 @@ def _check_sums(log_totals, normaliser, tolerance, moved):
     for k in range(TILE):
         log_total = own + vectors.to_double(vectors.load(log_totals, k * LANES))
         off = vectors.where_less(log_total, least, bad, vectors.where_less(most, log_total, bad, none))
-        vectors.store(moved, 0, vectors.larger(vectors.to_single(off), vectors.load(moved, 0)))
+        vectors.store(moved, 0, vectors.larger(to_single(off), vectors.load(moved, 0)))
 
 
 @njit(**COMPILED)
@@ -148,6 +148,21 @@ def _copy_rows(flat, places, class_step, copied):
         for y in range(classes):
             copied[k * classes + y] = flat[places[k] + y * class_step]
         places[k] = k * classes
+
+
+@njit(**COMPILED)
+def _set_shares(weighing, inputs, members, first, weight, shares, total):
+    """Write the shares that four members have of the weight, 0 for a member that is not there."""
+    weights, weight_steps, alike, _ = weighing
+    for k in range(TILE):
+        for lane in range(LANES):
+            share = 0.0
+            if first + k < members.shape[0]:
+                b = inputs[min(lane, inputs.shape[0] - 1)]
+                own = layouts.weight_of(weights, weight_steps, members[first + k], b)
+                share = 1.0 if alike else own / weight[lane]
+            shares[k * LANES + lane] = np.float32(share)
+            total[lane] += np.float64(shares[k * LANES + lane])
 
 
 def _build(over_classes: bool) -> Any:
@@ -194,13 +209,13 @@ def _build(over_classes: bool) -> Any:
             below = vectors.where_less(reference, top, odds, vectors.spread(_NOTHING))
             tops, others = tops + vectors.to_double(odds - below), others + vectors.to_double(below)
         tops, others = sum_up(tops), sum_up(others)
-        scale = vectors.to_single(one / (tops + others))
+        scale = to_single(one / (tops + others))
         for at in range(0, box.shape[0], _STEP):
             vectors.store(box, at + _Q, vectors.load(box, at + _Q) * scale)
         log_odds = exp_log.log1p((tops - one) + others)
         vectors.store(normaliser, 0, vectors.to_double(top))
         vectors.store(normaliser, LANES, log_odds)
-        far = (top + bottom) + vectors.to_single(log_odds)
+        far = (top + bottom) + to_single(log_odds)
         fits, none = vectors.spread(_LOWEST), vectors.spread(_INFINITE)
         vectors.store(moved, 0, vectors.where_less(far, fits, vectors.spread(_NOTHING), none))
 
@@ -227,22 +242,12 @@ def _build(over_classes: bool) -> Any:
             totals = add_four(totals, more)
             more = sum_up(tilt[0]), sum_up(tilt[1]), sum_up(tilt[2]), sum_up(tilt[3])
             tilts = add_four(tilts, more)
-        s0, s1 = vectors.to_single(totals[0]), vectors.to_single(totals[1])
-        s2, s3 = vectors.to_single(totals[2]), vectors.to_single(totals[3])
+        s0, s1 = to_single(totals[0]), to_single(totals[1])
+        s2, s3 = to_single(totals[2]), to_single(totals[3])
         logs = exp_log.log(s0), exp_log.log(s1), exp_log.log(s2), exp_log.log(s3)
-        sizes = (
-            vectors.magnitude(logs[0]),
-            vectors.magnitude(logs[1]),
-            vectors.magnitude(logs[2]),
-            vectors.magnitude(logs[3]),
-        )
+        sizes = magnitude(logs[0]), magnitude(logs[1]), magnitude(logs[2]), magnitude(logs[3])
         scales = w[0] / s0, w[1] / s1, w[2] / s2, w[3] / s3
-        tilt = (
-            vectors.to_single(tilts[0]),
-            vectors.to_single(tilts[1]),
-            vectors.to_single(tilts[2]),
-            vectors.to_single(tilts[3]),
-        )
+        tilt = to_single(tilts[0]), to_single(tilts[1]), to_single(tilts[2]), to_single(tilts[3])
         farthest = vectors.larger(vectors.larger(sizes[0], sizes[1]), vectors.larger(sizes[2], sizes[3]))
         vectors.store(moved, 0, vectors.larger(farthest, vectors.load(moved, 0)))
         store_four(log_totals, 0, logs)
@@ -265,20 +270,15 @@ def _build(over_classes: bool) -> Any:
         found = (vectors.load(means, 0) * vectors.to_double(share)) - sum_up(k)
         rough = vectors.spread(np.float32(_ROUGH))
         none, before = vectors.spread(_INFINITE), vectors.load(moved, 0)
-        vectors.store(moved, 0, vectors.where_less(rough, vectors.to_single(found), before, none))
+        vectors.store(moved, 0, vectors.where_less(rough, to_single(found), before, none))
 
     @named(name)
     def finish(box, sums, total, normaliser, means, found):
         """Write entropy, K, I and E phi of each lane."""
         share = vectors.spread(1.0) / vectors.load(total, 0)
         top, log_odds = vectors.load(normaliser, 0), vectors.load(normaliser, LANES)
-        entropy, k, i, apart = (
-            vectors.spread(0.0),
-            vectors.spread(0.0),
-            vectors.spread(0.0),
-            vectors.spread(0.0),
-        )
-        place = 0
+        none, one, place = vectors.spread(0.0), vectors.spread(1.0), 0
+        entropy, k, i, apart = none, none, none, none
         for at in range(0, box.shape[0], _STEP):
             log_q = (vectors.to_double(vectors.load(box, at + _REFERENCE)) - top) - log_odds
             r, d = vectors.load(sums, place) * share, vectors.load(sums, place + LANES) * share
@@ -287,8 +287,7 @@ def _build(over_classes: bool) -> Any:
             place += 2 * LANES
         t = vectors.load(means, 0) * share
         net = t - vectors.load(means, LANES) * share
-        one = vectors.spread(1.0)
-        entropy, k = vectors.spread(0.0) - (net + sum_up(entropy)), t - sum_up(k)
+        entropy, k = none - (net + sum_up(entropy)), t - sum_up(k)
         store_four(found, 0, (entropy, k, net - sum_up(i), (net + one) - sum_up(apart)))
 
     @named(name)
@@ -317,20 +316,6 @@ def _build(over_classes: bool) -> Any:
                     vectors.store(box, at + k * LANES, _to_logits(numbers, True))
 
     @named(name)
-    def set_shares(weighing, inputs, members, first, weight, shares, total):
-        """Write the shares that four members have of the weight, 0 for a member that is not there."""
-        weights, weight_steps, alike, _ = weighing
-        for k in range(TILE):
-            for lane in range(LANES):
-                share = 0.0
-                if first + k < members.shape[0]:
-                    b = inputs[min(lane, inputs.shape[0] - 1)]
-                    own = layouts.weight_of(weights, weight_steps, members[first + k], b)
-                    share = 1.0 if alike else own / weight[lane]
-                shares[k * LANES + lane] = np.float32(share)
-                total[lane] += np.float64(shares[k * LANES + lane])
-
-    @named(name)
     def add_members(source, starts, evenly, classes, members, weighing, inputs, tolerance, work):
         """Write sums over members; False if float32 is for none of the inputs."""
         flat, is_probs, steps = source
@@ -345,15 +330,17 @@ def _build(over_classes: bool) -> Any:
             for lane in range(LANES):
                 b = inputs[min(lane, inputs.shape[0] - 1)]
                 heaviest[lane], weight[lane] = layouts.find_heaviest(weights, weight_steps, all_members, b)
-            own, the_first = starts + heaviest * steps[0], np.zeros(1, np.int64)
-            bring(source, own, False, classes, the_first, 0, box, places, ahead, copied)
-            set_reference(rows, places, classes, 1, box, is_probs, normaliser, moved)
+                heaviest[lane] = starts[lane] + heaviest[lane] * steps[0]
+            # ``alike`` is False, and no literals: numba would compile both functions for them once more.
+            zero, the_first = np.int64(0), np.zeros(1, np.int64)
+            bring(source, heaviest, alike, classes, the_first, zero, box, places, ahead, copied)
+            set_reference(rows, places, classes, zero + 1, box, is_probs, normaliser, moved)
         for first in range(0, count, TILE):
             bring(source, starts, evenly, classes, members, first, box, places, ahead, copied)
             if alike and first == 0:
                 few = min(TILE, count)
                 set_reference(rows, places, classes, few, box, is_probs, normaliser, moved)
-            set_shares(weighing, inputs, members, first, weight, shares, total)
+            _set_shares(weighing, inputs, members, first, weight, shares, total)
             add_tile(rows, places, classes, box, is_probs, shares, flat, ahead, moved, log_totals, means)
             if tolerance < np.inf:
                 _check_sums(log_totals, normaliser, tolerance, moved)
@@ -366,22 +353,22 @@ def _build(over_classes: bool) -> Any:
         _flush(box, sums)
         return True
 
-    @named(name)
     def take(flat, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed, out):
         """Write entropy, K and I of chosen inputs to ``out``; return those that this is not enough for."""
         count, classes = shape
         slots = count_slots(classes, over_classes)
         like = np.empty(0, np.float32)
         box, shares = vectors.aligned_zeros(slots * _STEP, like), vectors.aligned_zeros(TILE * LANES, like)
-        moved, log_totals = vectors.aligned_zeros(LANES, like), vectors.aligned_zeros(TILE * LANES, like)
+        log_totals = vectors.aligned_zeros(TILE * LANES + LANES, like)
+        moved = log_totals[TILE * LANES :]
         means, sums, total = np.empty(3 * LANES), np.empty(slots * 2 * LANES), np.empty(LANES)
         normaliser, found = np.empty(2 * LANES), np.zeros(4 * LANES)
         copied = np.empty(TILE * classes if over_classes and steps[2] != 1 else 0, np.float32)
         starts, places, ahead = np.empty(LANES, np.int64), np.empty(TILE, np.int64), np.empty(TILE, np.int64)
         work = (box, shares, moved, log_totals, means, sums, total, normaliser, copied, places, ahead)
         rejected, left, room = np.empty(chosen.shape[0], np.int64), 0, np.empty(count, np.int64)
-        alike = weight_steps[0] == 0 and weight_steps[1] == 0
-        together = 1 if over_classes else LANES
+        alike, together = weight_steps[0] == 0 and weight_steps[1] == 0, 1 if over_classes else LANES
+        source, weighing = (flat, is_probs, steps), (weights, weight_steps, alike, count)
         own = claim(chosen, claimed, _ROWS if over_classes else _INPUTS)
         while own.shape[0] > 0:
             for first in range(0, own.shape[0], together):
@@ -390,15 +377,7 @@ def _build(over_classes: bool) -> Any:
                 members = layouts.list_members(weights, weight_steps, count, inputs, room)
                 _spread_out(members)
                 fits = members.shape[0] > 0 and add_members(
-                    (flat, is_probs, steps),
-                    starts,
-                    evenly,
-                    classes,
-                    members,
-                    (weights, weight_steps, alike, count),
-                    inputs,
-                    tolerance,
-                    work,
+                    source, starts, evenly, classes, members, weighing, inputs, tolerance, work
                 )
                 if fits:
                     finish(box, sums, total, normaliser, means, found)
@@ -414,25 +393,7 @@ def _build(over_classes: bool) -> Any:
             own = claim(chosen, claimed, _ROWS if over_classes else _INPUTS)
         return rejected[:left]
 
-    return take
+    return cached(take, name=name)
 
 
-_take_over_classes, _take_over_inputs = _build(over_classes=True), _build(over_classes=False)
-
-
-@cached
-def over_classes(
-    flat, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed, out
-):
-    """Write entropy, K and I of chosen inputs of many classes; return those that float32 is not for."""
-    return _take_over_classes(
-        flat, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed, out
-    )
-
-
-@cached
-def over_inputs(flat, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed, out):
-    """Write entropy, K and I of chosen inputs of few classes; return those that float32 is not for."""
-    return _take_over_inputs(
-        flat, is_probs, origin, steps, shape, weights, weight_steps, tolerance, chosen, claimed, out
-    )
+over_classes, over_inputs = _build(over_classes=True), _build(over_classes=False)

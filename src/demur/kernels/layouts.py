@@ -169,6 +169,26 @@ def list_members(weights, weight_steps, count, inputs, found):
 
 
 @njit(**COMPILED)
+def deal(weighing, inputs, group, group_of, room, weights_of, total):
+    """List the members of a group that any of the inputs has weight for, with their weights."""
+    weights, weight_steps, count = weighing
+    listed = 0
+    total[:] = 0.0
+    for member in range(count):
+        used = False
+        for lane in range(LANES):
+            own = weight_of(weights, weight_steps, member, inputs[min(lane, inputs.shape[0] - 1)])
+            own = own if group_of[member, lane] == group else 0.0
+            weights_of[listed * LANES + lane] = own
+            total[lane] += own
+            used = used or own > 0.0
+        if used:
+            room[listed] = member
+            listed += 1
+    return room[:listed]
+
+
+@njit(**COMPILED)
 def find_heaviest(weights, weight_steps, count, b):
     """Return the heaviest member of an input, the first of equals, and the weight of all."""
     heaviest, total = 0, 0.0

@@ -12,6 +12,7 @@ from demur.posteriors import networks
 from demur.posteriors.ensemble_training import Member, fit_members
 from demur.posteriors.posterior import Posterior, select_members
 from demur.posteriors.tensor_files import load_state, pack_weights, read_tensors, write_tensors
+from demur.predictions import Mixture, SecondOrder
 
 
 class DeepEnsemble(Posterior):
@@ -34,7 +35,8 @@ class DeepEnsemble(Posterior):
         A function that turns the inputs of a batch into those of a network: one for all, or one for each.
     forward
         A function of a network and its inputs that returns logits, where ``network(inputs)`` does not, or
-        ``demur.Gaussian(mean, variance)`` for networks that predict numbers.
+        ``demur.Gaussian(mean, variance)`` for networks that predict numbers. Evidential networks may return a
+        ``demur.Dirichlet``; the posterior is then the mixture of those of all networks.
 
     Examples
     --------
@@ -147,12 +149,20 @@ class DeepEnsemble(Posterior):
         return f"DeepEnsemble({self.members} models)"
 
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
-        for k in select_members(members, len(self.models)):
+        distributions = []
+        wanted = select_members(members, len(self.models))
+        for k in wanted:
             model, prepare = self._load_model(k), self.prepare[k]
             with networks.suspend_training([model]), networks.preserve_random_state():
                 found = networks.call_model(model, batch if prepare is None else prepare(batch), self.forward)
+            if isinstance(found, SecondOrder):
+                distributions.append(found)
+                continue
             weight = None if self.weights is None else self.weights[k : k + 1]
             yield networks.stack_members([found]), weight
+        if distributions:
+            weights = None if self.weights is None else self.weights[wanted.start : wanted.stop]
+            yield distributions[0] if len(distributions) == 1 else Mixture(distributions, weights)
 
     def _load_model(self, k: int) -> Any:
         """Return the network of a member, calling the function that loads it."""

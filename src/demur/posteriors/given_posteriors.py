@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from demur.posteriors.boosted_trees import BoostedTrees
@@ -22,6 +22,7 @@ from demur.posteriors.sklearn_members import (
 )
 from demur.posteriors.sklearn_regressors import Regressors
 from demur.posteriors.transformed import Transformed
+from demur.predictions import SecondOrder
 
 _EXPECTED = (
     "posterior must be one of demur.posteriors, a list of networks or of fitted estimators, an ensemble of "
@@ -43,14 +44,35 @@ def as_posterior(given: Any) -> Posterior:
         return BoostedTrees(given)
     if is_estimator(given):
         return _open_estimator(given)
-    if hasattr(given, "parameters") or (torch is not None and isinstance(given, torch.nn.Module)):
-        raise TypeError(
-            f"{_EXPECTED} Got {type(given).__name__}. One network alone has no members: see MCDropout or "
-            "DeepEnsemble."
-        )
+    if torch is not None and isinstance(given, torch.nn.Module):
+        return _EvidentialNetwork(given)
+    if hasattr(given, "parameters"):
+        raise _refuse_one_network(given)
     if callable(given):
         return Samples(given)
     raise TypeError(f"{_EXPECTED} Got {type(given).__name__}.")
+
+
+class _EvidentialNetwork(DeepEnsemble):
+    """One network, which predicts a distribution over predictions in place of members."""
+
+    def __init__(self, network: Any) -> None:
+        super().__init__([network])
+        self.members = None
+
+    def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
+        for found in super().predict(batch, position=position):
+            if not isinstance(found, SecondOrder):
+                raise _refuse_one_network(self.models[0])
+            yield found
+
+
+def _refuse_one_network(network: Any) -> TypeError:
+    """Return the error about a network whose predictions have nothing to disagree with."""
+    return TypeError(
+        f"{_EXPECTED} Got {type(network).__name__}. One network alone has no members: see MCDropout or "
+        "DeepEnsemble. Only an evidential network, which returns a demur.Dirichlet, needs none."
+    )
 
 
 def _open_list(given: Sequence[Any]) -> Posterior:

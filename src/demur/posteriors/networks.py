@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.predictions import Categorical, Draws, Parametric, Points
+from demur.predictions import Categorical, Draws, Parametric, Points, SecondOrder, as_second_order
 
 Forward = Callable[[Any, Any], Any]
 """A function of a model and the inputs of a batch that returns logits, or a ``demur.Gaussian``, say."""
@@ -169,13 +169,16 @@ def extract_predictions(found: Any) -> Any:
 
     if isinstance(found, Mapping) and "logits" in found:
         found = found["logits"]
-    elif not isinstance(found, torch.Tensor | Categorical | Parametric | Points | Draws):
+    distribution = None if isinstance(found, torch.Tensor) else as_second_order(found)
+    if distribution is not None:
+        return distribution
+    if not isinstance(found, torch.Tensor | Categorical | Parametric | Points | Draws):
         found = getattr(found, "logits", found)
     if not isinstance(found, torch.Tensor | Categorical | Parametric | Points | Draws):
         raise TypeError(
             "A model must return a tensor of logits, or an object with .logits. "
             f"Got {type(found).__name__}. Give forward=lambda model, inputs: ... that returns the logits, "
-            "or demur.Gaussian(mean, variance) or demur.Points(numbers)."
+            "or demur.Gaussian(mean, variance), demur.Points(numbers) or demur.Dirichlet(concentration)."
         )
     if isinstance(found, torch.Tensor) and found.ndim == 1:
         raise ValueError(
@@ -199,6 +202,12 @@ def stack_members(outputs: list[Any]) -> Any:
     first = outputs[0]
     if isinstance(first, torch.Tensor):
         return torch.stack([each.to(first.device) for each in outputs])
+    if isinstance(first, SecondOrder):
+        raise TypeError(
+            f"Members must predict classes or numbers. Got {first!r}, a distribution over predictions. Give "
+            "forward=lambda model, inputs: ... that returns logits; or one such network, or a list of them, "
+            "to demur.score."
+        )
     values = torch.stack([torch.as_tensor(each.values) for each in outputs])
     if isinstance(first, Points | Draws):
         return type(first)(values, kernel=first.kernel, scale=first.scale)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from demur.posteriors.posterior import Posterior, select_members, split_members
-from demur.posteriors.sklearn_members import has_class, list_estimators
+from demur.posteriors.sklearn_members import has_class, is_tree, list_estimators
 from demur.predictions import Categorical, arrays
 from demur.scoring.batch_parts import count_rows
 
@@ -32,7 +32,6 @@ class Predictors(Posterior):
     """
 
     weights: np.ndarray | None = None
-    _exact: ClassVar[bool] = False  # a probability of 0 is never one by rounding
 
     def __init__(self, models: Sequence[Any]) -> None:
         self.models = list(models)
@@ -50,13 +49,27 @@ class Predictors(Posterior):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.members} members)"
 
+    @property
+    def _has_trees(self) -> bool:
+        """Whether a probability of 0 is a share of training inputs in a leaf, and never one by rounding."""
+        return any(map(is_tree, self.models))
+
+    @property
+    def infinity_advice(self) -> str | None:
+        if not self._has_trees:
+            return None
+        return (
+            "trees whose leaves are pure exclude classes that other members predict. Grow smaller trees, as "
+            "with min_samples_leaf=5, or use the average measure."
+        )
+
     def predict(self, batch: Any, *, members: range | None = None, position: int = 0) -> Iterator[Any]:
         inputs = to_table(batch)
         wanted = select_members(members, len(self.models))
         step = max(1, count_rows(inputs) * (2 if self.classes is None else len(self.classes)))
         for run in split_members(wanted, step):
             found = Categorical(probs=np.stack([self.probabilities(k, inputs) for k in run]))
-            found._rounding = 0.0 if self._exact else None
+            found._rounding = 0.0 if self._has_trees else None
             yield found if self.weights is None else (found, self.weights[run.start : run.stop])
 
     def probabilities(self, k: int, inputs: Any) -> np.ndarray:
@@ -139,8 +152,6 @@ class Forest(Bagging):
     >>> scores.members, bool(np.isfinite(scores["pairwise"].epistemic).all())
     (10, True)
     """
-
-    _exact: ClassVar[bool] = True  # shares of training inputs in a leaf
 
     def __init__(self, model: Any, *, prior: float = 0.0) -> None:
         super().__init__(model)

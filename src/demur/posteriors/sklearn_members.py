@@ -44,6 +44,15 @@ def has_class(model: Any, *names: str) -> bool:
     return any(kind.__name__ in names for kind in type(model).__mro__)
 
 
+def is_tree(model: Any) -> bool:
+    """Tell whether a classifier is a tree or a forest, also inside a search or at the end of a pipeline."""
+    model = getattr(model, "best_estimator_", model)
+    steps = getattr(model, "steps", None)
+    if steps:
+        return is_tree(steps[-1][1])
+    return hasattr(model, "tree_") or has_class(model, "BaseForest")
+
+
 def list_estimators(model: Any, method: Literal["predict_proba", "predict"]) -> list[Any]:
     """Return the estimators of a fitted ensemble that each predict by themselves.
 
@@ -75,7 +84,8 @@ def list_estimators(model: Any, method: Literal["predict_proba", "predict"]) -> 
         if not is_fitted(model):
             raise ValueError(f"model must be fitted. Got {name}, which is not: call fit first.")
         raise TypeError(f"model must be an ensemble of scikit-learn. Got {name}, which is one model.")
-    members = list(np.ravel(np.asarray(members, dtype=object)))
+    # Never an array of a list: pipelines and forests among it have a length, and would be taken apart.
+    members = list(members.ravel()) if isinstance(members, np.ndarray) else list(members)
     for member in members:
         if not hasattr(member, method):
             raise TypeError(_describe_missing(name, member, method))

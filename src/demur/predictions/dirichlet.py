@@ -9,7 +9,7 @@ import numpy as np
 from demur.core import arrays
 from demur.core.arrays import Array
 from demur.core.gamma_function import digamma, gamma_entropy, grow
-from demur.core.rules import one_hot
+from demur.core.probabilities import one_hot
 from demur.predictions.second_order import (
     Expectations,
     Parameters,

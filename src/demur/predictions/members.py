@@ -132,7 +132,7 @@ def gather(
     if len(shape) < 2 and not single:
         raise ValueError(
             f"{name} must have members and classes, at least 2 axes. Got shape {shape}. "
-            "For a single model add a members axis: array[None]."
+            "For a single model give [array], a list of one member."
         )
     place = None if single else check_axis("axis", axis, name, shape)
     classes_at = len(shape) - 1

@@ -10,7 +10,8 @@ import numpy as np
 
 from demur.core import arrays
 from demur.core.arrays import Array
-from demur.core.rules import Rule, one_hot
+from demur.core.probabilities import one_hot
+from demur.core.rules import Rule
 from demur.families import FAMILIES
 from demur.predictions.categorical import DROP_OR_IGNORE, raise_if_bad
 from demur.predictions.places import Places

@@ -16,15 +16,18 @@ from demur.report.percent import (
     write_points,
     write_share,
 )
-from demur.report.run_folder import kind_of
+from demur.report.run_sets import kind_of
 from demur.report.score_names import name_of
 from demur.report.verdict import FEW_INPUTS
 from demur.tasks import Detection
-from demur.tasks.estimate import Estimate, perfect_bound, proportion
+from demur.tasks.clusters import Clusters, check_clusters
+from demur.tasks.estimate import Estimate, perfect_bound
 from demur.tasks.evaluation import ERRORS, Key
 from demur.tasks.guarantees import NoGuarantee, write_threshold
+from demur.tasks.kept_accuracy import estimate_share
 
 _TIES_NAMED = 3  # ties that are named; more are counted
+_TASKS_WITH_CARDS = 4  # predicted tasks up to which each has cards; of more, the one that the page opens with
 _NEARLY_ALIKE = 0.9  # rank correlation above which two scores rank nearly the same inputs highest
 _NO_COMPARISON = (
     "Methods are not compared here: a method that resists the attack is rightly certain of these inputs."
@@ -35,7 +38,14 @@ def make_cards(found: ReportContents) -> list[dict[str, Any]]:
     """Return one card for each task, all by the method and the score of the verdict."""
     if "id" not in found.run.sets:
         return []
-    key = found.key
+    keys = [found.key]
+    if found.run.by_task and len(found.run.methods) <= _TASKS_WITH_CARDS:
+        keys = [(method.name, found.key[1]) for method in found.run.methods]
+    return [card for key in keys for card in _cards_of(found, key)]
+
+
+def _cards_of(found: ReportContents, key: Key) -> list[dict[str, Any]]:
+    """Return the cards of a method, or of a task."""
     return [*_detection_cards(found, key), *_error_cards(found, key), *_deferral_cards(found, key)]
 
 
@@ -98,8 +108,12 @@ def _make_card(
 def _name_key(found: ReportContents, key: Key) -> str:
     """Return what a (method, score) is called: the score alone where there is one method."""
     method, score = key
-    short = name_of(score).short
-    return f"{short} of {method}" if len(found.run.methods) > 1 else short
+    return f"{name_of(score).short}{found.run.whose(method)}"
+
+
+def _name_subject(found: ReportContents, key: Key) -> str:
+    """Return the task of a card at the end of its title; nothing without tasks."""
+    return f": {key[0]}" if found.run.by_task else ""
 
 
 def _detection_cards(found: ReportContents, key: Key) -> list[dict[str, Any]]:
@@ -111,10 +125,11 @@ def _detection_cards(found: ReportContents, key: Key) -> list[dict[str, Any]]:
         higher = f"How often an {kind} input scores higher than an in-distribution one"
         caption = f"{higher}, by {_name_key(found, key)}."
         title = f"Telling {found.run.set_name(name)} from {found.run.set_name('id')}"
+        title += _name_subject(found, key)
         sentences = _say_doubts(result, (f"{kind} inputs", "in-distribution inputs")) + _compare_within(
             found, key, name
         )
-        if len(found.run.methods) > 1:
+        if len(found.run.methods) > 1 and not found.run.by_task:
             sentences.append(_NO_COMPARISON if kind == "adversarial" else _compare_across(found, key, name))
         made.append(_make_card(title, result.auroc, caption, sentences, chance=True))
     return made
@@ -124,7 +139,7 @@ def _error_cards(found: ReportContents, key: Key) -> list[dict[str, Any]]:
     """Return how well mistakes are found."""
     if key[0] not in found.evaluation.accuracy:
         return []
-    of = f" of {key[0]}" if len(found.run.methods) > 1 else ""
+    of = _name_subject(found, key) or found.run.whose(key[0])
     if ERRORS not in found.evaluation.tasks_of(key[0]):
         accuracy = found.evaluation.accuracy[key[0]]
         number = found.run.methods[0].sets["id"].number
@@ -148,7 +163,7 @@ def _deferral_cards(found: ReportContents, key: Key) -> list[dict[str, Any]]:
     except NoGuarantee:  # all that it would keep is wrong
         return []
     t = policy.thresholds[""]
-    if t.kept == t.number:
+    if t.kept == t.number or known.correct is None:
         return []
     caption = (
         f"Accuracy when the least certain {write_share(1 - t.kept / t.number)} go to a person, by "
@@ -159,7 +174,12 @@ def _deferral_cards(found: ReportContents, key: Key) -> list[dict[str, Any]]:
         f"Without asking, {write_share(accuracy.value)} of the predictions are right.",
         "Measured on these inputs. What can be promised for new ones is below, under When to ask a person.",
     ]
-    made = _make_card("Asking a person", proportion(t.right, t.kept, found.confidence), caption, sentences)
+    title = f"Asking a person{_name_subject(found, key)}"
+    kept = ~policy.defer(known.scores[key[1]])
+    together = check_clusters(known.clusters, known.number)
+    own = None if together is None else Clusters(together.codes[kept], together.number)
+    figure = estimate_share(known.correct[kept], own, found.confidence)
+    made = _make_card(title, figure, caption, sentences)
     return [made | {"show": [names.index(key[0]), found.scores.index(key[1]), t.kept]}]
 
 
@@ -194,6 +214,8 @@ def _say_doubts(result: Detection, kinds: tuple[str, str]) -> list[str]:
             "so this does not find them."
         )
     fewest = min(result.positives, result.negatives)
+    if result.clusters is not None and result.clusters < FEW_INPUTS <= fewest:
+        sentences.append(f"Only {result.clusters} clusters to judge by: with so few, intervals are wide.")
     if fewest < FEW_INPUTS:
         what = kinds[result.positives > fewest]
         what = what.removesuffix("s") if fewest == 1 else what
@@ -213,7 +235,8 @@ def _compare_within(found: ReportContents, key: Key, task: str) -> list[str]:
         return []
     best = contest.best("auroc", method)
     below = {name: contest.difference("auroc", method, best, name) for name in standings if name != best}
-    of = f"{method}'s {number} measures" if len(found.run.methods) > 1 else f"the {number} measures"
+    rivals = len(found.run.methods) > 1 and not found.run.by_task
+    of = f"{method}'s {number} measures" if rivals else f"the {number} measures"
     lowest = f" The lowest is {write_points(max(c.difference.value for c in below.values()))} below the best."
     if all(each.chance in ("toss", "below") for each in standings.values()):
         top = f"{name_of(best).short}, has {write_estimate(standings[best].estimate)}"

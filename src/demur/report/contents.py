@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from demur.deferral import Deferral
-from demur.report.run_folder import Run, kind_of
+from demur.report.run_sets import Run, kind_of
 from demur.report.score_names import drop_duplicates
 from demur.tasks.estimate import check_share
 from demur.tasks.evaluation import Evaluation, Key, evaluate_run
@@ -82,7 +82,8 @@ def gather_contents(
     for target in targets:
         check_share("accuracy", target)
     columns = {method.name: {name: method.sets[name].scores for name in run.sets} for method in run.methods}
-    scores = drop_duplicates(run.scores, [each for sets in columns.values() for each in sets.values()])
+    every = [each for sets in columns.values() for each in sets.values()]
+    scores = drop_duplicates(run.scores, every, run.unit)
     # What the labels of out-of-distribution inputs say about predictions is for the slider to find out.
     right = {
         name: {method.name: method.sets[name].correct for method in run.methods}
@@ -94,11 +95,18 @@ def gather_contents(
         for name, by_method in right.items()
         if name == "id" or all(each is not None for each in by_method.values())
     }
+    clusters = None
+    if run.clusters:
+        clusters = {
+            method.name: {name: method.sets[name].clusters for name in run.sets} for method in run.methods
+        }
     evaluation = evaluate_run(
         columns,
         scores,
+        clusters=clusters,
         correct=correct,
         ood_sets=[name for name in run.sets if kind_of(name) == "ood"],
+        rivals=not run.by_task,
         references={
             method.name: method.sets["id"].reference for method in run.methods if "id" in method.sets
         },
@@ -107,7 +115,10 @@ def gather_contents(
     )
     policies = {
         (method, score): [
-            _fit_policy(columns[method]["id"][score], each, target, confidence) for target in targets
+            _fit_policy(
+                columns[method]["id"][score], each, target, confidence, clusters and clusters[method]["id"]
+            )
+            for target in targets
         ]
         for method, each in correct.get("id", {}).items()
         for score in scores
@@ -116,9 +127,11 @@ def gather_contents(
     return ReportContents(run, evaluation, recommend(evaluation), tuple(targets), policies)
 
 
-def _fit_policy(scores: object, correct: object, target: float, confidence: float) -> Deferral | str:
+def _fit_policy(
+    scores: object, correct: object, target: float, confidence: float, clusters: object
+) -> Deferral | str:
     """Return a policy that promises the target, or why there is none."""
     try:
-        return Deferral.fit(scores, correct, accuracy=target, confidence=confidence)
+        return Deferral.fit(scores, correct, accuracy=target, confidence=confidence, clusters=clusters)
     except NoGuarantee as error:
         return str(error)

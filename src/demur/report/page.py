@@ -16,8 +16,8 @@ from demur.report.page_inputs import add_pictures, list_inputs, list_mistakes, s
 from demur.report.page_json import embed_json
 from demur.report.page_results import describe_score
 from demur.report.percent import write_points
-from demur.report.run_folder import Run, kind_of
-from demur.report.score_names import name_of
+from demur.report.run_sets import Run, kind_of
+from demur.report.score_names import measures_distances, name_of
 from demur.report.verdict import write_accuracies, write_infinities, write_verdict
 from demur.stores import StoreError
 from demur.tasks.estimate import RESAMPLED_UP_TO
@@ -80,14 +80,21 @@ def gather_data(found: ReportContents, top: int = 20) -> dict[str, Any]:
         "cards": make_cards(found),
         "parts": make_parts_card(found),
         "confidence": found.confidence,
+        "unit": run.unit,
+        "byTask": run.by_task,
+        "clusters": run.clusters,
+        "numbers": measures_distances(run.unit),
         "methods": [method.name for method in run.methods],
         "sets": [
             {"file": s, "name": run.set_name(s), "kind": kind_of(s), "number": run.methods[0].sets[s].number}
             for s in run.sets
         ],
-        "scores": [{"column": s, **name_of(s)._asdict()} for s in found.scores],
+        "scores": [{"column": s, **name_of(s, run.unit)._asdict()} for s in found.scores],
         "results": [[describe_score(found, (m.name, s), m) for s in found.scores] for m in run.methods],
-        "points": [[sample_points(m.sets[s]) for s in run.sets] for m in run.methods],
+        "points": [
+            [None if measures_distances(run.unit) else sample_points(m.sets[s]) for s in run.sets]
+            for m in run.methods
+        ],
         "start": _find_start(found),
         "chosen": found.recommendation is not None,
         "tally": _count_marks(found),

@@ -10,7 +10,7 @@ from demur.decompose import attribute
 from demur.report.contents import ReportContents
 from demur.report.downsampling import spread_by_rank
 from demur.report.page_json import shorten, shorten_all
-from demur.report.run_folder import MethodScores, Run, SetScores, correct_of, kind_of
+from demur.report.run_sets import MethodScores, Run, SetScores, correct_of, kind_of
 from demur.report.thumbnails import make_sprite
 
 _POINTS_PER_SET = 200  # inputs of a set in the figure of K against I

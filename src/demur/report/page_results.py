@@ -12,11 +12,13 @@ from demur.report.cards import describe_promise
 from demur.report.contents import ReportContents
 from demur.report.downsampling import count_bins, find_corners
 from demur.report.page_json import shorten, shorten_all, shorten_estimate
-from demur.report.run_folder import MethodScores, correct_of
+from demur.report.run_sets import MethodScores, correct_of
 from demur.tasks import Selective, accuracy_band, best_accuracy, roc_band
-from demur.tasks.estimate import Estimate, proportion
+from demur.tasks.clusters import Clusters, check_clusters
+from demur.tasks.estimate import Estimate
 from demur.tasks.evaluation import ERRORS, Key
 from demur.tasks.guarantees import write_threshold
+from demur.tasks.kept_accuracy import estimate_share
 from demur.tasks.thresholds import count_kept, find_threshold, spread_numbers_kept
 
 _SLIDER_STEPS = 100
@@ -95,10 +97,11 @@ def _describe_slider(found: ReportContents, key: Key, method: MethodScores) -> d
     scores = known.scores[key[1]]
     number, ranked = len(scores), np.sort(scores)
     policies = found.policies.get(key, [])
-    promised = [p.thresholds[""].kept for p in policies if isinstance(p, Deferral)]
+    promised = [_count_kept_by(p, ranked) for p in policies if isinstance(p, Deferral)]
     at = spread_numbers_kept(ranked, _SLIDER_STEPS, promised)
     thresholds = np.array([find_threshold(ranked, int(k)) for k in at])
-    shares = [proportion(int(k), number, found.confidence) for k in at]
+    together = check_clusters(known.clusters, number)
+    shares = [estimate_share(scores <= each, together, found.confidence) for each in thresholds]
     shown: dict[str, Any] = {
         "threshold": shorten_all(thresholds),
         "written": [
@@ -109,8 +112,11 @@ def _describe_slider(found: ReportContents, key: Key, method: MethodScores) -> d
         "sets": [_describe_kept_of_set(found, key, method, name, thresholds) for name in found.run.sets],
     }
     if known.correct is not None:
-        right = shown["sets"][found.run.sets.index("id")]["right"]
-        accuracy = [proportion(r, int(k), found.confidence) for r, k in zip(right, at, strict=True)]
+        accuracy = []
+        for each in thresholds:
+            kept = scores <= each
+            own = None if together is None else Clusters(together.codes[kept], together.number)
+            accuracy.append(estimate_share(known.correct[kept], own, found.confidence))
         shown["accuracy"] = _shorten_ends(accuracy)
         shown["promises"] = [
             _describe_target(target, p, ranked, at.tolist())
@@ -134,8 +140,13 @@ def _describe_target(
     """Return what can be promised, in words, and at which place of the slider; or why nothing can be."""
     if isinstance(policy, str):
         return {"target": target, "text": policy, "at": None}
-    kept = policy.thresholds[""].kept
+    kept = _count_kept_by(policy, ranked)
     return {"target": target, "text": describe_promise(policy, float(ranked[kept - 1])), "at": at.index(kept)}
+
+
+def _count_kept_by(policy: Deferral, ranked: np.ndarray) -> int:
+    """Return how many of all scores a policy keeps; with clusters, it was fitted on some of them."""
+    return int(np.sum(~policy.defer(ranked)))
 
 
 def _shorten_ends(estimates: list[Estimate]) -> list[list[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-_NO_IDS = ("label", "prediction", "deployed", "prediction_name", "task", "status")
+_NO_IDS = ("label", "prediction", "deployed", "prediction_name", "task", "status", "unit")
 """Columns of text that do not name inputs."""
 
 

@@ -12,7 +12,6 @@ a name.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,151 +19,22 @@ import numpy as np
 
 from demur.reading import read_array_header, read_json
 from demur.report.row_parts import find_ids, split_tasks
+from demur.report.run_sets import MethodScores, Run, SetScores, kind_of
 from demur.report.score_names import EQUAL_COLUMNS, SCORE_NAMES
-from demur.stores import COLUMN_SUFFIXES, StoreError, natural_key, open_binary, pick_numbers, read_columns
+from demur.stores import (
+    COLUMN_SUFFIXES,
+    StoreError,
+    natural_key,
+    open_binary,
+    pick_column,
+    pick_numbers,
+    read_columns,
+)
 from demur.stores.errors import EmptyError
 from demur.stores.mapped_arrays import FileArray
 
-_OTHER_COLUMNS = ("input", "id", "label", "prediction", "deployed")
+_OTHER_COLUMNS = ("input", "id", "label", "prediction", "deployed", "members")
 _SET_KINDS = ("id", "ood", "adversarial")
-
-
-@dataclass(frozen=True)
-class SetScores:
-    """Scores of one set by one method.
-
-    Attributes
-    ----------
-    scores
-        By column, (inputs,) each, float64.
-    label, prediction
-        (inputs,) classes, or None.
-    ids
-        (inputs,) text, or None.
-    inputs
-        (inputs,) their numbers among those of the pictures; None where they are all.
-    left_out
-        How many inputs of the file are none of these, since they have no prediction, in one task at least.
-    numbers
-        Labels and predictions are there, but as numbers that are no classes: those of a regression.
-    reference
-        (inputs,) what the aleatoric part should follow, as the entropy of people's labels, or None.
-    """
-
-    path: Path
-    scores: dict[str, np.ndarray]
-    label: np.ndarray | None
-    prediction: np.ndarray | None
-    ids: np.ndarray | None
-    inputs: np.ndarray | None = None
-    left_out: int = 0
-    numbers: bool = False
-    reference: np.ndarray | None = None
-
-    @property
-    def number(self) -> int:
-        """How many inputs."""
-        return len(next(iter(self.scores.values())))
-
-    @property
-    def correct(self) -> np.ndarray | None:
-        """Where the prediction is the label; None where nobody can tell."""
-        return None if self.label is None or self.prediction is None else self.label == self.prediction
-
-
-@dataclass(frozen=True)
-class MethodScores:
-    """What one method gave: scores and, where they were kept, members' log-probabilities, by set."""
-
-    name: str
-    sets: dict[str, SetScores]
-    members: dict[str, np.ndarray]
-
-
-@dataclass(frozen=True)
-class Run:
-    """All of a folder. Every method has the same sets, and every file the same score columns.
-
-    `training` says what the models learned from, `made` how each method makes its members, `called` what
-    people call a set, `sources` how its inputs came about; each as run.json has it.
-    """
-
-    path: Path
-    methods: list[MethodScores]
-    sets: list[str]
-    scores: list[str]
-    images: dict[str, np.ndarray]
-    title: str = ""
-    command: str = ""
-    seed: str = ""
-    versions: dict[str, str] = field(default_factory=dict)
-    classes: list[str] = field(default_factory=list)
-    training: str = ""
-    made: dict[str, str] = field(default_factory=dict)
-    called: dict[str, str] = field(default_factory=dict)
-    sources: dict[str, str] = field(default_factory=dict)
-
-    def set_name(self, name: str) -> str:
-        """Return what people call a set: as the run says, or by its file."""
-        return self.called.get(name) or shown_name(name)
-
-    def name_of(self, label: Any) -> str:
-        """Return the name of a class, or its number where it has none."""
-        if isinstance(label, int | np.integer) and 0 <= label < len(self.classes):
-            return self.classes[int(label)]
-        return str(label)
-
-
-def kind_of(name: str) -> str | None:
-    """Return "id", "ood" or "adversarial" for the name of a set; None for another file.
-
-    Examples
-    --------
-    >>> kind_of("id"), kind_of("ood-svhn"), kind_of("labels")
-    ('id', 'ood', None)
-    """
-    kind, dash, rest = name.partition("-")
-    if name == "id" or (kind in ("ood", "adversarial") and (rest or not dash)):
-        return kind
-    return None
-
-
-def shown_name(name: str) -> str:
-    """Return what people call a set.
-
-    Examples
-    --------
-    >>> shown_name("ood-svhn"), shown_name("ood"), shown_name("id")
-    ('svhn', 'out-of-distribution inputs', 'in-distribution inputs')
-    """
-    kind, _, rest = name.partition("-")
-    return (
-        rest
-        or {
-            "id": "in-distribution inputs",
-            "ood": "out-of-distribution inputs",
-            "adversarial": "adversarial inputs",
-        }[kind]
-    )
-
-
-def correct_of(run: Run, method: MethodScores, name: str) -> np.ndarray | None:
-    """Return where predictions of a set are right; None where nobody can tell.
-
-    No prediction for an out-of-distribution input is right if its label is none of the known classes. Labels
-    that are known ones too may number other classes, and say nothing.
-    """
-    scored, source = method.sets[name], method.sets.get("id")
-    if kind_of(name) != "ood" or scored.correct is None or scored.label is None:
-        return scored.correct
-    # All that the files tell of the classes that the model knows.
-    given = [scored.prediction, *((source.label, source.prediction) if source else ())]
-    known = {each for column in given if column is not None for each in column.tolist()}
-    labels = set(scored.label.tolist())
-    if len({isinstance(each, str) for each in known | labels}) > 1:
-        return None  # numbers here and names there
-    known |= {*range(len(run.classes)), *run.classes}
-    return scored.correct if known.isdisjoint(labels) else None
 
 
 def _order_of(name: str) -> tuple[int, Any]:
@@ -172,18 +42,28 @@ def _order_of(name: str) -> tuple[int, Any]:
     return _SET_KINDS.index(name.partition("-")[0]), natural_key(name)
 
 
-def read_run(path: Path) -> Run:
-    """Read a folder; a `StoreError` of one line says what is wrong with it."""
+def read_run(path: Path, *, task: str | None = None, clusters: str | None = None) -> Run:
+    """Read a folder; a `StoreError` of one line says what is wrong with it.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    task
+        The only task that is wanted of scores that have several; None: each.
+    clusters
+        The column that says which inputs belong together; None: each stands alone.
+    """
     if not path.is_dir():
         came = "a file" if path.exists() else "nothing"
         raise StoreError(f"{path}: expected the folder of a run, got {came}: check the path")
-    methods = _read_method("", path) if score_files(path) else []
+    methods = _read_method("", path, task, clusters) if score_files(path) else []
     alone = len(methods)
     for folder in sorted(
         (each for each in path.iterdir() if each.is_dir()), key=lambda f: natural_key(f.name)
     ):
         if folder.name != "images" and not folder.name.startswith(".") and score_files(folder):
-            methods += _read_method(folder.name, folder)
+            methods += _read_method(folder.name, folder, task, clusters)
     if not methods:
         raise StoreError(
             f"{path}: expected scores, as id.csv and ood-NAME.csv, in it or in a folder for each method, "
@@ -198,9 +78,8 @@ def read_run(path: Path) -> Run:
     _check_alike(methods, sets)
     scores = _common_scores(methods)
     images = {name: _read_images(path, name, methods[0].sets[name]) for name in sets}
-    return Run(
-        path, methods, sets, scores, {k: v for k, v in images.items() if v is not None}, **_read_facts(path)
-    )
+    facts: dict[str, Any] = _read_facts(path) | {"clusters": clusters or ""}
+    return Run(path, methods, sets, scores, {k: v for k, v in images.items() if v is not None}, **facts)
 
 
 def score_files(folder: Path) -> list[Path]:
@@ -214,8 +93,8 @@ def score_files(folder: Path) -> list[Path]:
     return sorted(found, key=lambda f: _order_of(f.stem))
 
 
-def _read_method(name: str, folder: Path) -> list[MethodScores]:
-    """Return scores and members of a method, by set; each task as a method of its own."""
+def _read_method(name: str, folder: Path, wanted: str | None, clusters: str | None) -> list[MethodScores]:
+    """Return scores and members of a method, by set; each task as a method of its own, or the wanted one."""
     tasks: dict[str, dict[str, SetScores]] = {}
     members = {}
     seen: dict[str, Path] = {}
@@ -225,15 +104,25 @@ def _read_method(name: str, folder: Path) -> list[MethodScores]:
             raise StoreError(f"{file}: expected one file of scores for a set, got {other} too: remove one")
         seen[file.stem] = file
         columns = read_columns(file)
-        for task, own in split_tasks(columns).items():
-            tasks.setdefault(task, {})[file.stem] = _read_scored(file, own)
+        parts = split_tasks(columns)
+        if wanted is not None and wanted not in parts:
+            known = ", ".join(parts) if "task" in columns else "no column task"
+            raise StoreError(f"{file}: expected the task {wanted}, got {known}: check --task")
+        for task, own in parts.items():
+            if wanted in (None, task):
+                tasks.setdefault(task, {})[file.stem] = _read_scored(file, own, clusters)
         found = folder / f"members-{file.stem}.npy"
         if found.exists() and "task" not in columns:
             members[file.stem] = _read_members(found, tasks[""][file.stem])
-    return [MethodScores(f"{name} {task}".strip(), sets, members) for task, sets in tasks.items()]
+    return [
+        MethodScores(f"{name} {task}".strip(), sets, members, task)
+        if wanted is None
+        else MethodScores(name, sets, members)
+        for task, sets in tasks.items()
+    ]
 
 
-def _read_scored(path: Path, whole: dict[str, np.ndarray]) -> SetScores:
+def _read_scored(path: Path, whole: dict[str, np.ndarray], clusters: str | None) -> SetScores:
     """Return the scores of a set, checked, without inputs that have no prediction."""
     rows = np.ones(len(next(iter(whole.values()))), bool)
     if "status" in whole:
@@ -243,7 +132,7 @@ def _read_scored(path: Path, whole: dict[str, np.ndarray]) -> SetScores:
     columns = {name: values[rows] for name, values in whole.items()}
     scores = {}
     for name, values in columns.items():
-        if name in _OTHER_COLUMNS or name.endswith("_stderr") or name.startswith("prediction_"):
+        if name in (*_OTHER_COLUMNS, clusters) or name.endswith("_stderr") or name.startswith("prediction_"):
             continue
         if name in SCORE_NAMES or name in EQUAL_COLUMNS or name == "reference":
             pick_numbers(columns, name, path)  # one bad cell makes text of a column
@@ -273,8 +162,12 @@ def _read_scored(path: Path, whole: dict[str, np.ndarray]) -> SetScores:
         )
     inputs = None if rows.all() else np.flatnonzero(rows)
     ids = find_ids(columns, inputs)
+    unit = str(columns["unit"][0]) if "unit" in columns else ""
+    together = None if clusters is None else pick_column(columns, clusters, path)
     left_out = len(rows) - int(rows.sum())
-    return SetScores(path, scores, label, prediction, ids, inputs, left_out, numbers, reference)
+    return SetScores(
+        path, scores, label, prediction, ids, inputs, left_out, numbers, unit, together, reference
+    )
 
 
 def _as_classes(values: np.ndarray | None) -> np.ndarray | None:

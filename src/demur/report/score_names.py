@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from demur.measures import name_unit
+
 
 class Name(NamedTuple):
     """Names of a score: short for tables, long for axes, and a sentence for readers new to the paper."""
@@ -107,28 +109,100 @@ COLUMNS_BY_NAME = {name.short.lower(): column for column, name in SCORE_NAMES.it
 """Columns by the words of the report, in small letters: k, i, m, aleatoric, ..."""
 
 
-def name_of(score: str) -> Name:
+_DISTANCE_NAMES = {
+    "pairwise_epistemic": Name(
+        "K",
+        "K: epistemic, mean distance between members",
+        "How far two members are apart, on average: the mean distance between the numbers that they predict. "
+        "For predictions that are draws, the expected pairwise energy distance.",
+    ),
+    "average_epistemic": Name(
+        "I",
+        "I: epistemic, distance from the average",
+        "How far the members are from their average, by the energy score (CRPS): half of K.",
+    ),
+    "reverse_epistemic": Name(
+        "M",
+        "M: epistemic, reverse of I",
+        "How far the average is from the members, by the energy score (CRPS): half of K.",
+    ),
+    "pairwise_aleatoric": Name(
+        "aleatoric",
+        "aleatoric, mean entropy under the energy score",
+        "How far two draws of one member are apart, on average, halved. Members that predict a single number "
+        "say nothing about noise: 0.",
+    ),
+    "average_total": Name("average total", "total, average", "Aleatoric uncertainty plus I."),
+    "reverse_total": Name("reverse total", "total, reverse", "Total of the average measure plus M."),
+}
+"""Names of scores of predicted numbers without a density, by the energy score."""
+
+
+def name_of(score: str, unit: str = "") -> Name:
     """Return the names of a score; a column that is not one of demur's is named as it is.
+
+    Parameters
+    ----------
+    score
+        The column.
+    unit
+        The unit of the scores, as files have it, which tells what kind of divergence they are; "" where
+        files do not say: logarithmic ones.
 
     Examples
     --------
     >>> name_of("pairwise_epistemic").short, name_of("max_probability").long
     ('K', 'max_probability')
+    >>> name_of("pairwise_epistemic", "the unit of the numbers").long
+    'K: epistemic, mean distance between members'
+    >>> name_of("pairwise_epistemic", "brier loss").long
+    'K: epistemic, pairwise brier divergence'
     """
-    known = (SCORE_NAMES | _ONE_PASS_NAMES).get(score) or SCORE_NAMES.get(EQUAL_COLUMNS.get(score, ""))
-    return known or Name(score, score, "A column of the files, higher where the prediction is less certain.")
+    if score in _ONE_PASS_NAMES:
+        return _ONE_PASS_NAMES[score]
+    column = score if score in SCORE_NAMES else EQUAL_COLUMNS.get(score, "")
+    known = SCORE_NAMES.get(column)
+    if known is None:
+        return Name(score, score, "A column of the files, higher where the prediction is less certain.")
+    if measures_distances(unit):
+        return _DISTANCE_NAMES.get(column, known)
+    if unit.endswith(" loss") and column == "pairwise_epistemic":
+        rule = unit.removesuffix(" loss")
+        about = "How far the predictions of two members are apart, on average, by the divergence of the "
+        return Name("K", f"K: epistemic, pairwise {rule} divergence", f"{about}{rule} rule.")
+    if unit.endswith(" loss") and column == "average_epistemic":
+        about = "How far the members are from their average prediction, by the divergence of the rule."
+        return Name("I", "I: epistemic, divergence from the average", about)
+    return known
 
 
-def drop_duplicates(scores: Sequence[str], columns: Sequence[Mapping[str, np.ndarray]]) -> list[str]:
+def measures_distances(unit: str) -> bool:
+    """Tell whether scores in a unit are distances between predicted numbers, not divergences."""
+    return unit == name_unit("energy", None)
+
+
+def drop_duplicates(
+    scores: Sequence[str], columns: Sequence[Mapping[str, np.ndarray]], unit: str = ""
+) -> list[str]:
     """Return the scores to show, the best known first, without those that are others under a second name.
 
-    Two names of one measure stay apart where the values differ, as unbiased ones may.
+    Two names of one measure stay apart where the values differ, as unbiased ones may. Of predicted numbers
+    without a variance I and M are half of K, and totals are the epistemic parts: they order inputs alike.
     """
     order = [*SCORE_NAMES, *_ONE_PASS_NAMES, *scores]
+    known = {**dict.fromkeys(SCORE_NAMES), **EQUAL_COLUMNS}
     shown: list[str] = []
+
+    def is_multiple(score: str, twin: str, factor: float) -> bool:
+        return twin in scores and all(
+            np.allclose(c[score], factor * c[twin], rtol=1e-5, atol=1e-7 * (not measures_distances(unit)))
+            for c in columns
+        )
+
     for score in sorted(dict.fromkeys(scores), key=order.index):
-        twin = EQUAL_COLUMNS.get(score, "")
-        if twin in scores and all(np.allclose(c[score], c[twin], rtol=1e-5, atol=1e-7) for c in columns):
-            continue
-        shown.append(score)
+        twins = [(EQUAL_COLUMNS.get(score, ""), 1.0)]
+        if measures_distances(unit) and score in known and score != "pairwise_epistemic":
+            twins += [("pairwise_epistemic", 1.0), ("pairwise_epistemic", 0.5)]
+        if not any(is_multiple(score, *each) for each in twins):
+            shown.append(score)
     return shown

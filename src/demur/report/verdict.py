@@ -8,13 +8,14 @@ import numpy as np
 
 from demur.report.contents import ReportContents
 from demur.report.percent import digits_for, join_names, write_estimate, write_points, write_share
-from demur.report.run_folder import kind_of
+from demur.report.run_sets import kind_of
 from demur.report.score_names import name_of
 from demur.tasks import Detection
 from demur.tasks.evaluation import ERRORS
 from demur.tasks.recommendation import Recommendation
 
 FEW_INPUTS = 30  # inputs of a kind, below which a figure is called uncertain
+_TASKS_NAMED = 6  # tasks that are named one by one
 _RISE_TOGETHER_FROM = 0.5  # rank correlation from which on two scores are said to rise together
 
 
@@ -27,6 +28,7 @@ def write_verdict(found: ReportContents) -> list[str]:
         return [
             *_say_what_is_missed(found, choice),
             *([] if found.evaluation.ood_sets else _explain_method(found, choice)),
+            *_explain_tasks(found),
             _say_how_good(found, choice),
             *_warn_of_few_mistakes(found),
         ]
@@ -34,6 +36,7 @@ def write_verdict(found: ReportContents) -> list[str]:
         _say_what_to_use(found, choice),
         *_explain_measure(found, choice),
         *_explain_method(found, choice),
+        *_explain_tasks(found),
         *_say_what_is_missed(found, choice),
         _say_how_good(found, choice),
         *_explain_aleatoric(found, choice),
@@ -74,25 +77,33 @@ def _say_what_to_use(found: ReportContents, choice: Recommendation) -> str:
     method, score = choice.key
     short = name_of(score).short
     name = short if short == score else f"{short} (column {score})"
-    if len(found.run.methods) > 1:
+    if len(found.run.methods) > 1 and not found.run.by_task:
         return f"Use {method} with {name}."
     return f"Use {name}." if len(found.scores) > 1 else f"There is one measure, {name}, so nothing to choose."
 
 
 def _say_what_is_missed(found: ReportContents, choice: Recommendation) -> list[str]:
     """Return what no measure finds: where the model is more certain, and where nothing is shown."""
+    if not found.run.by_task:
+        return _say_what_one_misses(found, choice, choice.key[0])
+    return [said for task in choice.missed for said in _say_what_one_misses(found, choice, task)]
+
+
+def _say_what_one_misses(found: ReportContents, choice: Recommendation, method: str) -> list[str]:
+    """Return what no measure of a method finds, or for a task."""
     one = len(found.scores) == 1
     measures = (
         f"the measure {_name_choice(choice)} does not find " if one else "none of these measures finds "
     )
-    by = f"With {choice.key[0]}, " if len(found.run.methods) > 1 else ""
+    by = f"{'For' if found.run.by_task else 'With'} {method}, " if len(found.run.methods) > 1 else ""
+    missed = choice.missed[method]
 
     def name(kind: str) -> list[str]:
-        return [_name_task(found, task) for task, chance in choice.missed.items() if chance == kind]
+        return [_name_task(found, task) for task, chance in missed.items() if chance == kind]
 
     said = []
     if below := name("below"):
-        more = "where it is wrong" if choice.missed.get(ERRORS) == "below" and len(below) == 1 else "there"
+        more = "where it is wrong" if missed.get(ERRORS) == "below" and len(below) == 1 else "there"
         said.append(
             f"{by}{measures}{join_names(below)}: the model is more certain {more} than elsewhere, so a high "
             "score does not point to it."
@@ -109,6 +120,16 @@ def _name_choice(choice: Recommendation) -> str:
     return name_of(choice.key[1]).short
 
 
+def _name_draws(found: ReportContents) -> str:
+    """Return what intervals are over draws of."""
+    return f"whole clusters of inputs (column {found.run.clusters})" if found.run.clusters else "inputs"
+
+
+def _name_rows(found: ReportContents) -> str:
+    """Return what the methods of a run are: methods, or tasks."""
+    return "task" if found.run.by_task else "method"
+
+
 def _name_task(found: ReportContents, task: str) -> str:
     """Return what is to be found, in words."""
     return "mistakes" if task == ERRORS else found.run.set_name(task)
@@ -123,7 +144,9 @@ def _explain_measure(found: ReportContents, choice: Recommendation) -> list[str]
     often = "in this comparison" if number == 1 else f"in all {number} comparisons"
     if good < number:
         often = f"in {good} of {number} comparisons"
-    if number > 1:
+    if number > 1 and found.run.by_task:
+        often += " (one for each task, and for each thing to find there)"
+    elif number > 1:
         often += f" (one for each {'method and ' * (len(found.run.methods) > 1)}task)"
     lost = write_points(choice.losses[own])
     if len(choice.equal) == len(found.scores) - 1 and good == number:
@@ -153,9 +176,9 @@ def _explain_measure(found: ReportContents, choice: Recommendation) -> list[str]
 def _explain_method(found: ReportContents, choice: Recommendation) -> list[str]:
     """Return why this method, where there are several."""
     method, number = choice.key[0], len(found.run.methods)
-    if number == 1:
+    if number == 1 or found.run.by_task:
         return []
-    unknown = sum(kind_of(task) == "ood" for task in choice.figures)
+    unknown = sum(kind_of(task) == "ood" for task in choice.figures[method])
     if unknown:
         average = ", on average over their sets" if unknown > 1 else ""
         all_others = number > 2 and len(choice.rivals) == number - 1
@@ -172,6 +195,25 @@ def _explain_method(found: ReportContents, choice: Recommendation) -> list[str]:
     return [f"Nothing here tells methods apart: {method} is the first."]
 
 
+def _explain_tasks(found: ReportContents) -> list[str]:
+    """Return that tasks do not compete, where there are several."""
+    if not found.run.by_task:
+        return []
+    tasks = list(dict.fromkeys(method.task for method in found.run.methods))
+    several = len(tasks) < len(found.run.methods)
+    named = join_names(tasks) if len(tasks) <= _TASKS_NAMED else f"{tasks[0]} to {tasks[-1]}"
+    said = (
+        f"The {len(tasks)} tasks ({named}) are different things to predict, not rival methods"
+        if len(tasks) > 1
+        else f"There is one task ({tasks[0]})"
+    )
+    more = f" To compare methods, choose one task: demur report --task {tasks[0]}." if several else ""
+    return [
+        f"{said}: each has figures of its own, and a higher AUROC in one does not make it the better "
+        f"choice.{more}"
+    ]
+
+
 def _say_how_good(found: ReportContents, choice: Recommendation) -> str:
     """Return how good the score is at each task, and how sure that is."""
 
@@ -180,21 +222,29 @@ def _say_how_good(found: ReportContents, choice: Recommendation) -> str:
         ends = " to ".join(f"{100 * end:.{digits_for(area)}f}" for end in (area.low, area.high))
         return f"{write_estimate(area)} ({ends})"
 
-    told = [f"{_name_task(found, task)} {figure(result)}" for task, result in choice.figures.items()]
+    def tell(method: str) -> str:
+        figures = choice.figures[method].items()
+        return ", ".join(f"{_name_task(found, task)} {figure(result)}" for task, result in figures)
+
+    told = tell(choice.key[0])
+    if found.run.by_task:
+        told = "; ".join(f"{method}: {tell(method)}" for method in choice.figures)
     of = "this choice" if choice.number else f"{_name_choice(choice)}, the highest"
     return (
-        f"AUROC of {of} (50 % is a coin toss): {', '.join(told)}. The ranges are "
-        f"{100 * found.confidence:g} % confidence intervals over draws of inputs; another training run may "
-        "differ by more."
+        f"AUROC of {of} (50 % is a coin toss): {told}. The ranges are "
+        f"{100 * found.confidence:g} % confidence intervals over draws of {_name_draws(found)}; another "
+        "training run may differ by more."
     )
 
 
 def _explain_aleatoric(found: ReportContents, choice: Recommendation) -> list[str]:
     """Return why the aleatoric part may find out-of-distribution inputs, if that is the verdict."""
-    finds = any(r.chance == "above" for task, r in choice.figures.items() if kind_of(task) == "ood")
+    own = choice.figures[choice.key[0]]
+    finds = any(r.chance == "above" for task, r in own.items() if kind_of(task) == "ood")
     if choice.aleatoric_with_k is None or not finds:
         return []
-    where = f"with {choice.key[0]} " if len(found.run.methods) > 1 else "here "
+    preposition = "for" if found.run.by_task else "with"
+    where = f"{preposition} {choice.key[0]} " if len(found.run.methods) > 1 else "here "
     correlation = f"(rank correlation {choice.aleatoric_with_k:.2f})"
     how = (
         f"aleatoric and K rise together {correlation}, so either of the two can find them"
@@ -209,7 +259,7 @@ def _say_what_matters(found: ReportContents, choice: Recommendation) -> list[str
     if choice.by_method is None:
         if len(found.scores) == 1:
             return []
-        of = " of one method" if len(found.run.methods) > 1 else ""
+        of = f" of one {_name_rows(found)}" if len(found.run.methods) > 1 else ""
         return [f"Measures{of} differ by up to {write_points(choice.by_score)}."]
     method = f"methods differ by up to {write_points(choice.by_method)} (by {name_of(choice.key[1]).short})"
     if len(found.scores) == 1:
@@ -232,6 +282,7 @@ def _warn_of_few_mistakes(found: ReportContents) -> list[str]:
     number = f"{wrong[0]} to {wrong[-1]}" if len(wrong) > 1 else f"{wrong[0]}"
     mistakes = "mistake was" if number == "1" else "mistakes were"
     each = " by each method" if len(found.run.methods) > 1 else ""
+    each = " in each task" if found.run.by_task else each
     return [f"Only {number} {mistakes} made{each}, so figures on finding them are uncertain."]
 
 
@@ -257,7 +308,7 @@ def write_infinities(found: ReportContents) -> str:
     """Return how many inputs have an infinite epistemic part, by method and set; else nothing."""
     told = []
     for method in found.run.methods:
-        of = f" of {method.name}" if len(found.run.methods) > 1 else ""
+        of = f" ({method.name})" if len(found.run.methods) > 1 else ""
         for name, scored in method.sets.items():
             parts = {each: v for each, v in scored.scores.items() if each.endswith("_epistemic")}
             counts = {each: int(np.isposinf(values).sum()) for each, values in parts.items()}

@@ -97,16 +97,17 @@ class Stages:
             path.unlink()
         begun, used = time.perf_counter(), time.process_time()
         stage.make(work)
-        self._write_timing(
-            stage=stage.name,
-            key=stage.key,
-            seconds=round(time.perf_counter() - begun, 3),
-            processor_seconds=round(time.process_time() - used, 3),
-            resumed=resumed,
-        )
+        seconds, processor_seconds = time.perf_counter() - begun, time.process_time() - used
         _sync_files(work)
         write_text(_name_checksums(done), json.dumps(_sum_files(work), indent=1) + "\n")
         os.rename(work, done)
+        self._write_timing(  # of stages that are done: an interruption before that leaves no line
+            stage=stage.name,
+            key=stage.key,
+            seconds=round(seconds, 3),
+            processor_seconds=round(processor_seconds, 3),
+            resumed=resumed,
+        )
         self._checked.add(done)
         return done
 

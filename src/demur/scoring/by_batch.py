@@ -17,7 +17,7 @@ from demur.scoring.adaptive import FIRST_MEMBERS, MORE_MEMBERS, Stopping
 from demur.scoring.batches import InputBatch, preserve_generators
 from demur.scoring.checkpoint import Checkpoint
 from demur.scoring.given_models import deployed_of
-from demur.scoring.held_members import HeldDistribution, HeldMembers, HeldNumbers
+from demur.scoring.held_members import HeldDistribution, HeldMembers, HeldNumbers, normalise
 from demur.scoring.job import ScoringJob, check_chunk, check_summable, count_classes
 from demur.scoring.logit_spread import LogitSpread
 from demur.scoring.scores_so_far import ScoresSoFar
@@ -85,6 +85,10 @@ def _score_rows(
         if is_numbers(prediction):
             numbers.append((prediction, weights))
             continue
+        if job.rounding is not None:
+            held.append((prediction, weights))
+            moments.update(normalise(prediction), weights=weights)
+            continue
         moments.update(prediction, weights=weights)
         rule = rule_for(prediction, resolve_rule(job.rule))
         if rule.integrates and any(needs_groups(resolve(each)) for each in job.name_measures(()).values()):
@@ -93,7 +97,8 @@ def _score_rows(
         raise ValueError(f"posterior must have members. Got none from {job.posterior!r}.")
     if numbers:
         return dict(job.compute_columns(HeldNumbers(numbers, job.rule, job.groups), logits)), members, 0
-    columns = dict(job.compute_columns(HeldMembers(moments, held, job.groups) if held else moments, logits))
+    summed = HeldMembers(moments, held, job.groups, job.rounding, job.rule) if held else moments
+    columns = dict(job.compute_columns(summed, logits))
     return columns, members, count_classes(moments)
 
 

@@ -11,15 +11,35 @@ from demur.decompose import decompose
 from demur.families import FAMILIES
 from demur.measures import Decomposition, Measure
 from demur.moments import Moments
-from demur.predictions import NormalInverseGamma, SecondOrder, arrays
+from demur.predictions import Categorical, MultiLabel, NormalInverseGamma, SecondOrder, arrays
 
 
 class HeldMembers:
-    """Predictions of members whose average has to be integrated, as that of Gaussians."""
+    """Predictions of members whose average has to be integrated, as that of Gaussians, or that were rounded.
 
-    def __init__(self, moments: Moments, chunks: list[tuple[Any, Any]], groups: int | None) -> None:
+    Parameters
+    ----------
+    moments
+        Of the same members, for their average.
+    chunks
+        Pairs of predictions, (members, ...), and weights or None.
+    groups
+        Of members, for standard errors.
+    rounding, rule
+        How far probabilities may be off, or None; and the rule, as it was requested.
+    """
+
+    def __init__(
+        self,
+        moments: Moments,
+        chunks: list[tuple[Any, Any]],
+        groups: int | None,
+        rounding: float | str | None = None,
+        rule: str = "log",
+    ) -> None:
         self.rule: Rule = moments.rule
         self.mean, self._groups = moments.mean, groups
+        self._rounded: dict[str, Any] = {} if rounding is None else {"rounding": rounding, "rule": rule}
         predictions = [prediction for prediction, _ in chunks]
         self._whole = predictions[0].with_values(np.concatenate([each.values for each in predictions]))
         self._weights = join_weights(chunks)
@@ -30,7 +50,7 @@ class HeldMembers:
         """Return the decomposition of each input's uncertainty, as `Moments.decompose` does."""
         return decompose(
             self._whole, measure=measure, weights=self._weights, unbiased=unbiased, stderr=stderr, base=base,
-            groups=self._groups,
+            groups=self._groups, **self._rounded,
         )  # fmt: skip
 
 
@@ -90,6 +110,20 @@ class HeldDistribution:
             )
         found = decompose(self._distribution, measure=measure, rule=self._rule, base=base)
         return found.map(arrays.to_numpy)
+
+
+def normalise(prediction: Any) -> Any:
+    """Return rounded probabilities that sum to 1, as exact ones; other predictions as they are."""
+    if prediction.kind == "probs":
+        values = np.asarray(prediction.values, np.float64)
+        sums = values.sum(axis=-1, keepdims=True)
+        prediction = Categorical(probs=values / np.where(sums > 0, sums, 1.0))
+    elif isinstance(prediction, MultiLabel):
+        prediction = prediction.with_values(prediction.values)
+    else:
+        return prediction
+    prediction._rounding = 0.0
+    return prediction
 
 
 def is_draws(prediction: Any) -> bool:

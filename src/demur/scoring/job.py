@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from demur.core.rounding import check_rounding
 from demur.core.rules import resolve_rule
 from demur.families.labels import MultiLabelRule
 from demur.measures import GIVEN, Measure, canonical_name, cell, check_base, resolve
@@ -38,6 +39,7 @@ class ScoringJob:
     tolerance: float | None = None
     unpack: Unpack | None = None
     classes: Any = None
+    rounding: float | str | None = None
     detectors: Sequence[Detector] = ()
     groups: int | None = field(default=None, init=False)
     own: dict[str, Measure] = field(default_factory=dict, init=False)
@@ -62,6 +64,7 @@ class ScoringJob:
         if not hasattr(self.loader, "__iter__"):
             raise TypeError(f"loader must be an iterable of batches. Got {type(self.loader).__name__}.")
         members = self.posterior.members
+        self._check_rounding(order)
         if self.tolerance is not None:
             check_tolerance(self.tolerance, order=order, members=members)
         asked = {"stderr": self.stderr, "unbiased": self.unbiased, "order='member'": order == "member"}
@@ -84,12 +87,24 @@ class ScoringJob:
         if self.tolerance is not None:
             self.groups = min(ERROR_GROUPS, members or 0)
 
+    def _check_rounding(self, order: str) -> None:
+        """Raise where the least value that fits is wanted of members that are not held all at once."""
+        if self.rounding is None:
+            return
+        check_rounding(self.rounding, "float64")
+        for name, value in {"order='member'": order == "member", "tolerance": self.tolerance}.items():
+            if value:
+                raise ValueError(
+                    f"rounding needs all members of an input at once, and {name} adds them up as they come. "
+                    f"Leave out {name}, or let the posterior return logits."
+                )
+
     def settings(self, order: str) -> dict[str, Any]:
         """Return what must be unchanged for a run to resume from a checkpoint."""
         chosen = {
             name: getattr(self.posterior, name, None) for name in ("members", "seed", "dropout", "prior")
         }
-        names = ("measures", "rule", "base", "unbiased", "stderr", "tolerance")
+        names = ("measures", "rule", "base", "unbiased", "stderr", "tolerance", "rounding")
         asked = {name: getattr(self, name) for name in names}
         asked["classes"] = None if self.classes is None else [str(name) for name in self.classes]
         # None where there are none, as in checkpoints from before there were detectors.

@@ -9,8 +9,23 @@ from typing import Any
 
 import numpy as np
 
+from demur.measures import name_unit
 from demur.scoring.score_table import PARTS, ScoreTable
-from demur.stores import StoreError, read_columns
+from demur.stores import StoreError, read_columns, write_columns
+
+
+def write_scores(
+    path: Path, columns: dict[str, np.ndarray], facts: dict[str, Any], *, force: bool = False
+) -> None:
+    """Write scores, with their number of members and unit: in .json by themselves, else in columns.
+
+    A column of the same name, such as one of the user's or the members that each input had, stays.
+    """
+    if path.suffix.lower() != ".json":
+        number = len(next(iter(columns.values())))
+        told = {name: facts[name] for name in ("members", "unit") if facts[name] and name not in columns}
+        columns = columns | {name: np.full(number, value) for name, value in told.items()}
+    write_columns(path, columns, facts=facts, force=force)
 
 
 def read_scores(path: Path) -> dict[str, Any]:
@@ -28,7 +43,7 @@ def read_scores(path: Path) -> dict[str, Any]:
         )
     own: dict[str, np.ndarray] = {"input": columns.pop("input", np.arange(count))}
     own |= {} if predictions is None else {"prediction": predictions}
-    facts = _read_facts(path) if path.suffix.lower() == ".json" else {}
+    facts = _read_facts(path) if path.suffix.lower() == ".json" else _take_facts(columns)
     table = ScoreTable(
         own | columns, tuple(measures), _get_count(facts, "members"), _get_count(facts, "classes")
     )
@@ -62,6 +77,35 @@ def _tell_outcome(predictions: np.ndarray | None, rule: Any) -> str:
     if predictions is None or predictions.dtype.kind != "f":
         return "classes" if predictions is None or predictions.ndim == 1 else "multilabel"
     return "numbers"
+
+
+def _take_facts(columns: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Remove and return the facts that `write_scores` has put in columns; others of that name stay."""
+    facts: dict[str, Any] = {}
+    members, unit = columns.get("members"), columns.get("unit")
+    if members is not None and members.dtype.kind in "iu":
+        facts["members"] = int(members.max())
+        if (members == members[0]).all():
+            del columns["members"]
+    if unit is not None and (unit == unit[0]).all() and (rule := _tell_rule(str(unit[0]))):
+        facts |= {"unit": str(unit[0]), "rule": rule}
+        del columns["unit"]
+    return facts
+
+
+def _tell_rule(unit: str) -> str | None:
+    """Return the rule whose losses have a unit as `name_unit` writes it; None for another text.
+
+    Examples
+    --------
+    >>> _tell_rule("bits"), _tell_rule("brier loss"), _tell_rule("the unit of the numbers"), _tell_rule("kg")
+    ('log', 'brier', 'energy', None)
+    """
+    if unit == name_unit("energy", None):
+        return "energy"
+    if unit == name_unit("log", None) or _parse_unit(unit) is not None:
+        return "log"
+    return unit.removesuffix(" loss") if unit.endswith(" loss") else None
 
 
 def _read_facts(path: Path) -> dict[str, Any]:

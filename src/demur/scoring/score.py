@@ -29,9 +29,9 @@ from demur.scoring.score_table import DEFAULT_MEASURES
 from demur.scoring.scores import Scores
 
 _ADVICE = (
-    "Let the posterior return logits, not probabilities, or rank by the 'average' measure, which is always "
-    "finite. With all members' probabilities in one array, demur.decompose(..., rounding=...) gives the "
-    "least value that fits."
+    "Let the posterior return logits, not probabilities; or give rounding='dtype', or a half-width (5e-7 for "
+    "six decimals), for the least value that fits; or rank by the 'average' measure, which is always finite. "
+    "rounding=0 says that the numbers are exact."
 )
 
 
@@ -44,6 +44,7 @@ def score(
     base: float | None = None,
     unbiased: bool = False,
     stderr: bool = False,
+    rounding: float | str | None = None,
     tolerance: float | None = None,
     unpack: Unpack | None = None,
     classes: Sequence[Any] | None = None,
@@ -76,6 +77,9 @@ def score(
         Or a mapping from column names to measures of your own, as ``demur.Measure``; a given side is then
         a function from the inputs of a batch to predictions.
         Standard errors leave out one member at a time; with more than 64 members, one of 64 groups.
+    rounding
+        As for ``demur.decompose``, for posteriors that return probabilities: how far each may be off. All
+        members' probabilities of a batch are then held at once, so that it needs ``order="batch"``.
     tolerance
         Stop drawing members for an input once more of them would hardly change the ranking of the inputs by
         the epistemic part of the first measure. The tolerance is the root mean square error of an input's
@@ -132,7 +136,7 @@ def score(
     own = measures if isinstance(measures, Mapping) else {}
     names = tuple(own) if isinstance(measures, Mapping) else measures
     job = ScoringJob(
-        posterior, loader, names, rule, base, unbiased, stderr, tolerance, unpack, classes,
+        posterior, loader, names, rule, base, unbiased, stderr, tolerance, unpack, classes, rounding,
         columns,
     )  # fmt: skip
     job.own = {name: check_own_measure(name, each) for name, each in own.items()}

@@ -14,9 +14,8 @@ from demur.measures import Decomposition, canonical_name, name_unit
 from demur.scoring import scores_text
 from demur.scoring.batch_parts import as_column
 from demur.scoring.outcomes import mark_correct
-from demur.scoring.saved_scores import read_scores
+from demur.scoring.saved_scores import read_scores, write_scores
 from demur.scoring.score_table import PARTS, ScoreTable
-from demur.stores import write_columns
 
 if TYPE_CHECKING:
     import pandas
@@ -187,7 +186,8 @@ class Scores:
     def save(self, path: str | os.PathLike[str], *, force: bool = False) -> None:
         """Write a file as ``demur score --out`` does: .csv, .parquet, .npz or .json, by the name's ending.
 
-        An existing file is replaced only with ``force``, and an error otherwise.
+        Two columns hold the number of members and the unit; in .json they are beside the columns. An
+        existing file is replaced only with ``force``, and an error otherwise.
         """
         facts = {
             "inputs": len(self),
@@ -199,14 +199,13 @@ class Scores:
             "unbiased": self.unbiased,
             "summary": self.table.summary(),
         }
-        write_columns(Path(path), self.columns, facts=facts, force=force)
+        write_scores(Path(path), self.columns, facts, force=force)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Scores:
         """Read a file from ``save`` or from ``demur score --out``.
 
-        Only .json says how many members there were, and which rule and unit; other formats have no place for
-        it.
+        The number of members, the rule and the unit come with it; whether values are unbiased only in .json.
 
         Examples
         --------

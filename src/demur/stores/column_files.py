@@ -166,7 +166,7 @@ def write_columns(
     columns
         Columns by name. In text, infinity is `inf`; in JSON, which has no such number, `"inf"`.
     facts
-        What a .json file says besides its `scores`. Other formats have no place for it.
+        What a .json file says besides its `scores`; other formats have no place for it.
     force
         Replace an existing file.
     """

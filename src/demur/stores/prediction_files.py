@@ -303,7 +303,7 @@ def open_predictions(
                 wanted=("mean", "variance") if outcome == "gaussian" else (),
                 order=None if named is None else named.names,
                 source="" if named is None else named.label,
-                single_cells=outcome in ("binary", "points"),
+                single_cells=outcome in ("binary", "multilabel", "points"),
             )
             parts = _open_parts(path, name, spool, table, outcome)
             first = sources[-1].members.stop if sources else 0

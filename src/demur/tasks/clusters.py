@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from demur.core.arrays import as_array, to_numpy
-from demur.tasks.estimate import Spread, spread_of
+from demur.tasks.estimate import Spread, spread_of, student_quantile
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,14 @@ class Clusters:
         """Return how many clusters have a chosen input."""
         return len(np.unique(self.codes[chosen]))
 
+    def count_equal(self, chosen: np.ndarray) -> float:
+        """Return how many equally large clusters would vary as much as those of the chosen inputs do.
+
+        With the share w of each cluster, 1 / sum w^2: their number where they are equally large, else less.
+        """
+        shares = self.sum(chosen.astype(float)) / np.count_nonzero(chosen)
+        return 1 / float(shares @ shares)
+
     def count_pairs(self, positive: np.ndarray) -> int:
         """Return how many pairs of a positive and a negative there are that share no cluster."""
         return max(1, min(self.count(positive), self.count(~positive), self.number // 2))
@@ -38,6 +46,26 @@ class Clusters:
         """Return the standard error of a figure from the influence of its inputs, and G - 1 degrees."""
         sums = self.sum(influence - influence.mean())
         return Spread(math.sqrt(self.number / (self.number - 1) * float(sums @ sums)), self.number - 1)
+
+    def enclose_mean(self, values: np.ndarray, confidence: float) -> tuple[float, float]:
+        """Return the ends of an interval of the mean over inputs, corrected for the skewness of clusters.
+
+        Hall (1992), "On the removal of skewness by transformation": a cubic function of Student's ratio whose
+        distribution has no skewness to first order, inverted. Without skewness it is Student's interval.
+        """
+        mean, error = float(values.mean()), self.spread(values / len(values)).error
+        sums = self.sum(values - mean)
+        square = float(np.mean(sums**2))
+        skewness = float(np.mean(sums**3)) / square**1.5 / math.sqrt(self.number) if square > 0 else 0.0
+        reach = student_quantile(confidence, self.number - 1)
+
+        def untransform(ratio: float) -> float:
+            if abs(skewness) < 1e-9:
+                return ratio
+            return 3 / skewness * (math.cbrt(1 + skewness * (ratio - skewness / 6)) - 1)
+
+        low, high = (mean - error * untransform(end) for end in (reach, -reach))
+        return min(low, mean), max(high, mean)
 
     def spread_of_kinds(self, influence: np.ndarray, positive: np.ndarray) -> Spread:
         """Return the standard error where positives and negatives were drawn apart (Obuchowski, 1997).

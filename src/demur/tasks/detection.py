@@ -66,6 +66,8 @@ class Detection(Displayed):
         tells strata or clusters apart more than what is in them.
     parts : str
         What `within` is about: "stratum", "cluster" or nothing.
+    independent : pair of float or None
+        Where clusters are given: of how many equally large clusters the negatives and the positives might be.
     """
 
     auroc: Estimate
@@ -77,6 +79,7 @@ class Detection(Displayed):
     clusters: int | None = None
     within: Estimate | None = None
     parts: str = ""
+    independent: tuple[float, float] | None = field(default=None, repr=False, compare=False)
 
     def _display(self) -> tuple[str, Rows, list[str]]:
         title = (
@@ -278,6 +281,7 @@ def _detect(
         None if clusters is None else clusters.number,
         within,
         "" if within is None else "stratum" if strata else "cluster",
+        None if clusters is None else (clusters.count_equal(~positive), clusters.count_equal(positive)),
     )
 
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from demur.tasks.clusters import check_clusters
 from demur.tasks.contest import Contest, Standing, contest
 from demur.tasks.detection import Detection
 from demur.tasks.disentanglement import Disentanglement, disentanglement
-from demur.tasks.estimate import Estimate, check_share, proportion
+from demur.tasks.estimate import Estimate, check_share
+from demur.tasks.kept_accuracy import estimate_share
 from demur.tasks.selective import Selective, selective
 
 Key = tuple[str, str]
@@ -44,7 +46,11 @@ class Evaluation:
         less is certain of them with good reason.
     across
         By out-of-distribution set: the scores of all methods compared, each named by its (method, score).
-        The contest has the one method "".
+        The contest has the one method "". Empty where methods are no rivals.
+    rivals
+        Whether the methods predict the same thing, so that one can be better than another.
+    clusters
+        By method and set, labels of inputs that belong together; None where each stands alone.
     parts
         By method: of which measure its aleatoric and epistemic parts are, and how far these are apart on the
         in-distribution inputs; empty where there are none, or one is the same for every input.
@@ -60,12 +66,18 @@ class Evaluation:
     kept: dict[Key, Selective]
     contests: dict[str, Contest]
     across: dict[str, Contest]
+    rivals: bool = True
+    clusters: Mapping[str, Mapping[str, Any]] | None = None
     parts: dict[str, tuple[str, Disentanglement]] = field(default_factory=dict)
 
     @property
     def accuracy(self) -> dict[str, Estimate]:
         """Accuracy on the in-distribution inputs, by method; empty without labels."""
         return self.set_accuracy.get(self.known, {})
+
+    def pair_clusters(self, method: str, name: str) -> tuple[Any, Any] | None:
+        """Return the clusters of the in-distribution inputs and of those of a set; None without any."""
+        return None if self.clusters is None else _pair_clusters(self.clusters, method, self.known, name)
 
     def tasks_of(self, method: str) -> list[str]:
         """Return the tasks that a method was evaluated on."""
@@ -89,6 +101,8 @@ def evaluate_run(
     correct: Mapping[str, Mapping[str, np.ndarray]] | None = None,
     known: str = "id",
     ood_sets: Sequence[str] = (),
+    rivals: bool = True,
+    clusters: Mapping[str, Mapping[str, Any]] | None = None,
     references: Mapping[str, np.ndarray | None] | None = None,
     confidence: float = 0.95,
     progress: Callable[[int], object] = lambda done: None,
@@ -107,6 +121,11 @@ def evaluate_run(
         The in-distribution set. Without it there is nothing to tell the others from.
     ood_sets
         Which of the other sets are out-of-distribution; the rest are adversarial inputs.
+    rivals
+        False where the methods are tasks, each with something else to predict: they are not compared.
+    clusters
+        By method and set, labels of inputs that belong together: intervals and tests are then over draws of
+        whole clusters.
     references
         By method, what the aleatoric part of in-distribution inputs should follow, where that is known.
     confidence
@@ -128,10 +147,12 @@ def evaluate_run(
 
     for name in others:
         by_method = {m: {score: pair(m, name, score) for score in scores} for m in methods}
-        contests[name] = contest(by_method, "detection", **level)
-        if name in ood_sets:
+        pairs = clusters and {m: _pair_clusters(clusters, m, known, name) for m in methods}
+        contests[name] = contest(by_method, "detection", clusters=pairs, **level)
+        if name in ood_sets and rivals:
             everything = {"": {(m, score): pair(m, name, score) for m in methods for score in scores}}
-            across[name] = contest(everything, "detection", interval="asymptotic", **level)
+            same = pairs and {"": pairs[methods[0]]}
+            across[name] = contest(everything, "detection", interval="asymptotic", clusters=same, **level)
         progress(len(contests))
     ranked = {
         m: {score: columns[m][known][score] for score in scores}
@@ -139,7 +160,8 @@ def evaluate_run(
         if m in right and right[m].any() and not right[m].all()
     }
     if ranked:
-        contests[ERRORS] = contest(ranked, "misclassification", correct=right, **level)
+        own = clusters and {m: clusters[m][known] for m in methods}
+        contests[ERRORS] = contest(ranked, "misclassification", correct=right, clusters=own, **level)
         progress(len(contests))
     return Evaluation(
         confidence,
@@ -149,24 +171,42 @@ def evaluate_run(
         [name for name in others if name in ood_sets],
         columns,
         {
-            name: {m: proportion(int(each.sum()), len(each), confidence) for m, each in by_method.items()}
+            name: {
+                m: estimate_share(each, check_clusters(clusters and clusters[m][name], len(each)), confidence)
+                for m, each in by_method.items()
+            }
             for name, by_method in correct.items()
         },
         {
-            (m, score): selective(columns[m][known][score], each, confidence=confidence)
+            (m, score): selective(
+                columns[m][known][score],
+                each,
+                confidence=confidence,
+                clusters=clusters and clusters[m][known],
+            )
             for m, each in right.items()
             for score in scores
         },
         contests,
         across,
-        _tell_parts_apart(columns, known, references or {}, confidence),
+        rivals,
+        clusters,
+        _tell_parts_apart(columns, known, references or {}, clusters, confidence),
     )
+
+
+def _pair_clusters(
+    clusters: Mapping[str, Mapping[str, Any]], method: str, known: str, name: str
+) -> tuple[Any, Any]:
+    """Return the clusters of two sets by a method, as ``detection`` takes them."""
+    return clusters[method][known], clusters[method][name]
 
 
 def _tell_parts_apart(
     columns: Mapping[str, Mapping[str, Mapping[str, np.ndarray]]],
     known: str,
     references: Mapping[str, np.ndarray | None],
+    clusters: Mapping[str, Mapping[str, Any]] | None,
     confidence: float,
 ) -> dict[str, tuple[str, Disentanglement]]:
     """Return how far the parts of each method's first measure are apart, and which measure it is."""
@@ -180,7 +220,8 @@ def _tell_parts_apart(
             target = references.get(method)
             if target is not None and len(np.unique(target)) == 1:
                 target = None
-            options = {"confidence": confidence, "interval": "asymptotic"}
+            own_clusters = None if clusters is None else clusters[method][known]
+            options = {"clusters": own_clusters, "confidence": confidence, "interval": "asymptotic"}
             found[method] = measure, disentanglement(*parts, reference=target, **options)
             break
     return found

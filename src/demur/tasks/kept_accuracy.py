@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from demur.tasks.clusters import Clusters
-from demur.tasks.estimate import Estimate, normal_quantile, student_quantile
+from demur.tasks.estimate import Estimate, normal_quantile, proportion, student_quantile
 
 _CELLS_AT_ONCE = 4_000_000  # of tables of clusters by numbers kept
 _PLACES_IN_CLUSTERS = 400  # numbers kept that are tried with clusters; between them the wider interval counts
@@ -119,7 +119,14 @@ def accuracy_intervals(
     return accuracy, np.where(accuracy > 0, low, 0.0), np.where(accuracy < 1, high, 1.0)
 
 
-def share_in_clusters(chosen: np.ndarray, clusters: Clusters, confidence: float) -> Estimate:
+def estimate_share(chosen: np.ndarray, clusters: Clusters | None, confidence: float) -> Estimate:
+    """Return the share of chosen inputs with its interval: exact, or over draws of whole clusters."""
+    if clusters is None:
+        return proportion(int(chosen.sum()), len(chosen), confidence)
+    return _share_in_clusters(chosen, clusters, confidence)
+
+
+def _share_in_clusters(chosen: np.ndarray, clusters: Clusters, confidence: float) -> Estimate:
     """Return the share of chosen inputs, with an interval over draws of whole clusters."""
     number, count = len(chosen), int(chosen.sum())
     present, codes = np.unique(clusters.codes, return_inverse=True)

@@ -21,7 +21,8 @@ class Recommendation:
     ----------
     key
         The method that finds out-of-distribution inputs best by the score, on average, and the score.
-        Without such inputs the most accurate method, or the first.
+        Without such inputs the most accurate method, or the first; the first, too, where methods are no
+        rivals.
     good, number
         By score, in how many comparisons of the scores of one method on one task it is the best or tied; of
         how many. Only comparisons count in which a score is shown to be better than a coin toss, and at
@@ -29,13 +30,13 @@ class Recommendation:
     losses
         By score, how far its AUROC is below the best in the comparison where it is furthest.
     missed
-        By task that no score of the method finds: "below" where all of them are shown to be at or below
-        chance, so that the model is more certain there; else "toss".
+        By method, and task that no score of the method finds: "below" where all of them are shown to be at or
+        below chance, so that the model is more certain there; else "toss".
     rivals
         Other methods that this one is not shown to be better than, by this score on any
         out-of-distribution set.
     figures
-        What the score does with that method, by task.
+        What the score does with each method, by method and task.
     by_score, by_method
         Largest difference of AUROC between scores of one method, and between methods by this score. Methods
         are compared on out-of-distribution inputs only, and then scores too; None where nothing can be
@@ -48,9 +49,9 @@ class Recommendation:
     good: dict[str, int]
     number: int
     losses: dict[str, float]
-    missed: dict[str, str]
+    missed: dict[str, dict[str, str]]
     rivals: list[str]
-    figures: dict[str, Detection]
+    figures: dict[str, dict[str, Detection]]
     by_score: float
     by_method: float | None
     aleatoric_with_k: float | None
@@ -89,18 +90,20 @@ def recommend(found: Evaluation) -> Recommendation | None:
             return sum(areas[name, t, best] for t in sets)
         return found.accuracy[name].value if name in found.accuracy else 0.0
 
-    method = max(names, key=worth)
-    several = len(names) > 1 and bool(sets)
+    method = max(names, key=worth) if found.rivals else names[0]
+    several = len(names) > 1 and bool(sets) and found.rivals
     beaten = _beaten_methods(found, method, best) if several else set()
-    tasks = found.tasks_of(method)
     return Recommendation(
         (method, best),
         good,
         len(won),
         losses,
-        _missed_tasks({task: [standings[method, task, s].chance for s in scores] for task in tasks}),
+        {
+            m: _missed_tasks({t: [standings[m, t, s].chance for s in scores] for t in found.tasks_of(m)})
+            for m in names
+        },
         [other for other in names if several and other != method and other not in beaten],
-        {task: found.result((method, best), task) for task in tasks},
+        {m: {task: found.result((m, best), task) for task in found.tasks_of(m)} for m in names},
         max(_gap([areas[m, t, s] for s in scores]) for m, t in within if t in sets or not several),
         max(_gap([areas[m, t, best] for m in names]) for t in sets) if several else None,
         _correlate_with_k(found, (method, best)),
@@ -117,7 +120,8 @@ def _beaten_methods(found: Evaluation, method: str, score: str) -> set[str]:
     family = []
     for name in found.ood_sets:
         scores = {m: (sets[found.known][score], sets[name][score]) for m, sets in found.columns.items()}
-        family += compare_pairs(scores, pairs, "detection", "auroc", options)
+        together = found.pair_clusters(method, name)
+        family += compare_pairs(scores, pairs, "detection", "auroc", options, clusters=together)
     beaten = set()
     for (a, b), each in zip(pairs * len(found.ood_sets), adjust_by_holm(family), strict=True):
         if each.adjusted <= 1 - found.confidence and method in (a, b):

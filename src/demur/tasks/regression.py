@@ -12,17 +12,21 @@ from demur.averages import average_of, mean
 from demur.core.arrays import as_array, to_numpy
 from demur.core.predictive import GaussianMixture, Mixture, in_blocks
 from demur.decompose import decompose
+from demur.tasks.clusters import Clusters, check_clusters
 from demur.tasks.estimate import (
     Estimate,
     IntervalOptions,
+    Spread,
     check_share,
     generator,
     normal_quantile,
-    proportion,
+    student_quantile,
 )
+from demur.tasks.kept_accuracy import estimate_share
 
 _CELLS = 100  # of the PIT values when their noise is drawn
 _RESAMPLES = 1000
+_DRAWN_AT_ONCE = 4_000_000  # clusters, over several resamples
 
 
 class PerInput(NamedTuple):
@@ -99,6 +103,7 @@ def regression(
     confidence: float = 0.95,
     weights: Any = None,
     axis: int = 0,
+    clusters: Any = None,
     seed: int = 0,
 ) -> Regression:
     """Return how good and how well calibrated predictions of numbers are, as the average of the members.
@@ -116,10 +121,13 @@ def regression(
     bins : int
         Of the histogram of PIT values.
     confidence : float
-        Confidence level of the intervals: exact for the coverage, Student's for means. They take the inputs
-        for independent.
+        Confidence level of the intervals: exact for the coverage, Student's for means.
     weights, axis
         Of the members, as for ``decompose``.
+    clusters : (inputs,) array, optional
+        A label for each input, as the patient that a visit is of. Inputs of one cluster are not independent:
+        intervals are then over draws of whole clusters, with Student's distribution for their number. Those
+        of means are corrected for skewness (Hall, 1992): a few clusters with large errors weigh much.
     seed : int
         Of the noise in the lower end of the calibration error, and of the PIT of ``Points`` and ``Draws``:
         their cdf is a staircase, and the PIT is drawn uniformly on the outcome's step.
@@ -167,14 +175,15 @@ def regression(
         crps = away - to_numpy(entropy).astype(np.float64)
         pit = _draw_pit(average, y, seed)
     error = average.mean() - y
-    within_interval = int(np.sum((low <= y) & (y <= high)))
+    inside = (low <= y) & (y <= high)
+    together = check_clusters(clusters, len(y))
     return Regression(
-        crps=_estimate_mean(crps, confidence),
-        nll=None if nll is None else _estimate_mean(nll, confidence),
-        rmse=_estimate_root(error**2, confidence),
-        coverage=proportion(within_interval, len(y), confidence),
-        width=_estimate_mean(high - low, confidence),
-        calibration_error=_estimate_calibration_error(pit, options),
+        crps=_estimate_mean(crps, confidence, together),
+        nll=None if nll is None else _estimate_mean(nll, confidence, together),
+        rmse=_estimate_root(error**2, confidence, together),
+        coverage=estimate_share(inside, together, confidence),
+        width=_estimate_mean(high - low, confidence, together),
+        calibration_error=_estimate_calibration_error(pit, options, together),
         level=level,
         pit=pit,
         histogram=np.histogram(pit, bins, (0.0, 1.0))[0],
@@ -262,16 +271,18 @@ def _draw_pit(average: Mixture, y: np.ndarray, seed: int) -> np.ndarray:
     return np.minimum((below + step * generator(seed).uniform(size=len(y))) / whole, 1.0)
 
 
-def _estimate_mean(values: np.ndarray, confidence: float) -> Estimate:
+def _estimate_mean(values: np.ndarray, confidence: float, clusters: Clusters | None) -> Estimate:
     """Return a mean with Student's interval."""
     found = float(values.mean())
     if len(values) == 1:
         return Estimate(found, -math.inf, math.inf, confidence, "asymptotic")
+    if clusters is not None:
+        return Estimate(found, *clusters.enclose_mean(values, confidence), confidence, "asymptotic")
     half = _student_quantile(values, confidence) * _standard_error(values)
     return Estimate(found, found - half, found + half, confidence, "asymptotic")
 
 
-def _estimate_root(squares: np.ndarray, confidence: float) -> Estimate:
+def _estimate_root(squares: np.ndarray, confidence: float, clusters: Clusters | None) -> Estimate:
     """Return the root of a mean square with an interval that is symmetric on the logarithmic scale.
 
     Squares are skewed, and their logarithm's interval holds the truth more often when inputs are few.
@@ -282,36 +293,61 @@ def _estimate_root(squares: np.ndarray, confidence: float) -> Estimate:
         return Estimate(root, 0.0, math.inf, confidence, "asymptotic")
     if root == 0:
         return Estimate(0.0, 0.0, 0.0, confidence, "asymptotic")
+    if clusters is not None:
+        low, high = (math.sqrt(max(end, 0.0)) for end in clusters.enclose_mean(squares, confidence))
+        return Estimate(root, low, high, confidence, "asymptotic")
     half = _student_quantile(squares, confidence) * _standard_error(squares) / mean_square / 2
     return Estimate(root, root * math.exp(-half), root * math.exp(half), confidence, "asymptotic")
 
 
 def _student_quantile(values: np.ndarray, confidence: float) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(len(values) - 1, (1 + confidence) / 2))
+    return student_quantile(confidence, len(values) - 1)
 
 
 def _standard_error(values: np.ndarray) -> float:
     return float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
-def _estimate_calibration_error(pit: np.ndarray, options: IntervalOptions) -> Estimate:
+def _estimate_calibration_error(
+    pit: np.ndarray, options: IntervalOptions, clusters: Clusters | None
+) -> Estimate:
     """Return the area between the PIT's cdf and the diagonal, with an interval that holds for any size of it.
 
     Noise adds to the area between the curves, by at most the area of the noise itself: the lower end takes
     its quantile off. It hides at most what noise of one sign does, since neighbouring parts of a cdf vary
-    together: the error of the mean PIT, which the upper end adds.
+    together: the error of the mean PIT, which the upper end adds. Of clusters, whole ones are drawn.
     """
     number = len(pit)
     value = _distance_from_uniform(pit)
-    shares = np.histogram(pit, _CELLS, (0.0, 1.0))[0] / number
-    drawn = generator(options.seed).multinomial(number, shares, size=options.resamples) / number
-    noise = np.abs(np.cumsum(drawn - shares, axis=1)).mean(axis=1)
-    low = value - float(np.quantile(noise, (1 + options.confidence) / 2))
-    spread = float(pit.std(ddof=1)) if number > 1 else 1.0
-    high = value + normal_quantile(options.confidence) * spread / math.sqrt(number)
+    if clusters is None:
+        shares = np.histogram(pit, _CELLS, (0.0, 1.0))[0] / number
+        drawn = generator(options.seed).multinomial(number, shares, size=options.resamples) / number
+        noise = np.abs(np.cumsum(drawn - shares, axis=1)).mean(axis=1)
+        spread = Spread((float(pit.std(ddof=1)) if number > 1 else 1.0) / math.sqrt(number))
+        wider = 1.0
+    else:
+        noise, spread = _draw_noise_of_clusters(pit, options, clusters), clusters.spread(pit / number)
+        # Draws of G clusters spread too little, and as if their spread were known.
+        wider = student_quantile(options.confidence, spread.freedom) / normal_quantile(options.confidence)
+        wider *= math.sqrt(clusters.number / (clusters.number - 1))
+    low = value - wider * float(np.quantile(noise, (1 + options.confidence) / 2))
+    high = value + spread.half(options.confidence)
     return Estimate(value, max(low, 0.0), min(high, 0.5), options.confidence, "asymptotic")
+
+
+def _draw_noise_of_clusters(pit: np.ndarray, options: IntervalOptions, clusters: Clusters) -> np.ndarray:
+    """Return the area between the PIT's cdf and those of draws of whole clusters, (resamples,)."""
+    cell = np.minimum((pit * _CELLS).astype(int), _CELLS - 1)
+    counts = np.bincount(clusters.codes * _CELLS + cell, minlength=clusters.number * _CELLS)
+    counts = counts.reshape(clusters.number, _CELLS).astype(float)
+    rng, found, equal = generator(options.seed), [], np.full(clusters.number, 1 / clusters.number)
+    rows = max(1, _DRAWN_AT_ONCE // clusters.number)
+    for begin in range(0, options.resamples, rows):
+        size = min(rows, options.resamples - begin)
+        drawn = rng.multinomial(clusters.number, equal, size=size) @ counts
+        shares = drawn / drawn.sum(axis=1, keepdims=True) - counts.sum(axis=0) / len(pit)
+        found.append(np.abs(np.cumsum(shares, axis=1)).mean(axis=1))
+    return np.concatenate(found)
 
 
 def _distance_from_uniform(pit: np.ndarray) -> float:

@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal
 from sklearn.covariance import ledoit_wolf
 
 from demur.posteriors import Features
-from demur.posteriors.one_pass import FeatureDensity, SoftmaxEntropy
+from demur.posteriors.one_pass import FeatureDensity, SoftmaxEntropy, feature_density
 
 torch = pytest.importorskip("torch")
 
@@ -64,7 +64,7 @@ def test_control_other_covariances_are_told_apart() -> None:
 def test_many_rows_are_summed_in_blocks(monkeypatch) -> None:
     z, labels, head = made(inputs=101)
     whole = FeatureDensity.fit(head, Features(z, labels))
-    monkeypatch.setattr("demur.posteriors.one_pass.feature_density._ROWS", 7)
+    monkeypatch.setattr(feature_density, "_ROWS", 7)
     parts = FeatureDensity.fit(head, Features(z, labels))
     np.testing.assert_allclose(parts.score([z]), whole.score([z]), rtol=1e-11)
 
@@ -103,7 +103,7 @@ def test_constant_features_are_not_inverted_by_rounding() -> None:
 
 def test_too_many_covariances_are_refused_before_the_work(monkeypatch) -> None:
     z, labels, head = made()
-    monkeypatch.setattr("demur.posteriors.one_pass.feature_density._LARGEST", 200)
+    monkeypatch.setattr(feature_density, "_LARGEST", 200)
     with pytest.raises(ValueError, match="covariance='shared'"):
         FeatureDensity.fit(head, Features(z, labels))
     FeatureDensity.fit(head, Features(z, labels), covariance="shared")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from demur.posteriors import Features
-from demur.posteriors.one_pass import NearestFeatures
+from demur.posteriors.one_pass import NearestFeatures, nearest_features
 
 torch = pytest.importorskip("torch")
 
@@ -21,7 +21,8 @@ def brute_force(bank: np.ndarray, queries: np.ndarray, k: int) -> np.ndarray:
 @pytest.mark.parametrize("k", [1, 3, 40])
 @pytest.mark.parametrize("rows", [5, 4096])
 def test_it_is_the_brute_force_distance(k, rows, monkeypatch) -> None:
-    monkeypatch.setattr("demur.posteriors.one_pass.nearest_features._ROWS", rows)
+    monkeypatch.setattr(nearest_features, "_ROWS", rows)
+    monkeypatch.setattr(nearest_features, "_QUERIES", 4)
     rng = np.random.default_rng(0)
     bank, queries = rng.normal(size=(43, 6)), rng.normal(size=(9, 6))
     bank[4] = queries[3] = 0

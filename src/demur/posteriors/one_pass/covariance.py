@@ -22,9 +22,8 @@ def estimate_covariance(rows: Iterable[Any], shrinkage: Shrinkage) -> tuple[Any,
 
     .. math:: (1 - s) S + s \, \tfrac{\operatorname{tr} S}{p} I, \qquad S = \tfrac1n \sum_i x_i x_i^\top.
 
-    The amount that Ledoit and Wolf (2004), "A well-conditioned estimator for large-dimensional covariance
-    matrices", lemma 3.1 with the estimates of section 3.3, have is the one with the least expected squared
-    error; it falls as 1/n.
+    The amount of Ledoit and Wolf (2004), "A well-conditioned estimator for large-dimensional covariance
+    matrices", estimates the one with the least expected squared error; it falls as 1/n.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ class CentroidHead:
 
     .. math:: d_c = \frac{|W_c h - e_c|^2}{2 n \sigma^2}, \qquad K_c = e^{-d_c}
 
-    for n dimensions and the length scale :math:`\sigma` (Eq. 1); the centroids :math:`e_c = m_c / N_c` are
+    for n dimensions and the length scale :math:`\sigma`; the centroids :math:`e_c = m_c / N_c` are
     moving averages.
     """
 
@@ -62,7 +62,7 @@ class CentroidHead:
         return (self.embed(features) - centroids).square().mean(2) / (2 * self.length_scale**2)
 
     def update(self, features: Any, labels: Any, momentum: float) -> None:
-        """Move the centroids towards the embeddings of a batch: Eq. 3 to 5."""
+        """Move the centroids towards the embeddings of a batch."""
         import torch
 
         sums, counts = self.buffers["sums"], self.buffers["counts"]
@@ -73,7 +73,7 @@ class CentroidHead:
 
 
 def compute_cross_entropy(distances: Any, labels: Any) -> Any:
-    """Return the mean binary cross-entropy of ``exp(-distances)``, (inputs, classes): Eq. 2."""
+    """Return the mean binary cross-entropy of ``exp(-distances)``, (inputs, classes)."""
     import torch
 
     own = torch.nn.functional.one_hot(labels, distances.shape[1]).bool()
@@ -83,7 +83,7 @@ def compute_cross_entropy(distances: Any, labels: Any) -> Any:
 
 
 def compute_gradient_penalty(inputs: Any, distances: Any) -> Any:
-    """Return the two-sided penalty on the gradient of the sum of all K with respect to each input: Eq. 7.
+    """Return the two-sided penalty on the gradient of the sum of all K with respect to each input.
 
     The paper prints the squared norm minus 1, squared; its code, which made its results, has the norm.
     """
@@ -98,9 +98,9 @@ class DUQ(Detector):
     r"""Deterministic uncertainty quantification: the distance to the closest centroid of a class.
 
     Van Amersfoort, Smith, Teh and Gal (2020), "Uncertainty estimation using a single deep deterministic
-    neural network". A network is trained with one radial basis function per class (Eq. 1, 2) around centroids
-    that are moving averages (Eq. 3 to 5), and with a penalty that keeps its sensitivity to the input near 1
-    (Eq. 7). The score, the column ``duq``, is the scaled squared distance to the closest centroid,
+    neural network", section 2. A network is trained with one radial basis function per class, around
+    centroids that are moving averages, and with a penalty that keeps its sensitivity to the input near 1. The
+    score, the column ``duq``, is the scaled squared distance to the closest centroid,
     :math:`-\log \max_c K_c`: 0 at a centroid, and in the same order as the paper's certainty
     :math:`\max_c K_c`.
 

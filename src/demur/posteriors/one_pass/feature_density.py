@@ -28,7 +28,7 @@ class FeatureDensity(Detector):
     r"""Density of the features under one Gaussian per class: deep deterministic uncertainty (DDU).
 
     Mukhoti, Kirsch, van Amersfoort, Torr and Gal (2023), "Deep deterministic uncertainty: a new simple
-    baseline", section 4. The score is
+    baseline". The score is
 
     .. math:: -\log \sum_y p(y) \, \mathcal N(z;\; \mu_y, \Sigma_y)
 

@@ -11,7 +11,7 @@ class MaxLogit(LogitDetector):
     """The largest logit, negated.
 
     Hendrycks, Basart, Mazeika, Zou, Kwon, Mostajabi, Steinhardt and Song (2022), "Scaling out-of-distribution
-    detection for real-world settings", section 3. Scores may be negative. As for `Energy`, a constant added
+    detection for real-world settings". Scores may be negative. As for `Energy`, a constant added
     to all logits moves it.
 
     Parameters

@@ -23,7 +23,7 @@ _QUERIES = 256
 class NearestFeatures(Detector):
     """Distance to the k-th nearest features of the training data, all scaled to length 1.
 
-    Sun, Ming, Zhu and Li (2022), "Out-of-distribution detection with deep nearest neighbors", Eq. 4 and
+    Sun, Ming, Zhu and Li (2022), "Out-of-distribution detection with deep nearest neighbors",
     algorithm 1. The search is exact. Features that are all 0 have no direction and stay 0, at distance 1 from
     all others. Scores lie between 0 and 2.
 

@@ -49,8 +49,8 @@ class RandomFeatureHead:
 def factorise_precision(head: RandomFeatureHead, batches: Iterable[Any]) -> Any:
     r"""Return Cholesky factors of the classes' precisions, (classes, D, D).
 
-    Liu et al. (2020), Eq. 9: :math:`\Sigma_k^{-1} = I + \sum_i p_{ik} (1 - p_{ik}) \phi_i \phi_i^\top`, the
-    Laplace approximation of each class's weights by themselves.
+    Liu et al. (2020), section 3.1, the Laplace approximation of each class's weights by themselves:
+    :math:`\Sigma_k^{-1} = I + \sum_i p_{ik} (1 - p_{ik}) \phi_i \phi_i^\top`.
 
     Parameters
     ----------

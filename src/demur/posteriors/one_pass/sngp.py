@@ -33,13 +33,13 @@ class SNGP(Posterior, Detector):
 
     Liu, Lin, Padhy, Tran, Bedrax-Weiss and Lakshminarayanan (2020), "Simple and principled uncertainty
     estimation with deterministic deep learning via distance awareness", algorithm 1. A feature extractor with
-    bounded layers (Eq. 8) ends in a Gaussian process with the kernel
-    :math:`\exp(-|h - h'|^2 / 2 \ell^2)`, by D random features (Eq. 7), whose weights have a Laplace
-    approximation per class (Eq. 9). It is two things:
+    bounded layers (section 3.2) ends in a Gaussian process with the kernel
+    :math:`\exp(-|h - h'|^2 / 2 \ell^2)`, by D random features, whose weights have a Laplace
+    approximation per class (section 3.1). It is two things:
 
     - a **score** of one pass, the column ``sngp``: with the mean logits :math:`g_k` and variances
       :math:`v_k`, the mean-field logits :math:`g_k / \sqrt{1 + \pi v_k / 8}` give the uncertainty
-      :math:`K / (K + \sum_k e^{g_k})` of its section 5.2 for K classes, between 0 and 1;
+      :math:`K / (K + \sum_k e^{g_k})` of its experiments for K classes, between 0 and 1;
     - a **posterior**, whose members are draws of the last layer's weights, so that K, I and M exist.
 
     Use ``fit`` or ``load``.

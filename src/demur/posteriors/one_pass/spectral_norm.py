@@ -11,7 +11,7 @@ def spectral_normalise(model: Any, *, bound: float = 0.95, iterations: int = 1, 
     r"""Bound the largest singular value of each linear and convolutional layer, in place; return the network.
 
     Liu et al. (2020), "Simple and principled uncertainty estimation with deterministic deep learning via
-    distance awareness", Eq. 8: weights W are used as
+    distance awareness", section 3.2: weights W are used as
 
     .. math:: W \cdot \min(1, c / \sigma(W)),
 

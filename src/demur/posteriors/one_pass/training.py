@@ -41,7 +41,8 @@ class NetworkTraining:
     momentum
         Of ``"sgd"``.
     weight_decay
-        A penalty of half of it times the squared parameters of the feature extractor.
+        A penalty of half of it times the squared parameters of the feature extractor. Heads have none; DUQ's
+        code decays its head as well.
     optimizer
         ``"sgd"`` with momentum, or ``"adam"``.
     """

@@ -17,7 +17,8 @@ from demur.atomic import open_file, write_text
 from demur.report import page
 from demur.report.contents import ReportContents, gather_contents
 from demur.report.run_folder import read_run
-from demur.report.tables import PAPER, Table, kinds_of, table_of_scores
+from demur.report.table_forms import Table
+from demur.report.tables import PAPER, kinds_of, table_of_scores
 from demur.report.verdict import write_verdict
 from demur.reproduce.networks.attacks import attack_by_projected_gradient
 from demur.reproduce.networks.threads import use_one_thread

@@ -17,7 +17,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from demur.report.run_folder import kind_of
+from demur.report.run_sets import kind_of
 
 _NETWORK_KEYS = {
     "models": {"models", "weights", "batch"},

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from demur.report.run_folder import shown_name
-from demur.report.tables import PAPER, Row, Table, kinds_of, table_of_scores
+from demur.report.run_sets import shown_name
+from demur.report.table_forms import Row, Table
+from demur.report.tables import PAPER, kinds_of, table_of_scores
 from demur.reproduce.studies.paper_tables.config import Config
 from demur.reproduce.studies.paper_tables.scoring_stages import CELLS, MEASURES
 from demur.tasks import Contest, contest, detection, misclassification, rank_correlation, selective

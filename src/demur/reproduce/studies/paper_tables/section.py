@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from demur.report.tables import write_number as number
+from demur.report.table_forms import write_number as number
 from demur.reproduce.markdown import format_table
 from demur.reproduce.records import Records, convert_to_records
 from demur.reproduce.results_page import write_tally

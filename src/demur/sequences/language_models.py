@@ -1,0 +1,354 @@
+"""`LanguageModels`: models of transformers as members, which score texts and write answers with scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+
+from demur.core.arrays import ArrayLike
+from demur.progress import progress_bar
+from demur.sequences.decoding import Beams, Decoding, choose_tokens, log_average
+from demur.sequences.language_members import LanguageMember, TokenReader, list_members
+from demur.sequences.stream import Average, Stream, join_streams
+from demur.sequences.text_scores import TextScores
+
+_LOGITS_AT_ONCE = 1 << 27
+"""Logits of all members for a chunk of positions, at most: half a gigabyte."""
+
+
+class LanguageModels:
+    """Language models with one tokenizer, as members.
+
+    Parameters
+    ----------
+    models
+        A list of models of transformers, causal or encoder-decoder, or a single one that ``adapters``,
+        ``templates`` or ``dropout`` makes several members of.
+    tokenizer
+        Their tokenizer.
+    adapters
+        Names of adapters, as of LoRA, that one model has loaded; each is a member.
+    templates
+        Ways to ask: texts with ``{}`` where the prompt goes; each is a member.
+    dropout
+        So many members per model, by leaving dropout on.
+    average, weights
+        How members are averaged: see ``demur.sequences.decompose``.
+    seed
+        Of dropout, and of sampled answers.
+
+    Examples
+    --------
+    ``docs/language-models.md`` runs this on real models:
+
+    .. code-block:: python
+
+        members = demur.sequences.LanguageModels([model_a, model_b], tokenizer)
+        scores = members.score(["Once upon a time there was a little girl."])
+        scores.list_tokens()[0]                     # each word with its K
+        answers = members.generate(["The capital of France is"], max_new_tokens=5)
+        answers.texts, answers.decompose().per_token.epistemic
+    """
+
+    def __init__(
+        self,
+        models: Any,
+        tokenizer: Any,
+        *,
+        adapters: Sequence[str] | None = None,
+        templates: Sequence[str] | None = None,
+        dropout: int | None = None,
+        average: Average = "step",
+        weights: ArrayLike | None = None,
+        seed: int = 0,
+    ) -> None:
+        if not callable(tokenizer):
+            raise TypeError(
+                f"tokenizer must be a tokenizer of transformers. Got {type(tokenizer).__name__}. "
+                "Load it first: AutoTokenizer.from_pretrained(...)."
+            )
+        self.members = list_members(models, adapters, templates, dropout, seed)
+        self.tokenizer: Any = tokenizer
+        self.average: Average = average
+        self.weights, self.seed = weights, seed
+        self._encodes = bool(getattr(self.members[0].model.config, "is_encoder_decoder", False))
+        Stream(average=average, weights=weights)  # raises early where these are wrong
+
+    def __repr__(self) -> str:
+        return f"LanguageModels({len(self.members)} members, average={self.average!r})"
+
+    def score(
+        self,
+        texts: Sequence[str],
+        *,
+        prompts: Sequence[str] | None = None,
+        batch_size: int = 8,
+        progress: bool = True,
+    ) -> TextScores:
+        """Say how uncertain members are about each token of given texts (teacher forcing).
+
+        Parameters
+        ----------
+        texts
+            The texts. Without a prompt and a token that begins texts, the first token has no score.
+        prompts
+            What came before each text, which is read and not scored; for encoder-decoder models, what the
+            encoder reads. Prompts and texts are tokenised apart.
+        batch_size
+            Texts that are read together.
+        progress
+            Show a progress bar, on a terminal.
+        """
+        given = _check_texts("texts", texts)
+        asked = self._check_prompts(prompts, given)
+        rows = [self._encode_text(text, prompt) for text, prompt in zip(given, asked, strict=True)]
+        order = np.argsort([-len(ids) for _, ids in rows], kind="stable")
+        streams: list[Stream] = []
+        with progress_bar(len(given), "texts", hidden=not progress) as show:
+            for begin in range(0, len(order), batch_size):
+                chosen = order[begin : begin + batch_size]
+                streams.append(
+                    self._score_batch([rows[n] for n in chosen], [asked[n] for n in chosen], begin)
+                )
+                show(begin + len(chosen))
+        whole = join_streams(streams, np.argsort(order))
+        ids = [own for _, own in rows]
+        return TextScores(given, [self._decode_pieces(own) for own in ids], ids, whole)
+
+    def _score_batch(self, rows: list[tuple[list[int], list[int]]], prompts: list[str], first: int) -> Stream:
+        """Return the scores of one batch: all members read a few positions, then the next ones."""
+        tokens, mask = _pad([ids for _, ids in rows], left=False)
+        readers = self._open_readers(prompts, [lead for lead, _ in rows], first)
+        vocabulary = _check_vocabulary(readers)
+        step = max(1, _LOGITS_AT_ONCE // (len(readers) * len(rows) * vocabulary))
+        stream = Stream(average=self.average, weights=self.weights)
+        for begin in range(0, tokens.shape[1], step):
+            part = slice(begin, begin + step)
+            logits = [_to_host(each.read(tokens[:, part], mask[:, part])) for each in readers]
+            stream.update(logits=logits, tokens=tokens[:, part].numpy(), mask=mask[:, part].numpy())
+        return stream
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        *,
+        max_new_tokens: int = 64,
+        decode: Literal["average"] | int = "average",
+        do_sample: bool = False,
+        temperature: float = 1.0,
+        num_beams: int = 1,
+        batch_size: int = 8,
+        progress: bool = True,
+    ) -> TextScores:
+        """Write answers, all members in lock-step, with a score for each token.
+
+        Parameters
+        ----------
+        prompts
+            What to answer.
+        max_new_tokens
+            Tokens of an answer, at most; it ends before where the end-of-text token comes.
+        decode
+            Who writes: ``"average"``, the members' average, or the number of the deployed member. The other
+            members read along.
+        do_sample, temperature
+            Draw tokens, at this temperature, instead of taking the likeliest one.
+        num_beams
+            Answers that are followed at a time; the likeliest is returned. Not with ``do_sample``.
+        batch_size, progress
+            As for ``score``.
+        """
+        decoding = Decoding(decode, do_sample, temperature, num_beams, max_new_tokens, len(self.members))
+        prompts = _check_texts("prompts", prompts)
+        streams, ids = [], []
+        with progress_bar(len(prompts), "prompts", hidden=not progress) as show:
+            for begin in range(0, len(prompts), batch_size):
+                own = prompts[begin : begin + batch_size]
+                if num_beams > 1:
+                    # Beams end at different times; one prompt's are a batch of their own.
+                    parts = [self._generate_beams(p, decoding, begin + i) for i, p in enumerate(own)]
+                else:
+                    parts = [self._generate_batch(own, decoding, begin)]
+                for stream, answers in parts:
+                    streams.append(stream)
+                    ids += answers
+                show(begin + len(own))
+        texts = [self.tokenizer.decode(own, skip_special_tokens=True) for own in ids]
+        whole = join_streams(streams, np.arange(len(prompts)))
+        return TextScores(texts, [self._decode_pieces(own) for own in ids], ids, whole)
+
+    def _generate_batch(
+        self, prompts: list[str], decoding: Decoding, first: int
+    ) -> tuple[Stream, list[list[int]]]:
+        """Write one answer for each prompt of a batch, token by token."""
+        import torch
+
+        readers = self._open_readers(prompts, [[] for _ in prompts], first)
+        _check_vocabulary(readers)
+        stream, ends = Stream(average=self.average, weights=self.weights), self._list_ends()
+        rng = np.random.default_rng((self.seed, first))
+        alive, answers = np.ones(len(prompts), bool), [[] for _ in prompts]
+        seen = np.zeros((len(readers), len(prompts)))
+        for _ in range(decoding.most):
+            logits = np.stack([_to_host(each.next) for each in readers])
+            logs = log_average(logits[:, :, 0], seen, self._prior(), self.average, decoding.writer)
+            tokens = choose_tokens(logs, decoding, rng)
+            stream.update(logits=logits, tokens=tokens[:, None], mask=alive[:, None])
+            seen = stream.seen
+            for n in np.flatnonzero(alive):
+                answers[n].append(int(tokens[n]))
+            alive &= ~np.isin(tokens, ends)
+            if not alive.any():
+                break
+            given = torch.from_numpy(tokens[:, None])
+            for each in readers:
+                each.read(given, torch.ones_like(given))
+        return stream, answers
+
+    def _generate_beams(self, prompt: str, decoding: Decoding, first: int) -> tuple[Stream, list[list[int]]]:
+        """Write the likeliest answer among several that are followed; then score it as a text."""
+        import torch
+
+        readers = self._open_readers([prompt], [[]], first)
+        _check_vocabulary(readers)
+        beams = Beams(decoding.beams, self._list_ends())
+        seen = np.zeros((len(readers), 1))
+        for _ in range(decoding.most):
+            logits = np.stack([_to_host(each.next) for each in readers])[:, :, 0]
+            logs = log_average(logits, seen, self._prior(), self.average, decoding.writer)
+            rows, tokens = beams.extend(logs)
+            if not len(rows):
+                break
+            normal = logits - np.logaddexp.reduce(logits.astype(np.float64), axis=-1, keepdims=True)
+            seen = seen[:, rows] + normal[:, rows, tokens]
+            order, given = torch.from_numpy(rows), torch.from_numpy(tokens[:, None])
+            for each in readers:
+                each.keep(order)
+                each.read(given, torch.ones_like(given))
+        answer = beams.best()
+        return self._score_batch([([], answer)], [prompt], first), [answer]
+
+    def _prior(self) -> np.ndarray:
+        count = len(self.members)
+        given = np.ones(count) if self.weights is None else np.asarray(self.weights, float)
+        return given / given.sum(axis=0)
+
+    def _open_readers(self, prompts: list[str], leads: list[list[int]], first: int) -> list[TokenReader]:
+        """Return members that have read prompts and the tokens that lead a text."""
+        return [self._open_reader(each, prompts, leads, first) for each in self.members]
+
+    def _open_reader(
+        self, member: LanguageMember, prompts: list[str], leads: list[list[int]], first: int
+    ) -> TokenReader:
+        asked = [member.template.replace("{}", prompt) for prompt in prompts]
+        if self._encodes:
+            source = _pad([self._tokenize(each) for each in asked], left=False)
+            start = member.model.config.decoder_start_token_id
+            context = _pad([[start] for _ in prompts], left=True)
+            return TokenReader(member, *context, *source, first=first)
+        contexts = [
+            [*(self._tokenize(ask) if ask else self._list_beginning()), *lead]
+            for ask, lead in zip(asked, leads, strict=True)
+        ]
+        empty = next((n for n, each in enumerate(contexts) if not each), None)
+        if empty is not None:
+            raise ValueError(
+                f"Expected a prompt. Got an empty one, number {first + empty}, and a tokenizer without a "
+                "token that begins texts. Give a prompt."
+            )
+        return TokenReader(member, *_pad(contexts, left=True), first=first)
+
+    def _encode_text(self, text: str, prompt: str) -> tuple[list[int], list[int]]:
+        """Return the tokens that a text begins with but that have no score, and the others."""
+        if self._encodes:
+            own = self._tokenize(text, target=True)
+            return self._refuse_empty([], own, text)
+        own = self._tokenize(text, special=False)
+        if prompt or self._list_beginning() or any(m.template != "{}" for m in self.members):
+            return self._refuse_empty([], own, text)
+        return self._refuse_empty(own[:1], own[1:], text)
+
+    def _refuse_empty(self, lead: list[int], own: list[int], text: str) -> tuple[list[int], list[int]]:
+        if not own:
+            raise ValueError(f"texts must have a token to score. Got {text!r}.")
+        return lead, own
+
+    def _tokenize(self, text: str, *, special: bool = True, target: bool = False) -> list[int]:
+        given = {"text_target": text} if target else {"text": text}
+        return list(self.tokenizer(**given, add_special_tokens=special)["input_ids"])
+
+    def _list_beginning(self) -> list[int]:
+        begin = self.tokenizer.bos_token_id
+        return [] if begin is None else [begin]
+
+    def _list_ends(self) -> list[int]:
+        """Return the tokens that end an answer."""
+        config = getattr(self.members[0].model, "generation_config", None)
+        found = getattr(config, "eos_token_id", None)
+        found = self.tokenizer.eos_token_id if found is None else found
+        return [] if found is None else list(found) if isinstance(found, list | tuple) else [found]
+
+    def _decode_pieces(self, ids: list[int]) -> list[str]:
+        """Return the text of each token: what it adds to the text before it."""
+        pieces, before = [], ""
+        for end in range(1, len(ids) + 1):
+            now = self.tokenizer.decode(ids[:end])
+            # A character of several tokens shows only with the last of them.
+            whole = now if not now.endswith("\ufffd") else before
+            pieces.append(
+                whole[len(before) :]
+                if whole.startswith(before)
+                else self.tokenizer.decode(ids[end - 1 : end])
+            )
+            before = whole if whole.startswith(before) else now
+        return pieces
+
+    def _check_prompts(self, prompts: Sequence[str] | None, texts: list[str]) -> list[str]:
+        if prompts is None:
+            if self._encodes:
+                raise ValueError("prompts must say what the encoder reads, one for each text. Got none.")
+            return [""] * len(texts)
+        found = _check_texts("prompts", prompts)
+        if len(found) != len(texts):
+            raise ValueError(f"prompts must be as many as texts, {len(texts)}. Got {len(found)}.")
+        return found
+
+
+def _check_texts(name: str, texts: Any) -> list[str]:
+    if isinstance(texts, str):
+        raise TypeError(f"{name} must be a list of texts. Got one text: put it in a list.")
+    found = list(texts)
+    wrong = next((each for each in found if not isinstance(each, str)), None)
+    if wrong is not None or not found:
+        raise TypeError(
+            f"{name} must be a list of texts. Got {'none' if not found else type(wrong).__name__}."
+        )
+    return found
+
+
+def _check_vocabulary(readers: list[TokenReader]) -> int:
+    sizes = sorted({int(each.next.shape[-1]) for each in readers})
+    if len(sizes) > 1:
+        raise ValueError(
+            f"Expected members with one vocabulary. Got {sizes} tokens. Compare texts by likelihood."
+        )
+    return sizes[0]
+
+
+def _pad(rows: list[list[int]], *, left: bool) -> tuple[Any, Any]:
+    """Return rows as one tensor, and where they are tokens."""
+    import torch
+
+    longest = max(len(row) for row in rows)
+    tokens = torch.zeros((len(rows), longest), dtype=torch.long)
+    mask = torch.zeros_like(tokens)
+    for n, row in enumerate(rows):
+        place = slice(longest - len(row), longest) if left else slice(0, len(row))
+        tokens[n, place], mask[n, place] = torch.tensor(row, dtype=torch.long), 1
+    return tokens, mask
+
+
+def _to_host(logits: Any) -> np.ndarray:
+    return logits.detach().float().cpu().numpy()
