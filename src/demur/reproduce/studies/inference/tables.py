@@ -25,6 +25,10 @@ _SHOWN_FIGURES = {
 """The figures of the tables, with their headings."""
 
 
+_SHARES = ("tv", "agreement", "accuracy")
+"""Figures from 0 to 1, as `PART|within` is; so are the ends of their intervals."""
+
+
 def name_method(name: str) -> str:
     """Return what a method is called, or the floor."""
     return _TITLES[name]
@@ -66,13 +70,12 @@ def average_values(values: np.ndarray, figure: str) -> tuple[float, float, float
         scaled = forward(values)
     if not np.isfinite(scaled).all():
         scaled, back = values, np.asarray
-    mean = float(scaled.mean())
-    half = (
-        float(stdtrit(len(values) - 1, (1 + CONFIDENCE) / 2))
-        * float(scaled.std(ddof=1))
-        / math.sqrt(len(values))
-    )
-    return float(back(mean)), float(back(mean - half)), float(back(mean + half))
+    mean, number = float(scaled.mean()), len(values)
+    half = float(stdtrit(number - 1, (1 + CONFIDENCE) / 2)) * float(scaled.std(ddof=1)) / math.sqrt(number)
+    low, high = float(back(mean - half)), float(back(mean + half))
+    if figure in _SHARES or figure.endswith("|within"):
+        low, high = max(low, 0.0), min(high, 1.0)
+    return float(back(mean)), low, high
 
 
 def index_figures(found: Records) -> dict[tuple[str, str, str, str], dict[str, Any]]:
