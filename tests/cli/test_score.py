@@ -568,7 +568,7 @@ def test_out(logits, suffix):
     else:
         pd = pytest.importorskip("pandas")
         table = pd.read_csv(path) if suffix == "csv" else pd.read_parquet(path)
-    facts = [] if suffix == "json" else ["members", "unit"]
+    facts = [] if suffix == "json" else ["members"]
     assert list(table) == [*COLUMNS, *facts]
     assert all(set(table[name]) == {value} for name, value in zip(facts, (12, "nats"), strict=False))
     values = expected("pairwise", "epistemic", logits=logits)

@@ -115,6 +115,7 @@ class HMC(ParameterSamples):
     Examples
     --------
     >>> import torch
+    >>> _ = torch.manual_seed(0)
     >>> x, y = torch.randn(100, 2).double(), torch.randint(2, (100,))
     >>> model = torch.nn.Linear(2, 2).double()
     >>> posterior = demur.posteriors.HMC(model, (x, y), samples=40, chains=2, burn_in=30, prior_scale=1.0)

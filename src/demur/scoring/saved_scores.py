@@ -13,17 +13,21 @@ from demur.measures import name_unit
 from demur.scoring.score_table import PARTS, ScoreTable
 from demur.stores import StoreError, read_columns, write_columns
 
+_NATS = name_unit("log", None)
+
 
 def write_scores(
     path: Path, columns: dict[str, np.ndarray], facts: dict[str, Any], *, force: bool = False
 ) -> None:
     """Write scores, with their number of members and unit: in .json by themselves, else in columns.
 
-    A column of the same name, such as one of the user's or the members that each input had, stays.
+    Nats need no column. A column of the same name, such as one of the user's or the members that each input
+    had, stays.
     """
     if path.suffix.lower() != ".json":
         number = len(next(iter(columns.values())))
         told = {name: facts[name] for name in ("members", "unit") if facts[name] and name not in columns}
+        told = {name: value for name, value in told.items() if value != _NATS}
         columns = columns | {name: np.full(number, value) for name, value in told.items()}
     write_columns(path, columns, facts=facts, force=force)
 
@@ -85,6 +89,7 @@ def _take_facts(columns: dict[str, np.ndarray]) -> dict[str, Any]:
     members, unit = columns.get("members"), columns.get("unit")
     if members is not None and members.dtype.kind in "iu":
         facts["members"] = int(members.max())
+        facts |= {"unit": _NATS, "rule": "log"} if unit is None else {}
         if (members == members[0]).all():
             del columns["members"]
     if unit is not None and (unit == unit[0]).all() and (rule := _tell_rule(str(unit[0]))):
