@@ -94,6 +94,7 @@ def test_temperature_and_prior_mean_change_the_law_as_they_should() -> None:
     assert agrees(samples, 4, mean, 0.5 * np.linalg.inv(precision))
 
 
+@pytest.mark.slow
 def test_a_skewed_posterior_has_its_quantiles() -> None:
     """Three successes in a row: the log odds have a long upper tail. A symmetric target hides a sign."""
     model = torch.nn.Linear(1, 2, bias=False).double()

@@ -155,7 +155,12 @@ def test_linear_regression_has_its_exact_posterior_and_evidence(structure) -> No
 
 
 @pytest.mark.parametrize(
-    ("precision", "noise"), [(None, None), (None, 0.2), (0.3, None)], ids=["both", "prior", "noise"]
+    ("precision", "noise"),
+    [
+        pytest.param(None, None, id="both"),
+        pytest.param(None, 0.2, id="prior", marks=pytest.mark.slow),
+        pytest.param(0.3, None, id="noise", marks=pytest.mark.slow),
+    ],
 )
 def test_fitting_and_solving_in_turn_reaches_the_maximum_of_the_exact_evidence(precision, noise) -> None:
     """The maximum over prior and noise, with the parameters as they are, is that of a direct optimiser; in

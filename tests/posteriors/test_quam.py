@@ -84,7 +84,7 @@ def test_members_and_weights_are_those_of_the_search_as_written(layers) -> None:
     assert cut > 1  # the bound was there for something
 
 
-@pytest.mark.parametrize("layers", ["last", "all"])
+@pytest.mark.parametrize("layers", ["last", pytest.param("all", marks=pytest.mark.slow)])
 def test_a_long_search_ends_at_the_minimum_of_its_objective(layers) -> None:
     """Logistic regression with one feature: the difference of two classes has two parameters."""
     x, y, _, model = logistic_problem()
@@ -119,6 +119,7 @@ def logistic_problem(inputs: int = 60):
     return x, y, best, model
 
 
+@pytest.mark.slow
 def test_weighted_models_are_near_the_posterior_and_unweighted_ones_are_not() -> None:
     """The posterior is summed on a grid. Models on a path are no sample of it: a factor of 2 remains."""
     x, y, best, model = logistic_problem()
@@ -172,7 +173,7 @@ def test_a_model_above_the_bound_never_counts() -> None:
 # --- what an input's result depends on -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("layers", ["last", "all"])
+@pytest.mark.parametrize("layers", ["last", pytest.param("all", marks=pytest.mark.slow)])
 def test_members_depend_on_their_input_alone_to_the_last_bit(layers) -> None:
     model, data, points = problem()
     posterior = QUAM(model, data, layers=layers, **FEW)
@@ -186,7 +187,7 @@ def test_members_depend_on_their_input_alone_to_the_last_bit(layers) -> None:
     assert len(np.unique(logits[-1, :, 0])) == len(points)
 
 
-@pytest.mark.parametrize("layers", ["last", "all"])
+@pytest.mark.parametrize("layers", ["last", pytest.param("all", marks=pytest.mark.slow)])
 def test_batches_and_order_change_only_how_sums_are_rounded(layers) -> None:
     model, data, points = problem()
     posterior = QUAM(model, data, layers=layers, **FEW)

@@ -30,7 +30,7 @@ def test_a_beam_misses_what_it_does_not_list() -> None:
     np.testing.assert_allclose(found.covered, joint.mean(0)[best].sum())
 
 
-@pytest.mark.parametrize("proposal", ["average", "other"])
+@pytest.mark.parametrize("proposal", ["average", pytest.param("other", marks=pytest.mark.slow)])
 def test_draws_are_right_on_average_and_their_errors_too(proposal) -> None:
     chain = Chain(3, 3, 4, seed=2)
     joint, rng = chain.joint(), np.random.default_rng(0)

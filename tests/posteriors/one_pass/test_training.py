@@ -18,6 +18,7 @@ METHODS = {
     DUQ: {"size": 4, "length_scale": 0.5},
     DUE: {"inducing": 5, "draws": 4, "samples": 3},
 }
+ONE_IS_QUICK = [DUE, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (SNGP, DUQ))]
 
 
 def made():
@@ -36,8 +37,8 @@ def fit(kind, data=None, model=None, **options):
     return kind.fit(model or extractor(), data or made(), **given)
 
 
-@pytest.mark.parametrize("kind", METHODS)
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("kind", ONE_IS_QUICK)
+@pytest.mark.parametrize("optimizer", [pytest.param("sgd", marks=pytest.mark.slow), "adam"])
 def test_an_interrupted_fit_resumes_to_the_same_bytes(kind, optimizer, tmp_path, monkeypatch) -> None:
     from demur.posteriors import resumable_training
 
@@ -86,7 +87,7 @@ def test_after_sigkill_the_same_call_gives_the_same_bytes(kind, tmp_path) -> Non
     assert (tmp_path / "done").read_bytes() == (tmp_path / "whole").read_bytes()
 
 
-@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize("kind", ONE_IS_QUICK)
 def test_a_seed_fixes_everything_and_nothing_is_left_behind(kind, tmp_path) -> None:
     model = extractor()
     before, state = {n: t.clone() for n, t in model.state_dict().items()}, torch.random.get_rng_state()
