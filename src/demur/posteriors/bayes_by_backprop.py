@@ -210,7 +210,7 @@ class BayesByBackprop(ParameterSamples):
         place = networks.locate_model(self.model)
         descent = Descent(optimizer, self._minibatches, place, self.steps, compute_loss, find_rate, self.seed)
         path, every = self._files
-        file = TrainingFile(path, "BayesByBackprop.fit", self._facts, every)
+        file = TrainingFile(path, "BayesByBackprop", self._facts, every)
         with (
             networks.suspend_training([self.model]), networks.preserve_random_state(), torch.enable_grad()
         ):  # fmt: skip

@@ -25,14 +25,17 @@ class FitFile:
         What must be unchanged for a fit to resume. A file with other settings is refused.
     every
         Seconds between writes.
+    argument
+        What the user calls the file, for errors.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str] | None, method: str, settings: dict[str, Any], every: float
-    ) -> None:
+        self, path: str | os.PathLike[str] | None, method: str, settings: dict[str, Any], every: float,
+        argument: str = "path",
+    ) -> None:  # fmt: skip
         self.path, self.method = None if path is None else Path(path), method
         self.settings = json.loads(json.dumps(settings))
-        self.every, self._last = every, time.monotonic()
+        self.every, self.argument, self._last = every, argument, time.monotonic()
 
     def read(self) -> tuple[dict[str, Any], dict[str, str], bool]:
         """Return the tensors, the facts about them, and whether the fit is finished; empty without a file."""
@@ -46,8 +49,8 @@ class FitFile:
         others = describe_changes(json.loads(facts.get("settings", "{}")), self.settings)
         if others:
             raise ValueError(
-                f"path: expected a file of this fit. Got {str(self.path)!r}, of another: {others}. "
-                "Remove it or choose another name."
+                f"{self.argument}: expected a file of this fit. Got {str(self.path)!r}, of another: "
+                f"{others}. Remove it or choose another name."
             )
         return state, facts, finished
 
@@ -59,6 +62,7 @@ class FitFile:
         """Write the state, replacing the file as a whole."""
         if self.path is None:
             return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         method = self.method if finished else f"{self.method}.fit"
         facts = {**(facts or {}), "method": method, "settings": json.dumps(self.settings)}
         write_tensors(self.path, tensors, facts)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from demur.posteriors import networks
 from demur.posteriors.chains.minibatches import Minibatches
-from demur.posteriors.tensor_files import read_tensors, write_tensors
+from demur.posteriors.fit_files import FitFile
 from demur.progress import progress_bar
-from demur.scoring.checkpoint import describe_changes
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,7 @@ class TrainingFile:
     path
         The file; None: nothing is written.
     method
-        What trains, as ``"SWAG.fit"``.
+        The posterior that is trained.
     settings
         What must be unchanged for a run to resume. A file with other settings is refused.
     every
@@ -83,23 +79,12 @@ class TrainingFile:
     def __init__(
         self, path: str | os.PathLike[str] | None, method: str, settings: dict[str, Any], every: float
     ) -> None:
-        self.path = None if path is None else Path(path)
-        self.method, self.every = method, every
-        self.settings = json.loads(json.dumps(settings))
-        self._last = time.monotonic()
+        self._file = FitFile(path, method, settings, every, argument="checkpoint")
 
     def read(self) -> tuple[int, dict[str, Any]]:
         """Return the number of steps done, and the tensors written then; 0 and none for a new run."""
-        if self.path is None or not self.path.exists():
-            return 0, {}
-        tensors, facts = read_tensors(self.path, self.method)
-        changed = describe_changes(json.loads(facts["settings"]), self.settings)
-        if changed:
-            raise ValueError(
-                f"checkpoint: expected a file of this run. Got {str(self.path)!r}, of another: {changed}. "
-                "Remove it or choose another name."
-            )
-        return int(facts["step"]), tensors
+        tensors, facts, _ = self._file.read()
+        return int(facts.get("step", 0)), tensors
 
     def run(
         self,
@@ -130,17 +115,12 @@ class TrainingFile:
             for step in range(done, steps):
                 take_step(step)
                 show(step + 1)
-                due = time.monotonic() - self._last >= self.every
-                if self.path is not None and (due or step + 1 == steps):
+                if self._file.path is not None and (self._file.due() or step + 1 == steps):
                     self.write(step + 1, pack())
 
     def write(self, step: int, tensors: dict[str, Any]) -> None:
         """Write the state after so many steps, replacing the file as a whole."""
-        assert self.path is not None
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        facts = {"method": self.method, "settings": json.dumps(self.settings), "step": str(step)}
-        write_tensors(self.path, tensors, facts)
-        self._last = time.monotonic()
+        self._file.write(tensors, finished=False, facts={"step": str(step)})
 
 
 def pack_optimizer(optimizer: Any) -> dict[str, Any]:

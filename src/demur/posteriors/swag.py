@@ -206,7 +206,7 @@ class SWAG(ParameterSamples):
         }  # fmt: skip
         collect_iterates(
             trained, self.moments, self._minibatches, BatchLikelihood(trained, log_likelihood, forward), plan,
-            self.collect, seed=seed, file=TrainingFile(checkpoint, "SWAG.fit", settings, every),
+            self.collect, seed=seed, file=TrainingFile(checkpoint, "SWAG", settings, every),
             progress=progress,
         )  # fmt: skip
         return self

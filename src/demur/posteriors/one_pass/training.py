@@ -210,7 +210,7 @@ class Trainer:
             "model": self.given, "seed": self.seed, "classes": self.classes, "inputs": self.data.size,
             "data": self._describe_data(), **dataclasses.asdict(self.training), **settings,
         }  # fmt: skip
-        file = TrainingFile(checkpoint, f"{method}.fit", described, every)
+        file = TrainingFile(checkpoint, method, described, every)
         self.model.train()
         file.run(steps, take_step, pack, restore, progress=progress)
         self.model.eval()
