@@ -118,10 +118,10 @@ def test_pages_hold_examples():
         assert counts[name] >= 5, counts
 
 
-# Ten seconds each; the demo fits all but the last of these posteriors to the same digits.
+# Several seconds each; the demo or a page fits these posteriors to the same digits.
 SLOW_EXAMPLES = (
-    "bayes_by_backprop", "cyclical_sghmc", "deep_ensemble", "evidential", "hmc", "last_layer", "mc_dropout",
-    "one_pass", "quam", "swag",
+    "bayes_by_backprop", "boosted_trees", "cyclical_sghmc", "deep_ensemble", "evidential", "hmc", "laplace",
+    "last_layer", "mc_dropout", "one_pass", "quam", "swag",
 )  # fmt: skip
 
 # What each script must have printed, as patterns.

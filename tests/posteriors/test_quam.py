@@ -58,7 +58,7 @@ def follow_search(model, parameters, posterior, row, target):
     return np.array(logits), np.array(excess)
 
 
-@pytest.mark.parametrize("layers", ["last", "all"])
+@pytest.mark.parametrize("layers", ["last", pytest.param("all", marks=pytest.mark.slow)])
 def test_members_and_weights_are_those_of_the_search_as_written(layers) -> None:
     model, data, points = problem()
     names = [n for n, _ in model.named_parameters() if layers == "all" or n.startswith("4.")]

@@ -53,7 +53,7 @@ CASES = given(
 PHASES = [Phase.explicit, Phase.reuse, Phase.generate]  # shrinking such a case takes minutes
 
 
-@settings(max_examples=15, deadline=None, phases=PHASES)
+@settings(max_examples=8, deadline=None, phases=PHASES)
 @CASES
 def test_exact_values_are_never_beyond_the_limits(seed, members, vocabulary, spread, scale, data) -> None:
     check_limits(seed, members, vocabulary, spread, scale, data)

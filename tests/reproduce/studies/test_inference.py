@@ -215,7 +215,13 @@ QUICK_SETTINGS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", methods.METHODS)
+QUICK_ENOUGH = ("hmc", "deep-ensemble", "swag", "laplace-full", "quam")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=[pytest.mark.slow] * (each not in QUICK_ENOUGH)) for each in methods.METHODS],
+)
 def test_every_method_of_the_table_fits_and_its_seed_fixes_it(small, name):
     design = networks.Design(hidden=4, steps=5)
     task = networks.Task(small.problem, design, 0, None, small.trained)
