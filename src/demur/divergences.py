@@ -100,7 +100,7 @@ def convergence(
     ----------
     probs, logits, log_probs, measure, unbiased, base, axis, member_axis, class_axis
         As for ``decompose``; predictions of classes only.
-    members : sequence of int, optional
+    members : list of int, optional
         Numbers of members, from 3 to all; by default about ten, evenly spaced on a log scale.
 
     Examples

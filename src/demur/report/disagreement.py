@@ -26,7 +26,7 @@ def divergence_figure(matrix: Any, *, names: Sequence[str] | None = None, unit: 
     ----------
     matrix : array
         Square, as ``demur.divergences`` returns it for one input, or its mean over inputs.
-    names : sequence of str, optional
+    names : list of str, optional
         Names of the members; their numbers by default.
     unit : str
         Unit of the divergences.
@@ -95,7 +95,7 @@ def decomposition_figure(
         The parts of a few inputs, (inputs,) each.
     shares : (inputs, classes) array
         What ``demur.attribute`` returns for the same inputs and measure.
-    names, classes : sequence of str, optional
+    names, classes : list of str, optional
         Names of inputs and classes; their numbers by default.
     unit : str
         Unit of the uncertainties.
@@ -161,7 +161,7 @@ def convergence_figure(
     ----------
     found : Convergence
         What ``demur.convergence`` returned for up to six inputs. Infinite values are left out.
-    names : sequence of str, optional
+    names : list of str, optional
         Names of the inputs; their numbers by default.
     label : str
         Label of the axis.
