@@ -16,7 +16,7 @@ LABELS = RNG.uniform(0.3, 0.9, (4, 3, 5))  # every row sums to more than 1
     [
         (LABELS, "demur.MultiLabel", "demur.Points"),
         (LABELS[..., :1], "demur.Bernoulli", "demur.MultiLabel"),
-        (PROBS[..., :3], "truncated list", "pass logits="),
+        (PROBS[..., :3], "use demur.sequences.TopLogProbs", "pass logits="),
         (10 * LABELS, "demur.Points", "demur.MultiLabel"),
         (np.log(PROBS), "pass log_probs=", "demur.MultiLabel"),
         (members.ordinary(4, 3, 5), "demur.Points", "pass log_probs="),

@@ -161,8 +161,8 @@ class Categorical:
         if bool(xp.any(sums > 1 + self.tolerance)):
             return f"{labels} Else normalise them, or pass logits=."
         return (
-            "Rows that sum to less than 1 may be a truncated list of the likeliest classes: add what is "
-            f"missing as one more class, or give all classes. {labels}"
+            "Rows that sum to less than 1 may be a truncated list of the likeliest classes: give all "
+            f"classes, or use demur.sequences.TopLogProbs, which bounds the parts. {labels}"
         )
 
 
