@@ -45,18 +45,23 @@ def score_files(
     force: bool = False,
     layout: dict[str, Any] | None = None,
     options: dict[str, Any],
+    cluster: str | None = None,
 ) -> ScoreTable:
     """Read files and score their inputs, with a progress bar on a terminal.
 
-    ``layout`` holds further arguments of `open_predictions`.
+    ``layout`` holds further arguments of `open_predictions`; ``cluster`` is where to run, None for here.
     """
     from demur.scoring.score_files import score_predictions
     from demur.stores import check_output, open_predictions, read_weights
 
     if out is not None:
         check_output(out, force=force)
-    where: dict[str, Any] = {"axis": axis, "directory": out.parent if out else None}
-    with open_predictions(files, **where | (layout or {})) as predictions:
+    where = {"axis": axis, **(layout or {})}
+    if cluster is not None:
+        from demur.cluster.score_files import spread_tiles
+
+        options = options | {"iterate": spread_tiles(cluster, files, where)}
+    with open_predictions(files, directory=out.parent if out else None, **where) as predictions:
         refuse_to_replace([source.path for source in predictions.sources], out)
         chosen = None
         if weights is not None:

@@ -33,19 +33,22 @@ def score_by_batch(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[]
             if index < len(so_far.marks):
                 so_far.check(index, batch)
             else:
-                with share_passes():
-                    found = (
-                        _score_batch(job, batch)
-                        if stopping is None
-                        else _score_adaptively(job, batch, stopping)
-                    )
-                    found["columns"] |= job.score_detectors(batch)
-                so_far.add(batch, **found)
-                so_far.outcome = job.outcome
+                add_batch(job, batch, so_far, stopping)
                 if checkpoint.due():
                     checkpoint.write(so_far.to_arrays() | (stopping.to_arrays() if stopping else {}))
             advance()
     return so_far
+
+
+def add_batch(
+    job: ScoringJob, batch: InputBatch, so_far: ScoresSoFar, stopping: Stopping | None = None
+) -> None:
+    """Score one batch, with all members and detectors, and add it to those before."""
+    with share_passes():
+        found = _score_batch(job, batch) if stopping is None else _score_adaptively(job, batch, stopping)
+        found["columns"] |= job.score_detectors(batch)
+    so_far.add(batch, **found)
+    so_far.outcome = job.outcome
 
 
 def _score_batch(job: ScoringJob, batch: InputBatch) -> dict[str, Any]:
