@@ -116,7 +116,7 @@ def test_the_split_is_chosen_by_memory_and_said() -> None:
     assert split([10] * 10, 1, by="inputs").why.endswith("(more than it should hold).")
     with pytest.raises(ValueError, match=r"Member 1 takes 50 bytes, and a worker has 20 bytes"):
         split([10, 50], 20)
-    with pytest.raises(ValueError, match="share 5.0 MB, and a worker has 1.0 MB"):
+    with pytest.raises(ValueError, match=r"share 5\.0 MB, and a worker has 1\.0 MB"):
         choose_split(Samples(abs, members=3), MemberSizes(5_000_000, None), 1_000_000, 2, "memory")
 
 

@@ -136,7 +136,7 @@ def test_everything_is_done_once_however_often_workers_die() -> None:
 
 
 def test_an_error_of_the_work_itself_ends_the_job_as_it_was_raised() -> None:
-    with pytest.raises(ValueError, match="^bad input$") as caught:
+    with pytest.raises(ValueError, match=r"^bad input$") as caught:
         run(Job([(2, ValueError("bad input"))]), pieces_of(4))
     assert type(caught.value) is ValueError
 
@@ -149,7 +149,7 @@ def test_work_that_kills_every_worker_is_named() -> None:
 
 def test_want_of_memory_is_named_with_advice_and_soon() -> None:
     for death in (OutOfMemory("Task was killed"), ActorDied("the node was running low on memory")):
-        with pytest.raises(WorkersDied, match="ended 3 workers at inputs 1 for want of memory. Give fewer"):
+        with pytest.raises(WorkersDied, match=r"ended 3 workers at inputs 1 for want of memory\. Give fewer"):
             run(Job([(1, death)] * 3), pieces_of(2))
 
 
@@ -168,7 +168,6 @@ def test_lost_data_are_asked_for_again_and_lost_sums_go_back_to_who_can_make_the
     assert found == {0: 0, 1: 2, 2: 4} and len(ray.actors) == 2
     again = [Piece("inputs 0", 0, renewable=True), Piece("inputs 1", 1)]
     assert run(Job(lost), again)[0] == {0: LOST, 1: 2}
-
 
 
 @pytest.mark.parametrize(("workers", "parts", "most"), [(3, 3, 3), (4, 2, 4), (2, 4, 8), (1, 3, 6)])
