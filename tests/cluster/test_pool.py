@@ -1,6 +1,7 @@
 """The pool against a Ray of three lines whose workers die when they are told to; no process starts."""
 
 import itertools
+import pickle
 from types import SimpleNamespace
 
 import pytest
@@ -36,6 +37,12 @@ class SmallRay:
     def __init__(self):
         self.stored, self.calls, self.actors, self.killed = {}, {}, [], []
         self.numbers = itertools.count()
+        self.cloudpickle = SimpleNamespace(dumps=self.pack)
+
+    def pack(self, job):
+        """Stand for the job, which all workers share here: they note in it what they do."""
+        SmallRay.job = job
+        return pickle.dumps(_Shared())
 
     def put(self, thing):
         self.stored[ref := f"ref {next(self.numbers)}"] = thing
@@ -45,8 +52,8 @@ class SmallRay:
         outer = self
 
         class Handle:
-            def __init__(self, job):
-                self.object, self.dead = cls(outer.stored[job]), None
+            def __init__(self, job, references):
+                self.object, self.dead = cls(outer.stored[job], references), None
                 outer.actors.append(self)
 
             def __getattr__(self, name):
@@ -84,6 +91,15 @@ class SmallRay:
 
     def kill(self, actor):
         self.killed.append(actor)
+
+
+class _Shared:
+    def __reduce__(self):
+        return _find_job, ()
+
+
+def _find_job():
+    return SmallRay.job
 
 
 def _hashable(argument):

@@ -103,25 +103,21 @@ def test_whole_networks_travel_only_to_the_workers_that_need_them(ray) -> None:
     np.testing.assert_allclose(many["K"].epistemic, one["K"].epistemic, rtol=1e-12, atol=1e-15)
 
 
-def as_dataset(ray, folder, inputs=1000, **options):
-    """A Dataset of tensors, labels and ids, in Parquet files of odd sizes."""
+def as_dataset(folder, inputs=1000):
+    """A Dataset of tensors, labels and ids, in Parquet files of odd sizes; and its columns."""
     import ray.data
 
     held = [np.concatenate(each) for each in zip(*batches(inputs), strict=True)]
-    columns = dict(zip(("features", "label", "id"), held, strict=True))
+    rows = [{"features": x, "label": int(y), "id": str(i)} for x, y, i in zip(*held, strict=True)]
     edges = [0, 170, 171, 640, inputs]
     for k, (a, b) in enumerate(itertools.pairwise(edges)):
-        part = {name: values[a:b] for name, values in columns.items()}
-        ray.data.from_numpy(part["features"]).rename_columns(["features"]).zip(
-            ray.data.from_items(
-                [{"label": int(y), "id": str(i)} for y, i in zip(part["label"], part["id"], strict=True)]
-            )
-        ).repartition(1).write_parquet(str(folder / f"{k}"))
-    return ray.data.read_parquet([str(folder / f"{k}") for k in range(4)], **options), columns
+        ray.data.from_items(rows[a:b], override_num_blocks=1).write_parquet(str(folder / f"{k}"))
+    dataset = ray.data.read_parquet([str(folder / f"{k}") for k in range(4)])
+    return dataset, dict(zip(("features", "label", "id"), held, strict=True))
 
 
 def test_any_dataset_goes_in_and_scores_come_out_with_ids_and_labels(ray, tmp_path) -> None:
-    dataset, columns = as_dataset(ray, tmp_path / "data")
+    dataset, columns = as_dataset(tmp_path / "data")
     posterior = heads_with_dropout()
     cluster = Cluster("local", batch=64, rows=128)
     many = demur.score(posterior, dataset, cluster=cluster, progress=False)
@@ -138,7 +134,7 @@ def test_any_dataset_goes_in_and_scores_come_out_with_ids_and_labels(ray, tmp_pa
 
 
 def test_a_dataset_comes_out_in_parquet_and_is_not_done_again(ray, tmp_path) -> None:
-    dataset, columns = as_dataset(ray, tmp_path / "data")
+    dataset, columns = as_dataset(tmp_path / "data")
     posterior = heads_with_dropout()
     cluster = Cluster("local", batch=64, rows=128)
     found = score_dataset(posterior, dataset, tmp_path / "out", cluster=cluster, progress=False)
@@ -174,15 +170,16 @@ def test_columns_of_numbers_are_a_table(ray) -> None:
     dataset = ray.data.from_pandas(
         [table[:110].assign(label=label[:110]), table[110:].assign(label=label[110:])]
     )
-    many = demur.score(forest, dataset, cluster=Cluster("local", rows=100, batch=50), progress=False)
+    options = {"measures": ["average"], "progress": False}
+    many = demur.score(forest, dataset, cluster=Cluster("local", rows=100, batch=50), **options)
     whole = table.assign(label=label)
-    one = demur.score(forest, [whole[k : k + 50] for k in range(0, 300, 50)], progress=False)
+    one = demur.score(forest, [whole[k : k + 50] for k in range(0, 300, 50)], **options)
     for name in ("average_total", "average_epistemic", "prediction", "label"):
         assert many.columns[name].tobytes() == one.columns[name].tobytes()
 
 
 def test_errors_are_those_of_one_process(ray) -> None:
-    posterior = Samples(lambda x: np.zeros((3, len(x) + 1, 2)), members=3)
+    posterior = Samples(lambda x: np.zeros((3, len(x) + 1, 2)), members=3, kind="logits")
     with pytest.raises(
         ValueError, match="must predict \\(members, inputs, classes\\), of 4 inputs"
     ) as caught:
@@ -226,7 +223,7 @@ def test_ray_is_not_imported_unless_it_is_asked_for() -> None:
 
     code = (
         "import sys, numpy as np, demur, demur.cluster\n"
-        "demur.score(lambda x: np.zeros((2, len(x), 2)), [np.zeros((3, 1))])\n"
+        "demur.score(lambda x: demur.Categorical(logits=np.zeros((2, len(x), 2))), [np.zeros((3, 1))])\n"
         "print('ray' in sys.modules)"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "False"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import pickle
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 
 from demur.posteriors.networks import copy_inputs
 from demur.scoring.batch_parts import ID_NAMES, LABEL_NAMES, Unpack
-from demur.scoring.batches import InputBatch, open_batch
+from demur.scoring.batches import InputBatch, open_batch, preserve_generators
 from demur.scoring.job import ScoringJob
 
 _MOST_BYTES = 64 << 20
@@ -61,7 +62,7 @@ class Block:
     def open(self, held: tuple[Any, ...], unpack: Unpack | None) -> Iterator[InputBatch]:
         """Yield the batches, from what the references stand for."""
         if self.cuts is None:
-            yield from held[0]
+            yield from pickle.loads(held[0])
             return
         position = self.position
         for pieces in _cut_batches(list(zip(held, self.cuts, strict=True)), self.batch):
@@ -86,6 +87,7 @@ class DatasetBatches:
 
     def __init__(self, dataset: Any, batch: int) -> None:
         self.dataset, self.batch = dataset, batch
+        self.row_bytes = 0  # of one input, by the first table
 
     def __iter__(self) -> Iterator[Any]:
         import ray
@@ -98,6 +100,7 @@ class DatasetBatches:
         for bundle in self._iterate_bundles():
             for reference, facts in zip(bundle.block_refs, bundle.metadata, strict=True):
                 if facts.num_rows:
+                    self.row_bytes = self.row_bytes or (facts.size_bytes or 0) // facts.num_rows
                     yield reference, (0, facts.num_rows)
 
     def _iterate_bundles(self) -> Iterator[Any]:
@@ -130,8 +133,13 @@ def iterate_blocks(ray: Any, job: ScoringJob, rows: int) -> Iterator[Block]:
 
 
 def _cut_loader(ray: Any, job: ScoringJob, rows: int) -> Iterator[Block]:
-    """Put the batches of a loader into Ray's store, block by block."""
-    batches = job.iterate_batches()
+    """Cut the batches of a loader into blocks, and leave its random generators as they were."""
+    with preserve_generators(job.loader):
+        yield from _put_batches(ray, job.iterate_batches(), rows)
+
+
+def _put_batches(ray: Any, batches: Iterator[InputBatch], rows: int) -> Iterator[Block]:
+    """Put batches into Ray's store, block by block."""
     for number in itertools.count():
         held: list[InputBatch] = []
         while _wants_more(held, rows) and (batch := next(batches, None)) is not None:
@@ -140,7 +148,8 @@ def _cut_loader(ray: Any, job: ScoringJob, rows: int) -> Iterator[Block]:
         if not held:
             return
         size = sum(batch.size for batch in held)
-        yield Block(number, held[0].position, size, (ray.put(held),))
+        # As bytes: arrays in the store cannot be written to, and a model may change its inputs in place.
+        yield Block(number, held[0].position, size, (ray.put(ray.cloudpickle.dumps(held)),))
 
 
 def _wants_more(held: list[InputBatch], rows: int) -> bool:
@@ -158,9 +167,12 @@ def _count_bytes(inputs: Any) -> int:
 
 def _cut_dataset(loader: DatasetBatches, rows: int) -> Iterator[Block]:
     """Cut a Dataset into blocks of whole batches; only references pass through this process."""
-    size = -(-rows // loader.batch) * loader.batch
+    tables = loader.iterate_tables()
+    first = next(tables, None)
+    fitting = max(1, _MOST_BYTES // max(1, loader.row_bytes) // loader.batch)
+    size = min(-(-rows // loader.batch), fitting) * loader.batch
     position = 0
-    for number, pieces in enumerate(_cut_batches(loader.iterate_tables(), size)):
+    for number, pieces in enumerate(_cut_batches(itertools.chain([first] if first else [], tables), size)):
         inputs = sum(stop - start for _, (start, stop) in pieces)
         references, cuts = zip(*pieces, strict=True)
         yield Block(number, position, inputs, references, cuts, loader.batch)

@@ -68,7 +68,7 @@ class BlockJob:
         if self.folder is None:
             return None
         if self.tables:
-            return describe_table(self.folder / f"{name}.parquet", name)
+            return describe_table(self.folder / f"{name}.parquet")
         found = read_block(self.folder / f"{name}.npz")
         return None if found is None else {"arrays": found, "rounded": bool(found.pop("rounded"))}
 
@@ -77,7 +77,7 @@ class BlockJob:
         if self.folder is not None and self.tables:
             path = self.folder / f"{name}.parquet"
             _write_table(path, self.job, so_far, position)
-            return describe_table(path, name) or {}
+            return describe_table(path) or {}
         arrays = so_far.to_arrays()
         if self.folder is not None:
             write_block(self.folder / f"{name}.npz", arrays | {"rounded": np.array(rounded)})
@@ -91,7 +91,7 @@ def _write_table(path: Path, job: ScoringJob, so_far: ScoresSoFar, position: int
     scores.save(path, force=True)
 
 
-def describe_table(path: Path, name: str) -> Receipt | None:
+def describe_table(path: Path) -> Receipt | None:
     """Return the receipt of a table in a file; None where there is no whole one."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -102,7 +102,7 @@ def describe_table(path: Path, name: str) -> Receipt | None:
         rows = pq.read_metadata(path).num_rows
     except (pa.ArrowException, OSError):
         return None
-    return {"file": path.name, "inputs": rows, "block": name}
+    return {"file": path.name, "inputs": rows}
 
 
 def limit_threads(cpus: float) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from demur.cluster.block_files import name_block
 from demur.cluster.blocks import Block
 from demur.cluster.by_input import BlockJob, Receipt, limit_threads
+from demur.cluster.member_parts import find_models
 from demur.core.rounding import hold_warnings
 from demur.core.state import arrays_of
 from demur.moments import Moments
@@ -56,12 +57,14 @@ class MemberJob(BlockJob):
     """What all workers get: as by inputs, and which members each part has."""
 
     parts: tuple[range, ...] = ()
+    references: tuple[Any, ...] = ()
     _loaded: int | None = field(default=None, init=False)
     _posterior: Posterior | None = field(default=None, init=False)
 
     def start(self) -> None:
         """Load nothing yet: which members are needed comes with the work."""
         limit_threads(self.cpus)
+        find_models(self.job.posterior, self.references)
         self._posterior = self.job.posterior
 
     def run(self, task: tuple[Any, ...], *held: Any) -> tuple[Any, Any]:

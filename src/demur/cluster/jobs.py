@@ -83,7 +83,9 @@ def write_tables(
 
 def open_tables(ray: Any, folder: Path) -> Any:
     """Return the Dataset of a finished job, in the order of its inputs."""
-    return ray.data.read_parquet([str(path) for path in read_manifest(folder)])
+    found = ray.data.read_parquet([str(path) for path in read_manifest(folder)])
+    found.context.execution_options.preserve_order = True
+    return found
 
 
 def _run(
@@ -95,7 +97,9 @@ def _run(
         workers = count_workers(ray, cluster)
         memory = measure_worker_memory(ray, cluster, workers)
         by = "members" if order == "member" else cluster.by
-        split = choose_split(job.posterior, measure_members(ray, job.posterior), memory, workers, by)
+        options = {"num_cpus": cluster.cpus, "num_gpus": cluster.gpus}
+        sizes = measure_members(ray, job.posterior, options)
+        split = choose_split(job.posterior, sizes, memory, workers, by)
         if split.by_member:
             _check_by_member(job)
         if say and sys.stderr is not None:
@@ -105,13 +109,14 @@ def _run(
             settings = job.settings("inputs") | {"tables": tables, "parts": _list_parts(split)}
             open_folder(folder, settings)
         sent = copy.copy(job)
-        sent.loader, sent.posterior = None, store_models(ray, job.posterior)
+        sent.loader, references = None, ()
+        if split.by_member:
+            sent.posterior, references = store_models(ray, job.posterior)
         given = (sent, settings, folder, tables, cluster.cpus)
-        options = {"num_cpus": cluster.cpus, "num_gpus": cluster.gpus}
         blocks = iterate_blocks(ray, job, 1 if split.by_member else cluster.rows)
         if split.by_member:
             member_job = MemberJob(*given, parts=tuple(part for part in split.parts if part is not None))
-            with Pool(ray, member_job, workers, options) as pool:
+            with Pool(ray, member_job, workers, options, references) as pool:
                 yield from _run_by_member(pool, blocks, len(split.parts))
         else:
             with Pool(ray, BlockJob(*given), workers, options) as pool:

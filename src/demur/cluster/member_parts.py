@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from demur.cluster.pool import pack
 from demur.posteriors.deep_ensemble import DeepEnsemble
 from demur.posteriors.posterior import Posterior
 
@@ -103,14 +104,23 @@ def _fit(each: tuple[int, ...], memory: int) -> tuple[range, ...]:
     raise AssertionError("parts of one member fit")
 
 
-def measure_members(ray: Any, posterior: Posterior) -> MemberSizes:
-    """Return what members take; of functions that load networks, from the first, loaded in a worker."""
+def measure_members(ray: Any, posterior: Posterior, options: dict[str, Any]) -> MemberSizes:
+    """Return what members take; of functions that load networks, from the first, loaded in a worker.
+
+    ``options`` is what a worker claims.
+    """
     if isinstance(posterior, DeepEnsemble):
         functions = [model for model in posterior.models if not hasattr(model, "parameters")]
-        loaded = ray.get(ray.remote(_load_and_count).remote(functions[0])) if functions else 0
+        loaded = 0
+        if functions:
+            count = ray.remote(_load_and_count).options(**options)
+            try:
+                loaded = ray.get(count.remote(functions[0]))
+            except ray.exceptions.RayTaskError as error:
+                raise error.cause from None
         each = tuple(loaded if model in functions else count_bytes(model) for model in posterior.models)
         return MemberSizes(sum(each), each)
-    return MemberSizes(len(ray.cloudpickle.dumps(posterior)), None)
+    return MemberSizes(len(pack(ray, posterior)), None)
 
 
 def _load_and_count(load: Any) -> int:
@@ -124,11 +134,10 @@ def count_bytes(model: Any) -> int:
     return sum(each.numel() * each.element_size() for each in held.values())
 
 
-class StoredModel:
+class _StoredModel:
     """A network in Ray's store, as a function that loads it: it travels only to workers that need it."""
 
-    def __init__(self, reference: Any) -> None:
-        self.reference = reference
+    reference: Any = None
 
     def __call__(self) -> Any:
         import ray
@@ -136,13 +145,23 @@ class StoredModel:
         return ray.get(self.reference)
 
 
-def store_models(ray: Any, posterior: Posterior) -> Posterior:
-    """Return a posterior whose networks are in Ray's store, each by itself."""
+def store_models(ray: Any, posterior: Posterior) -> tuple[Posterior, tuple[Any, ...]]:
+    """Return a posterior whose networks are in Ray's store, each by itself, and references to them."""
     if not isinstance(posterior, DeepEnsemble):
-        return posterior
+        return posterior, ()
+    whole = [hasattr(model, "parameters") for model in posterior.models]
+    pairs = list(zip(posterior.models, whole, strict=True))
     found = copy.copy(posterior)
-    found.models = [StoredModel(ray.put(m)) if hasattr(m, "parameters") else m for m in posterior.models]
-    return found
+    found.models = [_StoredModel() if each else model for model, each in pairs]
+    return found, tuple(ray.put(model) if each else None for model, each in pairs)
+
+
+def find_models(posterior: Posterior, references: tuple[Any, ...]) -> None:
+    """Tell a posterior from `store_models` where its networks are."""
+    if isinstance(posterior, DeepEnsemble):
+        for model, reference in zip(posterior.models, references, strict=True):
+            if isinstance(model, _StoredModel):
+                model.reference = reference
 
 
 def _say_bytes(count: int) -> str:

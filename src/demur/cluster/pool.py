@@ -6,6 +6,7 @@ worker is replaced. So work must be idempotent. Only errors of the work itself e
 
 from __future__ import annotations
 
+import pickle
 import sys
 import time
 from collections import Counter, deque
@@ -94,11 +95,16 @@ class Pool:
         How many.
     options
         What each claims, as ``num_cpus``.
+    references
+        What the job refers to in Ray's store: each worker's ``job.references``.
     """
 
-    def __init__(self, ray: Any, job: Any, workers: int, options: dict[str, Any]) -> None:
-        self._ray, self._workers = ray, workers
-        self._job = ray.put(job)
+    def __init__(
+        self, ray: Any, job: Any, workers: int, options: dict[str, Any], references: tuple[Any, ...] = ()
+    ) -> None:
+        self._ray, self._workers, self._references = ray, workers, references
+        # As bytes: arrays in the store cannot be written to, and models may well write to theirs.
+        self._job = ray.put(pack(ray, job))
         self._actor = ray.remote(_Worker).options(
             max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD", **options
         )
@@ -152,7 +158,7 @@ class Pool:
     def _hire(self) -> None:
         """Start workers in place of dead ones."""
         while len(self._seats) < self._workers:
-            handle = self._actor.remote(self._job)
+            handle = self._actor.remote(self._job, self._references)
             self._seats.append(_Seat(handle, handle.start.remote()))
 
     def _hand_out(self) -> None:
@@ -247,11 +253,24 @@ class Pool:
             )
 
 
+def pack(ray: Any, thing: Any) -> bytes:
+    """Return something as bytes that another process can open; raise where that cannot be."""
+    try:
+        return ray.cloudpickle.dumps(thing)
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise TypeError(
+            f"cluster= sends models and functions to other processes, by pickle. One cannot be sent: {reason} "
+            "Give functions that load what cannot travel, or leave out cluster=."
+        ) from None
+
+
 class _Worker:
     """What runs in a process of its own."""
 
-    def __init__(self, job: Any) -> None:
-        self._job = job
+    def __init__(self, packed: bytes, references: tuple[Any, ...]) -> None:
+        self._job = pickle.loads(packed)
+        self._job.references = references
 
     def start(self) -> None:
         self._job.start()
