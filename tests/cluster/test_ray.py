@@ -133,6 +133,32 @@ def test_any_dataset_goes_in_and_scores_come_out_with_ids_and_labels(ray, tmp_pa
     assert_same_bytes(many, demur.score(posterior, arrays, progress=False))
 
 
+def test_reading_goes_on_where_it_was_when_ray_cannot_go_on(ray) -> None:
+    """Tables may be cut otherwise the second time; an error of the data's own is raised at once."""
+    from types import SimpleNamespace
+
+    def bundles(sizes, error):
+        facts = [SimpleNamespace(num_rows=size, size_bytes=8 * size) for size in sizes]
+        yield from (SimpleNamespace(block_refs=[size.num_rows], metadata=[size]) for size in facts)
+        if error is not None:
+            raise error
+
+    def read(*passes):
+        passes = iter(passes)
+        dataset = SimpleNamespace(context=None, iter_internal_ref_bundles=lambda: bundles(*next(passes)))
+        return list(DatasetBatches(dataset, 10).iterate_tables())
+
+    died = ray.exceptions.ActorDiedError()
+    told = ray.exceptions.RayError("... ray.exceptions.NodeDiedError: the node is gone")
+    found = read(((10, 0, 5), died), ((), died), ((4, 8, 8), told), ((30,), None))
+    assert found == [(10, (0, 10)), (5, (0, 5)), (8, (3, 8)), (30, (20, 30))]
+    with pytest.raises(ray.exceptions.ActorDiedError):
+        read(*[((10,), died)] * 6)
+    own = ray.exceptions.RayTaskError("f", "trace", ValueError("bad row"))
+    with pytest.raises(ray.exceptions.RayTaskError):
+        read(((10,), own))
+
+
 def test_a_dataset_comes_out_in_parquet_and_is_not_done_again(ray, tmp_path) -> None:
     dataset, columns = as_dataset(tmp_path / "data")
     posterior = heads_with_dropout()

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from demur.cluster.pool import is_of_death
 from demur.posteriors.networks import copy_inputs
 from demur.scoring.batch_parts import ID_NAMES, LABEL_NAMES, Unpack
 from demur.scoring.batches import InputBatch, open_batch, preserve_generators
@@ -24,6 +25,9 @@ from demur.scoring.job import ScoringJob
 
 _MOST_BYTES = 64 << 20
 """Bytes of inputs at which a block is closed: workers hold two blocks at a time."""
+
+_MOST_READS = 5
+"""Times that reading a Dataset begins anew without any progress."""
 
 
 @dataclass(frozen=True)
@@ -96,12 +100,35 @@ class DatasetBatches:
             yield _join_rows([(ray.get(reference), cut) for reference, cut in pieces])
 
     def iterate_tables(self) -> Iterator[tuple[Any, tuple[int, int]]]:
-        """Yield references to tables in order, each with its rows, (0, rows); nothing is fetched."""
+        """Yield references to tables in order, each with its rows, (start, stop); nothing is fetched.
+
+        Reading begins anew where a machine died that Ray cannot replace in the middle; rows that came before
+        are left out then.
+        """
+        import ray
+
+        done = failures = 0
+        while True:
+            position = 0
+            try:
+                for reference, rows in self._iterate_whole_tables():
+                    start = min(max(0, done - position), rows)
+                    position += rows
+                    if start < rows:
+                        done, failures = position, 0
+                        yield reference, (start, rows)
+                return
+            except ray.exceptions.RayError as error:
+                failures += 1
+                if failures == _MOST_READS or not is_of_death(ray, error):
+                    raise
+
+    def _iterate_whole_tables(self) -> Iterator[tuple[Any, int]]:
         for bundle in self._iterate_bundles():
             for reference, facts in zip(bundle.block_refs, bundle.metadata, strict=True):
                 if facts.num_rows:
                     self.row_bytes = self.row_bytes or (facts.size_bytes or 0) // facts.num_rows
-                    yield reference, (0, facts.num_rows)
+                    yield reference, facts.num_rows
 
     def _iterate_bundles(self) -> Iterator[Any]:
         from ray.data import DataContext
@@ -123,13 +150,20 @@ def is_dataset(loader: Any) -> bool:
 
 def iterate_blocks(ray: Any, job: ScoringJob, rows: int) -> Iterator[Block]:
     """Yield the blocks of a job, each of at least so many inputs, in whole batches."""
-    found = _cut_dataset(job.loader, rows) if isinstance(job.loader, DatasetBatches) else None
+    whole = isinstance(job.loader, DatasetBatches)
     empty = True
-    for block in found if found is not None else _cut_loader(ray, job, rows):
+    for block in _cut_dataset(job.loader, rows) if whole else _cut_loader(ray, job, rows):
         empty = False
         yield block
     if empty:
         raise ValueError("loader must have inputs. Got none.")
+
+
+def renew_block(job: ScoringJob, rows: int, block: Block) -> Block:
+    """Return a block whose references were lost, read again; what a loader brought is in this process."""
+    if not isinstance(job.loader, DatasetBatches):
+        return block
+    return next(each for each in _cut_dataset(job.loader, rows) if each.number == block.number)
 
 
 def _cut_loader(ray: Any, job: ScoringJob, rows: int) -> Iterator[Block]:

@@ -6,11 +6,19 @@ import copy
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from demur.cluster.block_files import open_folder, read_manifest, remove_folder, write_manifest
-from demur.cluster.blocks import Block, DatasetBatches, is_dataset, iterate_blocks, quiet_datasets
+from demur.cluster.blocks import (
+    Block,
+    DatasetBatches,
+    is_dataset,
+    iterate_blocks,
+    quiet_datasets,
+    renew_block,
+)
 from demur.cluster.by_input import BlockJob, Receipt, pass_on
 from demur.cluster.by_member import FINISH, MERGE, SUM, MemberJob, MergeTree
 from demur.cluster.connection import count_workers, join_cluster, measure_worker_memory
@@ -113,32 +121,48 @@ def _run(
         if split.by_member:
             sent.posterior, references = store_models(ray, job.posterior)
         given = (sent, settings, folder, tables, cluster.cpus)
-        blocks = iterate_blocks(ray, job, 1 if split.by_member else cluster.rows)
+        rows = 1 if split.by_member else cluster.rows
+        blocks = iterate_blocks(ray, job, rows)
+
+        def renew(block: Block) -> Block:
+            return renew_block(job, rows, block)
+
         if split.by_member:
             member_job = MemberJob(*given, parts=tuple(part for part in split.parts if part is not None))
             with Pool(ray, member_job, workers, options, references) as pool:
-                yield from _run_by_member(pool, blocks, len(split.parts))
+                yield from _run_by_member(pool, blocks, renew, len(split.parts))
         else:
             with Pool(ray, BlockJob(*given), workers, options) as pool:
-                yield from _run_by_input(pool, blocks)
+                yield from _run_by_input(pool, blocks, renew)
 
 
-def _run_by_input(pool: Pool, blocks: Iterator[Block]) -> Iterator[tuple[Block, Receipt]]:
+def _run_by_input(
+    pool: Pool, blocks: Iterator[Block], renew: Callable[[Block], Block]
+) -> Iterator[tuple[Block, Receipt]]:
     """Give each block to a worker."""
+
+    def add(block: Block) -> None:
+        pool.add(Piece(block.name, block.bare, block.references, part=0, renewable=True))
+
     there_is_more = True
     while True:
         while there_is_more and pool.hungry:
             block = next(blocks, None)
             there_is_more = block is not None
             if block is not None:
-                pool.add(Piece(block.name, block.bare, block.references, part=0))
+                add(block)
         if pool.idle:
             return
         piece, receipt, _ = pool.wait()
-        yield piece.task, receipt
+        if receipt is LOST:
+            add(renew(replace(piece.task, references=piece.references)))
+        else:
+            yield piece.task, receipt
 
 
-def _run_by_member(pool: Pool, blocks: Iterator[Block], parts: int) -> Iterator[tuple[Block, Receipt]]:
+def _run_by_member(
+    pool: Pool, blocks: Iterator[Block], renew: Callable[[Block], Block], parts: int
+) -> Iterator[tuple[Block, Receipt]]:
     """Give each block to a worker of each part, and the sums to any worker, two at a time."""
     trees: dict[int, MergeTree] = {}
     there_is_more = True
@@ -156,7 +180,7 @@ def _run_by_member(pool: Pool, blocks: Iterator[Block], parts: int) -> Iterator[
         if tree is None or tree is not piece.tag:  # of a block that began anew, or was found finished
             continue
         if receipt is LOST:
-            trees[block.number] = _plant(pool, tree.block, parts)
+            trees[block.number] = _plant(pool, renew(tree.block) if kind == SUM else tree.block, parts)
         elif kind == FINISH or "finished" in receipt:
             del trees[block.number]
             yield block, receipt.get("finished", receipt)
@@ -172,7 +196,8 @@ def _plant(pool: Pool, block: Block, parts: int) -> MergeTree:
     """Let the members of all parts be summed for a block."""
     tree = MergeTree(block, parts)
     for part in range(parts):
-        pool.add(Piece(block.name, (SUM, block.bare, part), block.references, part=part, tag=tree))
+        task = SUM, block.bare, part
+        pool.add(Piece(block.name, task, block.references, part=part, tag=tree, renewable=True))
     return tree
 
 

@@ -111,6 +111,7 @@ class Pool:
         self._seats: list[_Seat] = []
         self._waiting: deque[Piece] = deque()
         self._failed_starts: list[str] = []
+        self._losses: dict[str, list[str]] = {}
         self._complain_at: float | None = None
 
     def __enter__(self) -> Pool:
@@ -213,6 +214,8 @@ class Pool:
             return None
         piece, _ = seat.running.pop(ref)
         if piece.renewable:
+            self._losses.setdefault(piece.name, []).append(str(why))
+            _refuse_if_hopeless(piece.name, self._losses[piece.name])
             return piece, LOST, None
         self._again(piece, _describe_death(self._ray, why))
         return None
@@ -253,6 +256,18 @@ class Pool:
             )
 
 
+def is_of_death(ray: Any, error: Any) -> bool:
+    """Tell whether an error of Ray says that a process, a machine or what it held is gone."""
+    errors = ray.exceptions
+    if isinstance(error, errors.RayTaskError) and isinstance(error.cause, errors.RayError):
+        return True
+    gone = errors.RayActorError, errors.ObjectLostError, errors.WorkerCrashedError, errors.NodeDiedError
+    # Errors of errors come as text.
+    return isinstance(error, gone) or any(
+        kind.__name__ in str(error) for kind in (*gone, errors.ActorDiedError)
+    )
+
+
 def pack(ray: Any, thing: Any) -> bytes:
     """Return something as bytes that another process can open; raise where that cannot be."""
     try:
@@ -260,8 +275,8 @@ def pack(ray: Any, thing: Any) -> bytes:
     except (TypeError, AttributeError, pickle.PicklingError) as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TypeError(
-            f"cluster= sends models and functions to other processes, by pickle. One cannot be sent: {reason} "
-            "Give functions that load what cannot travel, or leave out cluster=."
+            f"cluster= sends models and functions to other processes, by pickle. One cannot be sent: "
+            f"{reason} Give functions that load what cannot travel, or leave out cluster=."
         ) from None
 
 
