@@ -14,7 +14,7 @@ from reference.cluster import assert_same_bytes, batches, heads_with_dropout, no
 
 import demur
 from demur.cluster import Cluster
-from demur.cluster.blocks import DatasetBatches
+from demur.cluster.dataset_batches import DatasetBatches
 
 pytestmark = pytest.mark.slow
 

@@ -20,8 +20,8 @@ from demur.cluster.block_files import (
     write_block,
     write_manifest,
 )
-from demur.cluster.blocks import _cut_batches
 from demur.cluster.by_member import MergeTree, deal_from, merge_sums
+from demur.cluster.dataset_batches import cut_batches
 from demur.cluster.member_parts import MemberSizes, choose_split
 from demur.posteriors import Samples
 from demur.scoring.batches import open_batch
@@ -32,13 +32,13 @@ MEASURES = ("pairwise", "average", "reverse")
 @hypothesis.given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.integers(1, 7))
 def test_batches_do_not_depend_on_the_tables_they_come_from(sizes, rows) -> None:
     tables = [(k, (0, size)) for k, size in enumerate(sizes)]
-    found = list(_cut_batches(tables, rows))
+    found = list(cut_batches(tables, rows))
     numbers = [(k, row) for pieces in found for k, (a, b) in pieces for row in range(a, b)]
     assert numbers == [(k, row) for k, size in enumerate(sizes) for row in range(size)]
     lengths = [sum(b - a for _, (a, b) in pieces) for pieces in found]
     assert all(length == rows for length in lengths[:-1]) and all(0 < length <= rows for length in lengths)
     # In two steps, as by blocks: the same batches, if a block is a number of whole batches.
-    twice = [each for block in _cut_batches(tables, 3 * rows) for each in _cut_batches(block, rows)]
+    twice = [each for block in cut_batches(tables, 3 * rows) for each in cut_batches(block, rows)]
     assert twice == found
 
 

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from demur.cluster.pool import LOST, Piece, Pool, WorkersDied
+from demur.cluster.deaths import WorkersDied
+from demur.cluster.pool import LOST, Piece, Pool
 
 
 class RayError(Exception): ...

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import demur
 from demur.cli import app
 from demur.cluster import Cluster, score_dataset
-from demur.cluster.blocks import DatasetBatches
+from demur.cluster.dataset_batches import DatasetBatches
 from demur.posteriors import DeepEnsemble, MCDropout, Samples
 
 pytestmark = pytest.mark.slow

@@ -8,9 +8,10 @@
     member_parts    by inputs or by members: chosen by memory
     by_input        workers with all members, which take block after block
     by_member       workers with some of the members, and the tree in which their sums are merged
-    blocks          batches that are done together, from any loader or Dataset
+    blocks          batches that are done together, from any loader
+    dataset_batches batches of a Dataset of Ray
     block_files     finished blocks in a folder
-    pool            workers that may die, and work that is done again
+    pool            workers that may die, and work that is done again; deaths says why they did
 
 Ray is imported only here, and only once a job runs. Without ``cluster=``, nothing of this is used.
 """

@@ -11,17 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from demur.cluster.block_files import open_folder, read_manifest, remove_folder, write_manifest
-from demur.cluster.blocks import (
-    Block,
-    DatasetBatches,
-    is_dataset,
-    iterate_blocks,
-    quiet_datasets,
-    renew_block,
-)
+from demur.cluster.blocks import Block, iterate_blocks, renew_block
 from demur.cluster.by_input import BlockJob, Receipt, pass_on
 from demur.cluster.by_member import FINISH, MERGE, SUM, MemberJob, MergeTree
 from demur.cluster.connection import count_workers, join_cluster, measure_worker_memory
+from demur.cluster.dataset_batches import DatasetBatches, is_dataset, quiet_datasets
 from demur.cluster.member_parts import Split, choose_split, measure_members, store_models
 from demur.cluster.pool import LOST, Piece, Pool
 from demur.cluster.settings import Cluster, as_cluster

@@ -14,25 +14,16 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
+from demur.cluster.deaths import describe_death, refuse_if_hopeless
+
 _AT_ONCE = 2
 """Pieces of work that a worker has at a time: one runs, and the data of the next one come meanwhile."""
-
-_MOST_DEATHS, _MOST_OUT_OF_MEMORY = 10, 3
-"""Workers that may die over one piece of work, and how many of them for want of memory."""
 
 _SECONDS_UNTIL_COMPLAINT = 60.0
 """Without any worker, after which the user is told."""
 
-
-_OUT_OF_MEMORY = "out of memory"
-
-
 LOST = "lost"
 """The receipt of renewable work whose references were lost with a machine."""
-
-
-class WorkersDied(RuntimeError):
-    """Workers died again and again over the same piece of work."""
 
 
 @dataclass(eq=False)
@@ -215,19 +206,19 @@ class Pool:
         piece, _ = seat.running.pop(ref)
         if piece.renewable:
             self._losses.setdefault(piece.name, []).append(str(why))
-            _refuse_if_hopeless(piece.name, self._losses[piece.name])
+            refuse_if_hopeless(piece.name, self._losses[piece.name])
             return piece, LOST, None
-        self._again(piece, _describe_death(self._ray, why))
+        self._again(piece, describe_death(self._ray, why))
         return None
 
     def _bury(self, seat: _Seat, error: Any) -> None:
         """Give the work of a dead worker to others."""
         self._seats.remove(seat)
         self._ray.kill(seat.handle)
-        why = _describe_death(self._ray, error)
+        why = describe_death(self._ray, error)
         if seat.ready is not None:
             self._failed_starts.append(why)
-            _refuse_if_hopeless("loading the models", self._failed_starts)
+            refuse_if_hopeless("loading the models", self._failed_starts)
         pieces = [piece for piece, _ in seat.running.values()]
         for piece in pieces[1:][::-1]:  # these had not begun
             self._waiting.appendleft(piece)
@@ -237,7 +228,7 @@ class Pool:
     def _again(self, piece: Piece, why: str) -> None:
         """Put a piece first in line, unless workers have died over it too often."""
         piece.deaths.append(why)
-        _refuse_if_hopeless(piece.name, piece.deaths)
+        refuse_if_hopeless(piece.name, piece.deaths)
         self._waiting.appendleft(piece)
 
     def _watch(self, happened: bool) -> None:
@@ -254,18 +245,6 @@ class Pool:
                 f"{free.get('GPU', 0):g} free GPUs. It goes on when there is room.",
                 file=sys.stderr,
             )
-
-
-def is_of_death(ray: Any, error: Any) -> bool:
-    """Tell whether an error of Ray says that a process, a machine or what it held is gone."""
-    errors = ray.exceptions
-    if isinstance(error, errors.RayTaskError) and isinstance(error.cause, errors.RayError):
-        return True
-    gone = errors.RayActorError, errors.ObjectLostError, errors.WorkerCrashedError, errors.NodeDiedError
-    # Errors of errors come as text.
-    return isinstance(error, gone) or any(
-        kind.__name__ in str(error) for kind in (*gone, errors.ActorDiedError)
-    )
 
 
 def pack(ray: Any, thing: Any) -> bytes:
@@ -292,27 +271,3 @@ class _Worker:
 
     def run(self, task: Any, *arguments: Any) -> tuple[Any, Any]:
         return self._job.run(task, *arguments)
-
-
-def _describe_death(ray: Any, error: Any) -> str:
-    """Return why a worker died, in a line; the first words say if it was for want of memory."""
-    text = " ".join(str(error).split())
-    lacking = isinstance(error, ray.exceptions.OutOfMemoryError) or "running low on memory" in text
-    return f"{_OUT_OF_MEMORY}: {text}" if lacking else text
-
-
-def _refuse_if_hopeless(name: str, deaths: list[str]) -> None:
-    """Raise where workers died too often over the same thing, with advice."""
-    lacking = [why for why in deaths if why.startswith(_OUT_OF_MEMORY)]
-    if len(lacking) >= _MOST_OUT_OF_MEMORY:
-        raise WorkersDied(
-            f"Ray ended {len(lacking)} workers at {name} for want of memory. Give fewer workers, each with "
-            "more (cpus=), smaller batches, or by='members', which holds fewer models in each. "
-            f"{lacking[-1][len(_OUT_OF_MEMORY) + 2 :][:400]}"
-        )
-    if len(deaths) >= _MOST_DEATHS:
-        raise WorkersDied(
-            f"{len(deaths)} workers died at {name}. If the system ended them for want of memory, which "
-            "leaves no other trace than a SIGKILL, give fewer workers or smaller batches; else run that part "
-            f"without cluster= to see why. The last one: {deaths[-1][:400]}"
-        )
