@@ -39,8 +39,8 @@ from demur.posteriors import LastLayer
 from demur.scoring.job import make_job
 
 RATE, BATCH = 0.2, 250
-STATE_BYTES = 32
-"""Bytes of the sums for each input and class: a, u, a u and phi in double precision."""
+STATE_BYTES = 40
+"""Bytes of the sums for each input and class: a, u, a u, phi and the reference in double precision."""
 
 
 def load(folder: Path) -> tuple[torch.nn.Linear, np.ndarray, np.ndarray]:
@@ -224,7 +224,7 @@ def make_plan(
     model_bytes
         Of all members.
     parts
-        By members: in how many parts; the sums of all but one are moved. 1: by inputs.
+        By members: in how many parts; each merger gets two sums, at most, from elsewhere. 1: by inputs.
     pass_seconds
         A processor's seconds for one pass of the network before its last layer, once for each input.
     """
@@ -239,7 +239,7 @@ def make_plan(
         "bytes_read": inputs * input_bytes,
         "bytes_written": inputs * score_bytes,
         "bytes_of_models": model_bytes * workers,
-        "bytes_of_sums": inputs * classes * STATE_BYTES * (parts - 1),
+        "bytes_of_sums": inputs * classes * STATE_BYTES * 2 * (parts - 1),
         "bytes_of_predictions": 4 * every,
         "worker_bytes": rates.get("worker_peak_bytes", 0.0) + model_bytes / parts,
     }
@@ -254,7 +254,7 @@ def format_plan(plan: dict[str, float], workers: int) -> str:
         ("read", _say_bytes(plan["bytes_read"])),
         ("written", _say_bytes(plan["bytes_written"])),
         ("models, to all workers", _say_bytes(plan["bytes_of_models"])),
-        ("sums moved between workers", _say_bytes(plan["bytes_of_sums"])),
+        ("sums moved between workers, at most", _say_bytes(plan["bytes_of_sums"])),
         ("memory of a worker", _say_bytes(plan["worker_bytes"])),
         ("predictions, which are never stored", _say_bytes(plan["bytes_of_predictions"])),
     ]

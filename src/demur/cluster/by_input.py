@@ -50,8 +50,9 @@ class BlockJob:
         limit_threads(self.cpus)
         self.job.posterior = self.job.posterior.keep_loaded(None)
 
-    def run(self, block: Block, *held: Any) -> tuple[Receipt, None]:
+    def run(self, task: Any, *held: Any) -> tuple[Receipt, Any]:
         """Score a block, unless that was done before."""
+        block: Block = task
         batches = list(block.open(held, self.job.unpack))
         name = name_block(block.number, self.settings, batches) if self.folder else ""
         receipt = self.find(name)

@@ -45,7 +45,7 @@ class DatasetBatches:
         Reading begins anew where a machine died that Ray cannot replace in the middle; rows that came before
         are left out then.
         """
-        import ray
+        from ray.exceptions import RayError
 
         done = failures = 0
         while True:
@@ -58,9 +58,9 @@ class DatasetBatches:
                         done, failures = position, 0
                         yield reference, (start, rows)
                 return
-            except ray.exceptions.RayError as error:
+            except RayError as error:
                 failures += 1
-                if failures == _MOST_READS or not is_of_death(ray, error):
+                if failures == _MOST_READS or not is_of_death(error):
                     raise
 
     def _iterate_whole_tables(self) -> Iterator[tuple[Any, int]]:

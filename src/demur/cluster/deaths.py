@@ -14,9 +14,10 @@ class WorkersDied(RuntimeError):
     """Workers died again and again over the same piece of work."""
 
 
-def is_of_death(ray: Any, error: Any) -> bool:
+def is_of_death(error: Any) -> bool:
     """Tell whether an error of Ray says that a process, a machine or what it held is gone."""
-    errors = ray.exceptions
+    from ray import exceptions as errors
+
     if isinstance(error, errors.RayTaskError) and isinstance(error.cause, errors.RayError):
         return True
     gone = errors.RayActorError, errors.ObjectLostError, errors.WorkerCrashedError, errors.NodeDiedError
