@@ -13,9 +13,9 @@ pytestmark = pytest.mark.slow
 
 
 def test_twenty_workers_killed_at_random_moments_leave_the_same_bytes(ray, workers) -> None:
-    data = batches(5000)
+    data = batches(8000)
     posterior = heads_with_dropout(note_process(workers, 0.4))
-    with Killer(workers, 20, every=1.0) as killer:
+    with Killer(workers, 20, every=0.5) as killer:
         many = demur.score(posterior, data, cluster=Cluster(rows=50), progress=False)
     assert len(killer.killed) == 20
     assert_same_bytes(many, demur.score(heads_with_dropout(), data, progress=False))

@@ -12,7 +12,11 @@ import pytest
 
 
 class Killer:
-    """Kills processes that have left their number in a folder, one after the other, while it is entered."""
+    """Kills processes that have left their number in a folder, one after the other, while it is entered.
+
+    Between two kills, three batches have begun: with two workers, one of them has been finished, so that the
+    job moves on however slow the machine is.
+    """
 
     def __init__(self, folder: Path, most: int, *, every: float = 0.4, seed: int = 0) -> None:
         self.folder, self.most, self.every = folder, most, every
@@ -29,12 +33,15 @@ class Killer:
         self._thread.join()
 
     def _run(self) -> None:
+        last = 0
         while len(self.killed) < self.most and not self._over.wait(
             self.every * self._random.uniform(0.5, 1.5)
         ):
+            begun = sum(path.stat().st_size for path in self.folder.iterdir())
             found = [int(path.name) for path in self.folder.iterdir()]
             alive = [pid for pid in found if pid not in self.killed and _is_there(pid)]
-            if alive:
+            if alive and begun >= last + 3:
+                last = begun
                 self.killed.append(self._random.choice(alive))
                 os.kill(self.killed[-1], signal.SIGKILL)
 
@@ -48,10 +55,11 @@ def _is_there(pid: int) -> bool:
 
 
 def note_process(folder: Path, seconds: float):
-    """A function of a network and its inputs that notes its process, and takes some time."""
+    """A function of a network and its inputs that notes each call of its process, and takes some time."""
 
     def forward(model, inputs):
-        (folder / str(os.getpid())).touch()
+        with (folder / str(os.getpid())).open("a") as file:
+            file.write("x")
         time.sleep(seconds)
         return model(*inputs.values()) if isinstance(inputs, dict) else model(inputs)
 
