@@ -66,6 +66,14 @@ def note_process(folder: Path, seconds: float):
     return forward
 
 
+def wait_for_machines(ray, count: int) -> None:
+    """Wait until Ray knows that so many machines are alive."""
+    deadline = time.monotonic() + 120
+    while sum(each["Alive"] for each in ray.nodes()) != count:
+        assert time.monotonic() < deadline, ray.nodes()
+        time.sleep(0.2)
+
+
 def heads_with_dropout(forward=None, *, features=16, classes=5, samples=8):
     """A posterior of a last layer with dropout, and inputs, labels and ids for it."""
     torch = pytest.importorskip("torch")
