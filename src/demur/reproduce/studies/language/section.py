@@ -225,8 +225,8 @@ def _format_choices(found: Tables, config: Config) -> str:
         format_table(heads, table), "Mean accuracy over all shares kept, most certain first:",
         format_table(heads, areas),
         "**One model answers, the others listen.** AUROC for the wrong answers of each model, by what it "
-        "says itself, and by the other models: the paper's Eq. 3, with this model as the predictor and each of "
-        "the models as the truth. Starred: different from its own entropy's.",
+        "says itself, and by the other models: the paper's Eq. 3, with this model as the predictor and each "
+        "of the models as the truth. Starred: different from its own entropy's.",
         format_table(["answers", "accuracy", *DEPLOYED.values()], alone),
         f"**Deferral with a promise**, {first}. " + _explain_promises(),
         _format_promises(promised, ENSEMBLE), "",
@@ -246,9 +246,10 @@ def _write_figure(rows: Records, gaps: Records, ensemble: str, task: str, score:
 def _explain_promises() -> str:
     return (
         f"`Deferral.fit(accuracy=...)` on a random half of the questions, at a confidence of "
-        f"{CONFIDENCE:.0%}, tried on the other half; {HALVES} times. *Promised*: how often some threshold could promise it. "
-        "*Kept*: share of the other half, with its 5th and 95th percentile. *Less right*: how often these "
-        "were less accurate than promised, which chance in that half makes happen now and then."
+        f"{CONFIDENCE:.0%}, tried on the other half; {HALVES} times. *Promised*: how often some threshold "
+        "could promise it. *Kept*: share of the other half, with its 5th and 95th percentile. *Less right*: "
+        "how often these were less accurate than promised, which chance in that half makes happen now and "
+        "then."
     )
 
 
