@@ -36,13 +36,13 @@ class LanguageMember:
         """Give the model as this member uses it, without gradients; ``moment`` fixes what dropout draws."""
         import torch
 
-        if self.adapter is not None:
-            self.model.set_adapter(self.adapter)
         layers = [] if self.dropout is None else [m for m in self.model.modules() if _is_dropout(m)]
         modes = {module: module.training for module in self.model.modules()}
         try:
             self.model.eval()
             with torch.no_grad(), contextlib.ExitStack() as stack:
+                if self.adapter is not None:
+                    stack.enter_context(_switch_adapter(self.model, self.adapter))
                 if self.dropout is not None:
                     for layer in layers:
                         layer.train()
@@ -52,6 +52,22 @@ class LanguageMember:
         finally:
             for module, mode in modes.items():
                 module.training = mode
+
+
+@contextlib.contextmanager
+def _switch_adapter(model: Any, name: str) -> Iterator[None]:
+    """Switch an adapter on; afterwards, what was on before is on, and as trainable as it was."""
+    before = getattr(model, "active_adapters", None)  # a list, in PEFT; a function, in transformers
+    before = before() if callable(before) else before
+    trainable = [(each, each.requires_grad) for each in model.parameters()]
+    model.set_adapter(name)
+    try:
+        yield
+    finally:
+        if before:
+            model.set_adapter(before if len(before) > 1 else before[0])
+        for parameter, flag in trainable:
+            parameter.requires_grad_(flag)
 
 
 def list_members(
@@ -148,7 +164,9 @@ class TokenReader:
         self._cache: Any = None
         self._source_mask = source_mask
         self._encoded: Any = None
-        self._accepts = set(inspect.signature(member.model.forward).parameters)
+        # A wrapper, as PEFT's, passes on what the model in it takes.
+        inner = member.model.get_base_model() if hasattr(member.model, "get_base_model") else member.model
+        self._accepts = set(inspect.signature(inner.forward).parameters)
         if source is not None:
             with member.enter((first, -1)) as model:
                 self._encoded = model.get_encoder()(input_ids=source, attention_mask=source_mask)
