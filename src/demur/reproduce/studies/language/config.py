@@ -74,8 +74,8 @@ class EnsembleSettings:
     limits_only: bool = False
     like: str = ""
     texts: str = ""
-    members: int = 4
-    steps: int = 800
+    members: int = 3
+    steps: int = 500
     batch: int = 32
     context: int = 128
     rate: float = 3e-3
