@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
-from demur.sequences.token_log_likelihoods import find_normalisers
-
 
 @dataclass(frozen=True)
 class Decoding:
@@ -58,7 +56,12 @@ class Decoding:
 
 
 def average_next(
-    logits: np.ndarray, seen: np.ndarray, prior: np.ndarray, average: str, writer: int | None
+    logits: np.ndarray,
+    normalisers: np.ndarray,
+    seen: np.ndarray,
+    prior: np.ndarray,
+    average: str,
+    writer: int | None,
 ) -> np.ndarray:
     """Return probabilities of the next token under who writes, float32 (inputs, vocabulary).
 
@@ -66,6 +69,8 @@ def average_next(
     ----------
     logits
         Shape (members, inputs, vocabulary).
+    normalisers
+        The log of the sum of their exponentials, (members, inputs).
     seen
         Log-likelihood of the tokens so far, (members, inputs), for the average by sequence.
     prior
@@ -76,11 +81,12 @@ def average_next(
         A member that writes alone; None: the average does.
     """
     if writer is not None:
-        logits, seen, prior = logits[writer : writer + 1], seen[writer : writer + 1], np.ones(1)
+        own = slice(writer, writer + 1)
+        logits, normalisers, seen, prior = logits[own], normalisers[own], seen[own], np.ones(1)
     with np.errstate(divide="ignore"):
         logs = np.log(prior).reshape((len(logits), -1)) + (seen if average == "sequence" else 0.0)
     # Members that weigh less than float32 can tell add nothing.
-    shift = logs - np.asarray(logsumexp(logs, axis=0)) - find_normalisers(logits)
+    shift = logs - np.asarray(logsumexp(logs, axis=0)) - normalisers
     found = np.empty(logits.shape[1:], np.float32)
     term = np.empty(logits.shape[2], np.float32)
     for n, row in enumerate(found):

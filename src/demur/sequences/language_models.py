@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -11,6 +12,7 @@ from demur.core.arrays import ArrayLike
 from demur.progress import progress_bar
 from demur.sequences.decoding import Beams, Decoding, average_next, choose_tokens
 from demur.sequences.language_members import LanguageMember, LogitBuffer, TokenReader, list_members
+from demur.sequences.model_folders import load_model, load_tokenizer
 from demur.sequences.stream import Average, Stream, join_streams
 from demur.sequences.text_scores import TextScores
 from demur.sequences.token_log_likelihoods import find_normalisers
@@ -46,7 +48,7 @@ class LanguageModels:
 
     .. code-block:: python
 
-        members = demur.sequences.LanguageModels([model_a, model_b], tokenizer)
+        members = demur.sequences.LanguageModels.load(["model-a", "model-b"])
         scores = members.score(["Once upon a time there was a little girl."])
         scores.list_tokens()[0]                     # each word with its K
         answers = members.generate(["The capital of France is"], max_new_tokens=5)
@@ -76,6 +78,31 @@ class LanguageModels:
         self.weights, self.seed = weights, seed
         self._encodes = bool(getattr(self.members[0].model.config, "is_encoder_decoder", False))
         Stream(average=average, weights=weights)  # raises early where these are wrong
+
+    @classmethod
+    def load(
+        cls,
+        folders: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        dtype: Any = "float32",
+        **options: Any,
+    ) -> LanguageModels:
+        """Return models from folders of transformers, with the tokenizer of the first.
+
+        Parameters
+        ----------
+        folders
+            One folder, or a list of them.
+        dtype
+            Of the weights in memory: half precision takes half of it.
+        options
+            As for the class: ``templates``, ``dropout``, ``average``, ``weights``, ``seed``.
+        """
+        paths = [folders] if isinstance(folders, str | os.PathLike) else list(folders)
+        if not paths:
+            raise ValueError("folders must be a folder of a model or a list of them. Got an empty list.")
+        models = [load_model(path, dtype) for path in paths]
+        return cls(models, load_tokenizer(paths[0]), **options)
 
     def __repr__(self) -> str:
         return f"LanguageModels({len(self.members)} members, average={self.average!r})"
@@ -197,9 +224,16 @@ class LanguageModels:
         seen = np.zeros((len(readers), len(prompts)))
         for _ in range(decoding.most):
             logits = buffer.join(each.look_ahead() for each in readers)
-            probs = average_next(logits, seen, self._prior(), self.average, decoding.writer)
+            normal = find_normalisers(logits)
+            probs = average_next(logits, normal, seen, self._prior(), self.average, decoding.writer)
             tokens = choose_tokens(probs, decoding, rng)
-            stream.update(logits=logits[:, :, None], tokens=tokens[:, None], mask=alive[:, None])
+            known = np.take_along_axis(logits, tokens[None, :, None], axis=-1)[..., 0] - normal
+            stream.update(
+                logits=logits[:, :, None],
+                tokens=tokens[:, None],
+                mask=alive[:, None],
+                _known=known[..., None],
+            )
             seen = stream.seen
             for n in np.flatnonzero(alive):
                 answers[n].append(int(tokens[n]))
@@ -219,12 +253,13 @@ class LanguageModels:
         seen = np.zeros((len(readers), 1))
         for _ in range(decoding.most):
             logits = buffer.join(each.look_ahead() for each in readers)
-            probs = average_next(logits, seen, self._prior(), self.average, decoding.writer)
+            normal = find_normalisers(logits)
+            probs = average_next(logits, normal, seen, self._prior(), self.average, decoding.writer)
             with np.errstate(divide="ignore"):
                 rows, tokens = beams.extend(np.log(probs))
             if not len(rows):
                 break
-            seen = seen[:, rows] + logits[:, rows, tokens] - find_normalisers(logits)[:, rows]
+            seen = seen[:, rows] + logits[:, rows, tokens] - normal[:, rows]
             for each in readers:
                 each.keep(torch.from_numpy(rows))
                 each.append(torch.from_numpy(tokens))

@@ -43,9 +43,9 @@ def find_normalisers(logits: np.ndarray) -> np.ndarray:
         for begin in range(*bounds, block):
             own = logits[:, begin : min(begin + block, bounds[1])]
             top = own.max(axis=-1, keepdims=True)
-            # Differences in the type of the logits are exact to its epsilon; their sum is in float64.
             part = np.subtract(own, top, out=scaled[:, : own.shape[1]])
-            sums = np.exp(part, out=part).sum(axis=-1, dtype=np.float64)
+            # Summed in pairs: the error is of the size of the epsilon of the logits.
+            sums = np.exp(part, out=part).sum(axis=-1).astype(np.float64)
             found[:, begin : begin + own.shape[1]] = top[..., 0].astype(np.float64) + np.log(sums)
 
     in_parallel(one, logits.shape[1], logits.size, 1)

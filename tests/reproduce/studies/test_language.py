@@ -32,6 +32,8 @@ from demur.reproduce.studies.language import (  # noqa: E402
 )
 from demur.sequences import LanguageModels, decompose  # noqa: E402
 
+from .made import language  # noqa: E402
+
 TABLES = [
     "choices-curves", "choices-differences", "choices-promises", "choices", "deployed", "detection",
     "differences", "limits", "samples-differences", "samples-promises", "samples",
@@ -145,12 +147,10 @@ def test_a_second_run_does_nothing_and_other_settings_are_other_stages(done, dat
 
 
 def test_surprise_sums_to_the_likelihood_of_the_average(data) -> None:
-    from demur.reproduce.studies.language.model_folders import load_models, load_tokenizer
-
     folders = [data / "model-0", data / "model-1"]
     texts = ["a b c d", "e f g h"]
     for average in token_scores.AVERAGES:
-        members = LanguageModels(load_models(folders), load_tokenizer(folders[0]), average=average)
+        members = LanguageModels.load(folders, average=average)
         parts = members.score(texts, progress=False).decompose()
         found = token_scores.measure_surprise(np.asarray(parts.token_log_likelihoods, float), average)
         np.testing.assert_allclose(-found.sum(axis=1), parts.log_likelihood, rtol=1e-5)

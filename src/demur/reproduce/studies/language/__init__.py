@@ -2,7 +2,7 @@
 
 config            the settings, from TOML
 text_files        texts, and folders of models; recorded_answers: those of large models
-model_folders     loads models; training: trains members from new weights
+training          members trained from new weights
 token_scores      the scores of every token of a set of texts; detection: what these are good for
 limits            what lists of the likeliest tokens certify
 answers           which recorded answers are wrong; promises: what a deferral promises and keeps

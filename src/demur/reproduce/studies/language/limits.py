@@ -10,8 +10,8 @@ import numpy as np
 
 from demur.reproduce.networks.threads import use_one_thread
 from demur.reproduce.records import Records
-from demur.reproduce.studies.language.model_folders import load_models, load_tokenizer
 from demur.sequences import TopLogProbs, decompose
+from demur.sequences.model_folders import load_model, load_tokenizer
 
 _PARTS = (
     ("I", "average", "epistemic"), ("mean entropy", "average", "aleatoric"),
@@ -59,7 +59,7 @@ def read_logits(
     """Return what members say of the first tokens of texts, as ``generate`` returns it, and the tokens."""
     import torch
 
-    tokenizer, models = load_tokenizer(folders[0]), load_models(folders)
+    tokenizer, models = load_tokenizer(folders[0]), [load_model(each) for each in folders]
     members = [(model, template) for model in models for template in templates or ["{}"]]
     rows = [tokenizer(text, add_special_tokens=False)["input_ids"][:tokens] for text in texts]
     if min(map(len, rows)) < tokens:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from demur.reproduce.networks.threads import use_one_thread
-from demur.reproduce.studies.language.model_folders import load_models, load_tokenizer
 from demur.sequences import LanguageModels
+from demur.sequences.model_folders import load_model, load_tokenizer
 from demur.sequences.stream import Average
 
 AVERAGES: tuple[Average, ...] = ("step", "sequence")
@@ -34,7 +34,7 @@ def score_texts(
     these tokens alone, so that every prefix has its scores, too.
     """
     found: dict[str, np.ndarray] = {}
-    models, tokenizer = load_models(folders), load_tokenizer(folders[0])
+    models, tokenizer = [load_model(each) for each in folders], load_tokenizer(folders[0])
     with use_one_thread():
         for average in AVERAGES:
             members = LanguageModels(models, tokenizer, templates=templates or None, average=average)

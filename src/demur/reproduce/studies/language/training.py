@@ -18,7 +18,7 @@ from demur.posteriors.resumable_training import (
 )
 from demur.reproduce.networks.threads import use_one_thread
 from demur.reproduce.studies.language.config import EnsembleSettings
-from demur.reproduce.studies.language.model_folders import hide_transformers_bars, load_tokenizer
+from demur.sequences.model_folders import hide_transformers_bars, load_tokenizer
 
 _SECONDS_BETWEEN_SAVES = 20.0
 _WARM_UP, _LAST = 0.05, 0.1
