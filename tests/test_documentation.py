@@ -120,8 +120,8 @@ def test_pages_hold_examples():
 
 # Several seconds each; the demo or a page fits these posteriors to the same digits.
 SLOW_EXAMPLES = (
-    "bayes_by_backprop", "boosted_trees", "cyclical_sghmc", "deep_ensemble", "evidential", "hmc", "laplace",
-    "last_layer", "mc_dropout", "one_pass", "quam", "swag",
+    "bayes_by_backprop", "boosted_trees", "cyclical_sghmc", "deep_ensemble", "evidential", "hmc",
+    "language_models", "laplace", "last_layer", "mc_dropout", "one_pass", "quam", "swag",
 )  # fmt: skip
 
 # What each script must have printed, as patterns.
@@ -132,6 +132,11 @@ PRINTED = {
         r"^DeepEnsemble\(5 models\).*accuracy 0\.9\d+$",
         r"by K: 0\.[89]\d+ \[",
         r"by I: 0\.[89]",
+    ],
+    "language_models.py": [
+        r"^K \d\.\d+ per token, perplexity +\d.*implicit\.$",
+        r"warm soup\.$",
+        r"^answer '.+', K \d",
     ],
     "last_layer.py": [
         r"^Features\(1000 inputs, 64 features",
