@@ -6,7 +6,6 @@ A record is an object with ``id``, ``member`` and either ``response``, all that 
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,15 +48,18 @@ class ReadAnswer:
         return [-own.get(key, math.nan) for key, own in zip(self.keys, self.lists, strict=True)]
 
 
-def read_answer(record: AnswerRecord, service: Service) -> ReadAnswer:
-    """Return the answer of a record; a `StoreError` says in which line what is wrong."""
+def read_answer(record: AnswerRecord, service: Service, rounding: float) -> ReadAnswer:
+    """Return the answer of a record; a `StoreError` says in which line what is wrong.
+
+    Probabilities of a list may sum to 1 and `rounding`.
+    """
     content = record.content
     try:
         response = _find_response(content, service)
         keys, lists = _READERS[service](response)
         tokens = _TOKEN_READERS[service](response, keys)
         for at, own in enumerate(lists):
-            _check_list(at, own)
+            _check_list(at, own, rounding)
         text = content.get("text")
         if text is None:
             text = _find_text(response)
@@ -121,8 +123,14 @@ def _read_vllm_tokens(response: Mapping[str, Any], keys: list[Any]) -> list[str]
 _TOKEN_READERS = {"openai": _read_openai_tokens, "vllm": _read_vllm_tokens}
 
 
-def _check_list(at: int, own: TokenList) -> None:
-    """Raise unless a list holds log-probabilities."""
-    for token, log in itertools.islice(own.items(), len(own)):
+def _check_list(at: int, own: TokenList, rounding: float) -> None:
+    """Raise unless a list holds log-probabilities of different tokens."""
+    for token, log in own.items():
         if not log <= 1e-6:
             raise ValueError(f"{log} as the log-probability of {token!r}, token {at}: none is above 0")
+    total = math.fsum(map(math.exp, own.values()))
+    if total > 1 + max(rounding, 1e-9):
+        raise ValueError(
+            f"probabilities that sum to {total:.9g}, more than 1, token {at}; if they were rounded, pass "
+            "rounding="
+        )

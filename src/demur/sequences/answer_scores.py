@@ -85,7 +85,7 @@ def score_answers(
     rows: list[dict[str, Any]] = []
     waiting: dict[int, list[_Prompt]] = {}
     for row, records in enumerate(prompts):
-        answers = [read_answer(record, service) for record in records]
+        answers = [read_answer(record, service, rounding) for record in records]
         length = _count_compared(answers)
         own_fields = _read_fields(records[0], keep)
         rows.append(
