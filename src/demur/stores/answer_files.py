@@ -12,8 +12,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any
 
 from demur.reading import describe_bytes, parse_json
 from demur.stores.errors import StoreError
@@ -43,7 +42,7 @@ class AnswerRecord:
     place: str
 
 
-class AnswerFiles:
+class AnswerFiles(contextlib.AbstractContextManager["AnswerFiles"]):
     """Open files of answers, sorted by the id of their prompts.
 
     Parameters
@@ -147,15 +146,7 @@ class AnswerFiles:
         """Close the files."""
         self._open.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *raised: object) -> None:
         self.close()
 
 
