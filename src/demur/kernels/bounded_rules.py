@@ -142,7 +142,7 @@ def _finish_zero_one(mean, votes, expected):
 
 @njit(**COMPILED)
 def _take_in_lanes(source, origin, steps, shape, weights, weight_steps, tolerance, inputs, room, out):
-    """Write the figures of up to sixteen inputs under the Brier rule; return which lanes are no predictions."""
+    """Write the figures of up to sixteen inputs under the Brier rule; tell which of them are predictions."""
     single, double, is_single = source
     starts, box, wide, sums, found = room
     count, classes = shape
