@@ -143,6 +143,8 @@ def test_members_that_are_missing_are_told(answers) -> None:
     ("arguments", "message"),
     [
         (("--logprobs", "other"), "--logprobs: expected openai or vllm, got other"),
+        ((), "--logprobs: expected openai or vllm, got none: say who returned them"),
+        (("--logits",), "--logprobs: expected openai or vllm, got none"),
         (("--tokens",), "--logprobs: expected openai or vllm, got none"),
         (("--vocabulary", "9"), "--logprobs: expected openai or vllm, got none"),
         (("--logprobs", "openai", "--logits"), "expected --logprobs without --logits"),

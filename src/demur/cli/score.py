@@ -188,7 +188,7 @@ def score(
 
     demur score answers.jsonl --logprobs openai --vocabulary 200019 --tokens --out run/id.csv
     """
-    if logprobs is not None or tokens or vocabulary is not None:
+    if logprobs is not None or tokens or vocabulary is not None or files[0].lower().endswith(".jsonl"):
         from demur.cli.score_answers import score_answer_files
 
         others = {
