@@ -78,6 +78,17 @@ def test_answers_without_a_score_do_not_shift_the_others(tmp_path, answers) -> N
     assert "q7" not in shown and all(shown[f"q{n}"] == answers[n] for n in range(41) if n not in (0, 7))
 
 
+def test_infinite_scores_of_tokens_have_a_scale(tmp_path, answers) -> None:
+    write_answers(tmp_path, answers)
+    columns = read_columns(tmp_path / "tokens-id.csv")
+    columns["pairwise_epistemic"][::3] = np.inf
+    columns["surprisal"][:] = np.inf
+    write_columns(tmp_path / "tokens-id.csv", columns, force=True)
+    assert CliRunner().invoke(app, ["report", str(tmp_path)]).exit_code == 0
+    scales = gather_data(gather_contents(read_run(tmp_path)))["tokens"][0][0]["scales"]
+    assert 0 < scales[0][0] <= scales[0][1] < 1 and scales[1] == [0, 0]
+
+
 def test_pages_without_tokens_say_nothing_of_answers(tmp_path, write_run) -> None:
     found = gather_data(gather_contents(read_run(write_run(tmp_path, number=30))))
     assert found["tokens"] == [[None, None]]

@@ -44,7 +44,11 @@ class AnswerTokens:
 
     def describe_scales(self, names: Sequence[str]) -> list[list[Any]]:
         """Return by column from which score on a token is marked, and the score of the deepest shade."""
-        return [shorten_all(np.quantile(self.scores[name], [_DOUBTFUL_SHARE, 0.995]), 4) for name in names]
+        finite = [values[np.isfinite(values)] for values in (self.scores[name] for name in names)]
+        return [
+            shorten_all(np.quantile(own, [_DOUBTFUL_SHARE, 0.995]), 4) if len(own) else [0, 0]
+            for own in finite
+        ]
 
     def describe_answer(self, row: int, text: str, names: Sequence[str]) -> dict[str, Any]:
         """Return what a page shows of an answer: its tokens with their scores, and what follows them."""

@@ -67,11 +67,9 @@ def read_answer(record: AnswerRecord, service: Service, rounding: float) -> Read
         if not isinstance(text, str):
             raise ValueError(f"text that is {type(text).__name__}")
     except _WRONG as error:
-        why = (
-            str(error)
-            if isinstance(error, ValueError)
-            else f"another shape ({type(error).__name__}: {error})"
-        )
+        why = str(error)
+        if not isinstance(error, ValueError):
+            why = f"another shape ({type(error).__name__}: {why})"
         raise StoreError(
             f"{record.place}: expected log-probabilities as {service} returns them, in response or logprobs, "
             f"got: {why}"

@@ -41,7 +41,7 @@ function showAnswers() {
     const values = row.answer.values[at].map(real);
     const worst = values.map((_, index) => index).sort((a, b) => values[b] - values[a] || a - b).slice(0, WORST_NAMED).filter((index) => values[index] > 0);
     const words = row.answer.tokens.flatMap((token, index) => shaded(token, values[index], scale, name));
-    const rest = row.answer.rest ? [element("span", { class: "unscored", title: "not scored: the members had written different words before" }, row.answer.rest)] : [];
+    const rest = row.answer.rest ? [element("span", { class: "unscored", title: "not scored: members had written different words before, or too long to show" }, row.answer.rest)] : [];
     return element("li", {}, element("p", { class: "head" }, element("b", {}, row.id ?? `input ${row.input}`), ` ${score().short} ${text(row.scores[state.score])}`,
       ...(row.right === undefined ? [] : [element("span", { class: row.right ? "right" : "wrong" }, row.right ? " right" : " wrong")])),
     element("p", { class: "answer", dir: "auto" }, ...words, ...rest),
