@@ -53,7 +53,10 @@ def fails(*arguments):
 
 
 @pytest.mark.parametrize("service", SHAPES)
-@pytest.mark.parametrize("suffix", [".csv", ".npz", ".json"])
+@pytest.mark.parametrize(
+    "suffix",
+    [".csv", pytest.param(".npz", marks=pytest.mark.slow), pytest.param(".json", marks=pytest.mark.slow)],
+)
 def test_files_hold_what_the_library_says(answers, service, suffix) -> None:
     out = Path(f"run/id{suffix}")
     out.parent.mkdir()
@@ -167,7 +170,7 @@ def test_damaged_bytes_never_give_a_traceback(answers) -> None:
     content = content[: content.rindex(b"\n") + 1]
     rng = np.random.default_rng(0)
     refused = 0
-    for _ in range(25):
+    for _ in range(12):
         damaged = bytearray(content)
         for place in rng.integers(len(damaged), size=3):
             damaged[place] = rng.integers(256)
@@ -177,4 +180,4 @@ def test_damaged_bytes_never_give_a_traceback(answers) -> None:
         if result.exit_code == 2:
             refused += 1
             assert result.stderr.count("\n") == 1 and "damaged.jsonl, line " in result.stderr, result.stderr
-    assert refused > 5
+    assert refused > 2

@@ -136,13 +136,15 @@ class _Scorer:
             if self.per_token:
                 own = slice(0, prompt.length)
                 first = prompt.answers[0]
+                # Copies, which do not keep the arrays of all these prompts.
+                parts = {name: part.copy() for name, part in _name_parts(ends, (n, own)).items()}
                 self.tokens[prompt.row] = {
                     "id": [],
                     "input": [prompt.row] * prompt.length,
                     "position": list(range(prompt.length)),
                     "token": first.tokens[own],
                     "surprisal": [self.scale * each for each in first.surprisals[own]],
-                    **_name_parts(ends, (n, own)),
+                    **parts,
                 }
 
     def finish(self, rows: list[dict[str, Any]]) -> AnswerScores:
