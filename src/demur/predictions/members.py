@@ -91,6 +91,11 @@ class Members:
         here = self.prediction if self.stays else self.prediction.on_host()
         return here._to_logits(self.ignored, self.places)
 
+    def single_logits(self) -> Array:
+        """Return checked logits in float32, where they are; for PyTorch."""
+        here = self.prediction.with_values(self.prediction.values.float())
+        return here._to_logits(self.ignored, self.places, widen=False)
+
     @property
     def kernel_precision(self) -> str:
         """The type, float32 or float64, in which compiled loops read the numbers; halves become float32."""

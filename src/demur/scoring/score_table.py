@@ -114,8 +114,7 @@ def compute_columns(
     base: float | None,
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yield names and columns: the average's prediction, then the parts of each measure."""
-    average = arrays.to_numpy(moments.mean)
-    yield "prediction", choose_outcomes(moments.rule, average)
+    yield "prediction", choose_outcomes(moments.rule, moments.mean)
     for name, measure in measures.items():
         parts = moments.decompose(measure=measure, unbiased=unbiased, stderr=stderr, base=base)
         for part in PARTS:
