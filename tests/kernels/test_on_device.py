@@ -53,7 +53,9 @@ def compare(logits: np.ndarray, rtol: float = 1e-5, **options: Any) -> None:
         for part in ("total", "aleatoric", "epistemic"):
             own = getattr(found, part)
             assert own.dtype == torch.float32
-            np.testing.assert_allclose(own.numpy(), getattr(exact, part), rtol=rtol, err_msg=f"{measure} {part}")
+            np.testing.assert_allclose(
+                own.numpy(), getattr(exact, part), rtol=rtol, err_msg=f"{measure} {part}"
+            )
 
 
 @pytest.mark.usefixtures("on_device")

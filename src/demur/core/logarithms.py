@@ -62,7 +62,7 @@ def generalised_kl_term(xp: Any, relative: Array, log: Array) -> Array:
 
 
 def exponential_excess(xp: Any, relative: Array, log: Array) -> Array:
-    """Return ``r - 1 - log r >= 0``, given both ``r - 1`` and ``log r``; where they nearly agree, by its series.
+    """Return ``r - 1 - log r >= 0``, given both ``r - 1`` and ``log r``; by its series where they agree.
 
     This is what one class adds to the divergence of an average from a member, over the average.
     """

@@ -114,8 +114,8 @@ class Posterior(ABC):
 def parse_chunk(chunk: Any, *, on_host: bool = True) -> tuple[Any, Any]:
     """Return the predictions of a chunk, on the processor, and its weights.
 
-    An array is logits. With ``on_host=False``, tensors on an accelerator stay there. Predictions that cannot be summed member by member, `Dirichlet` and `Points`, say, are
-    returned as they are.
+    An array is logits. With ``on_host=False``, tensors on an accelerator stay there. Predictions that cannot
+    be summed member by member, `Dirichlet` and `Points`, say, are returned as they are.
     """
     given, weights = chunk if isinstance(chunk, tuple) else (chunk, None)
     prediction = as_predictions(given)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from demur.core.rules import resolve_rule
+from demur.derived_moments import scale_divergences
 from demur.measures import needs_groups, resolve
-from demur.moments import scale_divergences
 from demur.posteriors.posterior import Ask, Posterior, is_numbers, parse_chunk
 from demur.posteriors.shared_pass import share_passes
 from demur.predictions import SecondOrder, rule_for

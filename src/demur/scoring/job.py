@@ -10,9 +10,10 @@ import numpy as np
 
 from demur.core.rounding import check_rounding
 from demur.core.rules import resolve_rule
+from demur.derived_moments import sums_of_given
 from demur.families.labels import MultiLabelRule
 from demur.measures import GIVEN, Measure, canonical_name, cell, check_base, resolve
-from demur.moments import Moments, sums_of_given
+from demur.moments import Moments
 from demur.posteriors.one_pass.detector import Detector, check_detectors, score_columns
 from demur.posteriors.posterior import Posterior, is_numbers, parse_chunk
 from demur.predictions import Categorical, SecondOrder, arrays

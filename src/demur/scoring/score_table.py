@@ -8,13 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from demur.measures import Measure, needs_groups, resolve
+from demur.measures import PARTS, Measure, needs_groups, resolve
 from demur.moments import Moments
 from demur.predictions import arrays
 from demur.scoring.outcomes import choose_outcomes
 from demur.stores import json_number
-
-PARTS = ("total", "aleatoric", "epistemic")
 
 DEFAULT_MEASURES = ("pairwise", "average", "reverse")
 
