@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,9 +15,11 @@ from demur.tasks.selective import Kept, accuracy_of, coverage_of
 _DETECTION, _SELECTIVE = ("auroc", "aupr", "fpr95"), ("auc", "aurc", "excess", "augrc")
 
 
-def _say_what(number: int | None) -> str:
-    """Return what the intervals, if there are any, are over draws of."""
-    return "certain limits" + ("" if number is None else f"; intervals over draws of {number:,} clusters")
+def _say_what(figures: Sequence[Limits], clusters: int | None) -> str:
+    """Return what the figures are, and what their intervals, if there are any, are over draws of."""
+    exact = all(each.lower == each.upper for each in figures)
+    over = "" if clusters is None else f"; intervals over draws of {clusters:,} clusters"
+    return ("exact" if exact else "certain limits") + over
 
 
 @dataclass(frozen=True, repr=False)
@@ -47,7 +49,7 @@ class LimitedDetection(Displayed):
     def _display(self) -> tuple[str, Rows, list[str]]:
         title = f"Detection: {self.positives:,} positives, {self.negatives:,} negatives"
         rows = [[name, str(getattr(self, name))] for name in _DETECTION]
-        return f"{title}; {_say_what(self.clusters)}", rows, []
+        return f"{title}; {_say_what([self.auroc, self.aupr, self.fpr95], self.clusters)}", rows, []
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Return the figures under their names."""
@@ -78,7 +80,8 @@ class LimitedSelective(Displayed):
 
     def _display(self) -> tuple[str, Rows, list[str]]:
         number, right = int(np.sum(self.right + self.wrong)), int(np.sum(self.right))
-        title = f"Selective: {number:,} inputs, {right:,} right; {_say_what(self.clusters)}"
+        figures = [self.auc, self.excess, self.augrc]
+        title = f"Selective: {number:,} inputs, {right:,} right; {_say_what(figures, self.clusters)}"
         return title, [[name, str(getattr(self, name))] for name in _SELECTIVE], []
 
     @property
