@@ -17,11 +17,13 @@ ORDER = [
     "core.joint_information", "core.gamma_function", "core.class_terms", "core.rules", "core.parts_as_text",
     "families", "predictions", "core.state", "measures", "core.rounded_members", "kernels",
     "core.jackknife", "core.kernel_distances", "core.kernel_score",
-    "core.second_order_state", "core.given", "moments", "core.gaussian_integral", "core.gaussian_estimates",
+    "core.second_order_state", "core.processes", "core.given", "moments", "derived_moments",
+    "core.gaussian_integral", "core.gaussian_estimates",
     "core.bounds", "core.predictive", "core.second_order_measures", "decompose", "divergences", "regression",
     "averages", "credal", "adhoc",
-    "tasks", "deferral", "stores", "scoring.batch_parts", "scoring.batches", "scoring.checkpoint",
-    "scoring.logit_spread", "posteriors", "scoring", "sequences", "report", "reproduce", "cli",
+    "tasks", "torchmetrics", "deferral", "stores", "scoring.batch_parts", "scoring.batches",
+    "scoring.checkpoint", "scoring.logit_spread", "posteriors", "scoring", "sequences", "report", "reproduce",
+    "cli",
 ]  # fmt: skip
 
 
@@ -114,7 +116,8 @@ PUBLIC = {
     "Mixture": {"components", "mean", "shape", "weights"},
     "Uniform": DENSITY | {"hi", "lo"},
     "Moments": {
-        "count", "decompose", "effective_count", "load", "mean", "merge", "only", "save", "shape", "update",
+        "all_reduce", "count", "decompose", "effective_count", "load", "mean", "merge", "only", "save",
+        "shape", "update",
     },
     "Decomposition": {"map", "stderr", "to_dict", "to_pandas"},
     "Measure": {"predictor", "sides", "truth"},
