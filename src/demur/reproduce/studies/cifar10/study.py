@@ -1,0 +1,187 @@
+"""The stages of the study, from the images to the results page."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from demur.atomic import open_file, write_text
+from demur.checksums import sum_array
+from demur.posteriors import DeepEnsemble
+from demur.reproduce.data import cifar10
+from demur.reproduce.data.npz import open_npz, read_arrays
+from demur.reproduce.networks.resnet20_frn import resnet20_frn
+from demur.reproduce.networks.threads import use_one_thread
+from demur.reproduce.records import convert_to_columns
+from demur.reproduce.runner import Study
+from demur.reproduce.stages import Stage, Stages
+from demur.reproduce.studies.cifar10 import judging, section
+from demur.reproduce.studies.cifar10.methods import Schedules, fit_chain, fit_ensemble, fit_swag
+from demur.reproduce.studies.inference.predictions import read_members
+from demur.stores import write_columns
+
+_VERSION = 1
+"""Changes with any change of the code that changes what a fit makes."""
+_BATCH = 100
+"""Test images that are predicted at a time."""
+_SECONDS_PER_IMAGE, _SECONDS_PER_PREDICTION = 0.003, 0.001
+"""Of one core, for the plan: for a step with gradients, and without."""
+_KEY = "cifar10"
+"""The array of the reference's file."""
+_LEAST_ACCURACY = 0.5
+"""Of a reference whose rows are in the order of the test images."""
+
+
+def describe_study(
+    data: Path, reference: Path, out: Path, *, schedules: Schedules, seed: int = 0, command: str = ""
+) -> Study:
+    """Check the files; return the study.
+
+    Parameters
+    ----------
+    data
+        The folder of the images; see `demur.reproduce.data.cifar10`.
+    reference
+        An .npz with `cifar10`, (test images, classes): the reference's average prediction.
+    out
+        The folder of the run.
+    schedules
+        Of all methods.
+    seed
+        Of all fits.
+    command
+        The command line, for the results page.
+    """
+    inputs = _Inputs(data, reference, cifar10.check_files(data))
+    fits = _Fits(inputs, Stages(out), schedules, seed)
+    ensemble = fits.plan(
+        "ensemble", fits.fit_ensemble, schedules.ensemble, members=schedules.ensemble.members
+    )
+    swag = fits.plan(
+        "swag", functools.partial(fits.fit_swag, ensemble), schedules.swag, ensemble,
+        members=schedules.swag.samples,
+    )  # fmt: skip
+    chain = fits.plan("csg-hmc", fits.fit_chain, schedules.chain, members=schedules.chain.samples)
+    kept = {"ensemble": ensemble, "swag": swag, "csg-hmc": chain}
+    facts = {"version": section.VERSION, "command": command, "reference": inputs.reference_mark}
+    make = functools.partial(_write_results, fits, kept, command)
+    last = Stage("results", make, facts, [*kept.values()], seconds=5, megabytes=1)
+    return Study("cifar10", fits.stages, [last], shown="table.txt")
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """The files of the study, read when they are first needed."""
+
+    folder: Path
+    reference: Path
+    mark: str
+
+    @functools.cached_property
+    def images(self) -> cifar10.CifarImages:
+        """All images."""
+        return cifar10.read_images(self.folder)
+
+    @functools.cached_property
+    def training(self) -> tuple[Any, Any]:
+        """Training images from 0 to 1, and classes, as tensors."""
+        import torch
+
+        images = torch.from_numpy(self.images.train_images).to(torch.float32).div_(255)
+        return images, torch.from_numpy(self.images.train_labels)
+
+    @functools.cached_property
+    def reference_probs(self) -> np.ndarray:
+        """The reference's average prediction, (test images, classes)."""
+        probs = read_arrays(self.reference, {_KEY: "class probabilities of the test images"})[_KEY]
+        labels = self.images.test_labels
+        if probs.shape != (len(labels), cifar10.CLASSES):
+            raise ValueError(
+                f"{self.reference}: {_KEY!r}: expected shape {(len(labels), cifar10.CLASSES)}, got {probs.shape}"
+            )
+        right = float((probs.argmax(axis=1) == labels).mean())
+        if right < _LEAST_ACCURACY:
+            raise ValueError(
+                f"{self.reference}: {_KEY!r}: expected rows in the order of the test images. The likeliest class "
+                f"is that of the image for {right:.1%} only: put the rows in the published order"
+            )
+        return probs.astype(float)
+
+    @functools.cached_property
+    def reference_mark(self) -> int:
+        """A checksum of the reference's predictions."""
+        with open_npz(self.reference) as file:
+            return sum_array(file[_KEY])
+
+
+@dataclass(frozen=True)
+class _Fits:
+    """The stages that fit and predict."""
+
+    inputs: _Inputs
+    stages: Stages
+    schedules: Schedules
+    seed: int
+
+    def plan(
+        self, name: str, fit: Callable[[Path], Any], schedule: Any, *after: Stage, members: int
+    ) -> Stage:
+        """Return the stage that fits a method, and keeps the logits for the test images."""
+        facts = {
+            "version": _VERSION, "data": self.inputs.mark, "seed": self.seed,
+            "schedule": dataclasses.asdict(schedule),
+        }  # fmt: skip
+        seconds = 5e4 * _SECONDS_PER_IMAGE * schedule.passes + 1e4 * _SECONDS_PER_PREDICTION * members
+        make = functools.partial(self._fit, fit)
+        return Stage(f"{name}/{self.seed}", make, facts, after, seconds=seconds, megabytes=30)
+
+    def _fit(self, fit: Callable[[Path], Any], folder: Path) -> None:
+        with use_one_thread():
+            logits = predict_images(fit(folder), self.inputs.images.test_images)
+        with open_file(folder / "logits.npy") as file:
+            np.save(file, logits)  # pyright: ignore[reportArgumentType]
+
+    def read_logits(self, stage: Stage) -> np.ndarray:
+        """Return what a stage kept, (members, test images, classes)."""
+        return np.load(self.stages.complete(stage) / "logits.npy").astype(float)
+
+    def fit_ensemble(self, folder: Path) -> Any:
+        """Train the ensemble, and keep it for SWAG."""
+        found = fit_ensemble(self.inputs.training, self.schedules.ensemble, self.seed, folder)
+        found.save(folder / "ensemble.safetensors")
+        return found
+
+    def fit_swag(self, ensemble: Stage, folder: Path) -> Any:
+        """Run SWAG from the first member of the ensemble on."""
+        models = [resnet20_frn() for _ in range(self.schedules.ensemble.members)]
+        found = DeepEnsemble.load(self.stages.complete(ensemble) / "ensemble.safetensors", models)
+        return fit_swag(found.models[0], self.inputs.training, self.schedules.swag, self.seed, folder)
+
+    def fit_chain(self, folder: Path) -> Any:
+        """Run cSG-HMC."""
+        return fit_chain(self.inputs.training, self.schedules.chain, self.seed, folder)
+
+
+def predict_images(posterior: Any, images: np.ndarray) -> np.ndarray:
+    """Return the logits of all members, (members, images, classes) in float32, for images of bytes."""
+    parts = []
+    for start in range(0, len(images), _BATCH):
+        outputs, _ = read_members(posterior, images[start : start + _BATCH].astype(np.float32) / 255)
+        parts.append(outputs.astype(np.float32))
+    return np.concatenate(parts, axis=1)
+
+
+def _write_results(fits: _Fits, kept: dict[str, Stage], command: str, folder: Path) -> None:
+    """Write the table and the section of the results page."""
+    inputs = fits.inputs
+    logits = {name: fits.read_logits(stage) for name, stage in kept.items()}
+    rows = judging.judge_methods(logits, inputs.reference_probs, inputs.images.test_labels)
+    write_columns(folder / "figures.csv", convert_to_columns(rows), force=True)
+    write_text(folder / "table.txt", section.format_text(rows))
+    write_text(folder / "section.md", section.compose_section(rows, fits.schedules, command))
