@@ -465,7 +465,7 @@ def test_an_equals_sign_in_a_path_is_no_name():
             "expected a different name for each file, as NAME=./id.npy, got id twice",
         ),
         (("calibration", "id.npy", "--labels", "short.npy", "--logits"), "labels must be integers of shape"),
-        (("defer", "fit", "id.csv", "--labels", "labels.npy", "--out", "p.json"), "exactly one of accuracy"),
+        (("defer", "fit", "id.csv", "--labels", "labels.npy", "--out", "p.json"), "a target of accuracy"),
         (
             ("defer", "fit", "id.csv", "--labels", "labels.npy", "--accuracy", "0.9999", "--out", "p.json"),
             "No threshold can promise an accuracy of 0.9999",

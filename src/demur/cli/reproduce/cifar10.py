@@ -24,7 +24,7 @@ def cifar10(
         Path,
         typer.Option(
             metavar="FILE",
-            help="An .npz with cifar10, the reference's class probabilities of the test images, in their order.",
+            help="An .npz with cifar10: the reference's class probabilities of the test images, in order.",
         ),
     ],
     out: Out,
@@ -41,8 +41,9 @@ def cifar10(
 ) -> None:
     """Compare posteriors with the published full-batch HMC of Izmailov et al. (2021), with their network.
 
-    A deep ensemble, SWAG and cSG-HMC of their ResNet-20, by agreement and total variation. Writes figures.csv,
-    table.txt and section.md. Takes about 45 minutes on one core, and needs the extras report and torch.
+    A deep ensemble, SWAG and cSG-HMC of their ResNet-20, by agreement and total variation. Writes
+    figures.csv, table.txt and section.md. Takes about 45 minutes on one core, and needs the extras report
+    and torch.
     """
     with bad_input_exits():
         require_packages("PIL", "torch")

@@ -43,7 +43,7 @@ def check_files(folder: Path) -> str:
         path = folder / file
         if not path.is_file():
             raise ValueError(
-                f"{path}: expected CIFAR-10 with one image per row, in {', '.join(_FILES)}. Found no such file."
+                f"{path}: expected CIFAR-10 with one image per row, in {', '.join(_FILES)}, found none"
             )
         found.update(hashlib.sha256(path.read_bytes()).digest())
     return found.hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Figures of merit: how close a method's average prediction is to the reference's, and what its parts order."""
+"""Figures of merit: how close a method's average is to the reference's, and which inputs its parts doubt."""
 
 from __future__ import annotations
 

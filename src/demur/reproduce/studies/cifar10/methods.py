@@ -1,4 +1,4 @@
-"""The methods of the study: how each is fitted to CIFAR-10 with the network of the reference, and its cost."""
+"""The methods of the study, and their schedules: how each is fitted, with the network of the reference."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from demur.posteriors import CyclicalSGHMC, DeepEnsemble, SWAG, networks
+from demur.posteriors import SWAG, CyclicalSGHMC, DeepEnsemble, networks
 from demur.posteriors.chains.gradients import BatchLikelihood
 from demur.posteriors.chains.minibatches import make_minibatches
 from demur.posteriors.ensemble_training import Member
@@ -113,7 +113,7 @@ def choose_schedules(
     cycles: int = ChainSchedule.cycles,
     cycle_epochs: int = ChainSchedule.epochs,
 ) -> Schedules:
-    """Return the schedules with so many networks, passes and cycles; three samples are taken in each cycle."""
+    """Return the schedules with so many networks, passes and cycles, and three samples per cycle."""
     return Schedules(
         EnsembleSchedule(members=members, epochs=epochs),
         SwagSchedule(epochs=swag_epochs),

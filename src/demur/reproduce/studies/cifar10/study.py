@@ -103,13 +103,14 @@ class _Inputs:
         labels = self.images.test_labels
         if probs.shape != (len(labels), cifar10.CLASSES):
             raise ValueError(
-                f"{self.reference}: {_KEY!r}: expected shape {(len(labels), cifar10.CLASSES)}, got {probs.shape}"
+                f"{self.reference}: {_KEY!r}: expected shape {(len(labels), cifar10.CLASSES)}, "
+                f"got {probs.shape}"
             )
         right = float((probs.argmax(axis=1) == labels).mean())
         if right < _LEAST_ACCURACY:
             raise ValueError(
-                f"{self.reference}: {_KEY!r}: expected rows in the order of the test images. The likeliest class "
-                f"is that of the image for {right:.1%} only: put the rows in the published order"
+                f"{self.reference}: {_KEY!r}: expected rows in the order of the test images, got a likeliest "
+                f"class that is the image's for {right:.1%} only: put the rows in the published order"
             )
         return probs.astype(float)
 
