@@ -263,7 +263,7 @@ def parse_policy(content: Any) -> Deferral:
         if content.get("format") == SEVERAL:
             raise ValueError("several policies, which demur.Deferrals.load reads: give it one of them")
         content = {"clusters": None} | content  # policies of before have no such entry
-    found = _check_entries("", content, names)
+    found = check_entries("", content, names)
     if found.pop("format") != _FORMAT:
         raise ValueError("another format")
     if found["goal"] not in _GOALS:
@@ -287,7 +287,7 @@ def parse_policy(content: Any) -> Deferral:
 def _parse_threshold(where: str, goal: str, content: Any) -> Threshold:
     """Return the threshold that JSON describes."""
     kinds = {"value": (float, str, None), "kept": int, "number": int, "right": int, "promise": (float, None)}
-    found = _check_entries(where, content, kinds)
+    found = check_entries(where, content, kinds)
     if isinstance(found["value"], str):
         if found["value"] not in ("inf", "-inf"):
             raise ValueError(f"{where}the value {found['value']!r}")
@@ -301,7 +301,7 @@ def _parse_threshold(where: str, goal: str, content: Any) -> Threshold:
     return Threshold(**found)
 
 
-def _check_entries(where: str, content: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
+def check_entries(where: str, content: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of a JSON object; raise unless they are these, each of its kind.
 
     Numbers are finite, and True is none. A whole number may stand for any.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from demur import atomic
-from demur.deferral import SEVERAL, Deferral, Report, describe_policy, parse_policy
+from demur.deferral import SEVERAL, Deferral, Report, check_entries, describe_policy, parse_policy
 from demur.reading import read_json
 from demur.tasks.display import Displayed, Rows
 from demur.tasks.guarantees import NoGuarantee
@@ -191,12 +191,8 @@ def _parse_policies(content: Any) -> Deferrals:
     if not isinstance(content, dict) or content.get("format") != SEVERAL:
         policy = parse_policy(content)
         return Deferrals({name_target(policy.goal, policy.target): policy})
-    if odd := sorted(content.keys() ^ {"format", "policies"}):
-        raise ValueError(f"{'no' if odd[0] == 'policies' else 'the unknown'} entry {odd[0]!r}")
-    if not isinstance(content["policies"], dict) or not content["policies"]:
-        raise ValueError("no policies")
     found = {}
-    for name, entry in content["policies"].items():
+    for name, entry in check_entries("", content, {"format": str, "policies": dict})["policies"].items():
         try:
             found[name] = parse_policy(entry)
         except ValueError as error:

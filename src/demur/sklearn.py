@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state, column_or_1d, get_tags, resample
+from sklearn.utils import assert_all_finite, check_random_state, column_or_1d, get_tags, resample
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -137,6 +137,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         self._check_settings()
         source = check_random_state(self.random_state)

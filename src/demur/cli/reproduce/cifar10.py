@@ -35,6 +35,9 @@ def cifar10(
     ] = None,
     cycles: Annotated[int | None, typer.Option(min=1, help="Cycles of cSG-HMC.")] = None,
     cycle_epochs: Annotated[int | None, typer.Option(min=1, help="Passes in each cycle.")] = None,
+    processes: Annotated[
+        int, typer.Option(min=1, help="Networks of the ensemble that are trained at a time.")
+    ] = 1,
     seed: Seed = 0,
     dry_run: DryRun = False,
     docs: Docs = None,
@@ -59,6 +62,12 @@ def cifar10(
         command += f" --seed {seed}" if seed else ""
         schedules = choose_schedules(**{name.replace("-", "_"): value for name, value in chosen.items()})
         study = describe_study(
-            data, reference, out, schedules=schedules, seed=seed, command=f"{command} --out DIR"
+            data,
+            reference,
+            out,
+            schedules=schedules,
+            seed=seed,
+            processes=processes,
+            command=f"{command} --out DIR",
         )
         run_command(study, dry_run=dry_run, docs=docs)

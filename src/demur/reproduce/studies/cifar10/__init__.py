@@ -1,5 +1,6 @@
 """The CIFAR-10 study: others' full-batch HMC as the judge of ensembles, SWAG and cSG-HMC with its network.
 
+inputs      images, and the reference's predictions
 methods     schedules, and how each method is fitted
 judging     figures of merit: average predictions against the reference's
 section     the section of the results page

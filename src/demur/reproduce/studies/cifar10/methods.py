@@ -16,6 +16,7 @@ from demur.posteriors.ensemble_training import Member
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.resumable_training import Descent, TrainingFile, pack_optimizer, restore_optimizer
 from demur.reproduce.networks.resnet20_frn import PRIOR_SCALE, resnet20_frn
+from demur.reproduce.studies.cifar10.inputs import Inputs
 
 _MOMENTUM = 0.9
 _SECONDS_BETWEEN_WRITES = 60.0
@@ -38,7 +39,7 @@ class EnsembleSchedule:
     """
 
     members: int = 3
-    epochs: int = 3
+    epochs: int = 2
     batch: int = 64
     rate: float = 0.1
     warm_up: float = 0.2
@@ -85,7 +86,7 @@ class ChainSchedule:
 
     samples: int = 6
     cycles: int = 2
-    epochs: int = 2
+    epochs: int = 1
     step_size: float = 0.1
     friction: float = 0.1
     exploration: float = 0.8
@@ -125,19 +126,19 @@ def choose_schedules(
 class _MemberTraining:
     """Trains a member; an interrupted training resumes to the same bytes from its file in ``folder``."""
 
-    data: Data
+    inputs: Inputs
     schedule: EnsembleSchedule
     folder: Path
 
     def fingerprint(self) -> str:
         """Return what a folder of members recognises the training by."""
-        return fingerprint(dataclasses.asdict(self.schedule) | {"members": None}, self.data[1])
+        return fingerprint(dataclasses.asdict(self.schedule) | {"members": None}, self.inputs.mark)
 
     def __call__(self, model: Any, member: Member) -> None:
         import torch
 
         schedule, likelihood = self.schedule, BatchLikelihood(model, None, None)
-        batches = make_minibatches(self.data, schedule.batch, member.seed)
+        batches = make_minibatches(self.inputs.training, schedule.batch, member.seed)
         steps = schedule.epochs * batches.batches_per_pass
         optimizer = torch.optim.SGD(
             model.parameters(), lr=schedule.rate, momentum=_MOMENTUM, nesterov=True,
@@ -164,11 +165,13 @@ class _MemberTraining:
         )
 
 
-def fit_ensemble(data: Data, schedule: EnsembleSchedule, seed: int, folder: Path) -> DeepEnsemble:
-    """Train the ensemble in a folder, one member after the other."""
-    training = _MemberTraining(data, schedule, folder)
+def fit_ensemble(
+    inputs: Inputs, schedule: EnsembleSchedule, seed: int, folder: Path, processes: int
+) -> DeepEnsemble:
+    """Train the ensemble in a folder, so many members at a time."""
+    training = _MemberTraining(inputs, schedule, folder)
     return DeepEnsemble.fit(
-        resnet20_frn, training, schedule.members, seed=seed, folder=folder / "members", processes=0,
+        resnet20_frn, training, schedule.members, seed=seed, folder=folder / "members", processes=processes,
         progress=False,
     )  # fmt: skip
 

@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 
 from demur.atomic import open_file, write_text
-from demur.checksums import sum_array
 from demur.posteriors import DeepEnsemble
 from demur.reproduce.data import cifar10
-from demur.reproduce.data.npz import open_npz, read_arrays
 from demur.reproduce.networks.resnet20_frn import resnet20_frn
 from demur.reproduce.networks.threads import use_one_thread
 from demur.reproduce.records import convert_to_columns
 from demur.reproduce.runner import Study
 from demur.reproduce.stages import Stage, Stages
 from demur.reproduce.studies.cifar10 import judging, section
+from demur.reproduce.studies.cifar10.inputs import Inputs
 from demur.reproduce.studies.cifar10.methods import Schedules, fit_chain, fit_ensemble, fit_swag
 from demur.reproduce.studies.inference.predictions import read_members
 from demur.stores import write_columns
@@ -32,15 +31,12 @@ _BATCH = 100
 """Test images that are predicted at a time."""
 _SECONDS_PER_IMAGE, _SECONDS_PER_PREDICTION = 0.003, 0.001
 """Of one core, for the plan: for a step with gradients, and without."""
-_KEY = "cifar10"
-"""The array of the reference's file."""
-_LEAST_ACCURACY = 0.5
-"""Of a reference whose rows are in the order of the test images."""
 
 
 def describe_study(
-    data: Path, reference: Path, out: Path, *, schedules: Schedules, seed: int = 0, command: str = ""
-) -> Study:
+    data: Path, reference: Path, out: Path, *, schedules: Schedules, seed: int = 0, processes: int = 1,
+    command: str = "",
+) -> Study:  # fmt: skip
     """Check the files; return the study.
 
     Parameters
@@ -55,11 +51,13 @@ def describe_study(
         Of all methods.
     seed
         Of all fits.
+    processes
+        How many members of the ensemble are trained at a time, with one thread each.
     command
         The command line, for the results page.
     """
-    inputs = _Inputs(data, reference, cifar10.check_files(data))
-    fits = _Fits(inputs, Stages(out), schedules, seed)
+    inputs = Inputs(data, reference, cifar10.check_files(data))
+    fits = _Fits(inputs, Stages(out), schedules, seed, processes)
     ensemble = fits.plan(
         "ensemble", fits.fit_ensemble, schedules.ensemble, members=schedules.ensemble.members
     )
@@ -76,59 +74,14 @@ def describe_study(
 
 
 @dataclass(frozen=True)
-class _Inputs:
-    """The files of the study, read when they are first needed."""
-
-    folder: Path
-    reference: Path
-    mark: str
-
-    @functools.cached_property
-    def images(self) -> cifar10.CifarImages:
-        """All images."""
-        return cifar10.read_images(self.folder)
-
-    @functools.cached_property
-    def training(self) -> tuple[Any, Any]:
-        """Training images from 0 to 1, and classes, as tensors."""
-        import torch
-
-        images = torch.from_numpy(self.images.train_images).to(torch.float32).div_(255)
-        return images, torch.from_numpy(self.images.train_labels)
-
-    @functools.cached_property
-    def reference_probs(self) -> np.ndarray:
-        """The reference's average prediction, (test images, classes)."""
-        probs = read_arrays(self.reference, {_KEY: "class probabilities of the test images"})[_KEY]
-        labels = self.images.test_labels
-        if probs.shape != (len(labels), cifar10.CLASSES):
-            raise ValueError(
-                f"{self.reference}: {_KEY!r}: expected shape {(len(labels), cifar10.CLASSES)}, "
-                f"got {probs.shape}"
-            )
-        right = float((probs.argmax(axis=1) == labels).mean())
-        if right < _LEAST_ACCURACY:
-            raise ValueError(
-                f"{self.reference}: {_KEY!r}: expected rows in the order of the test images, got a likeliest "
-                f"class that is the image's for {right:.1%} only: put the rows in the published order"
-            )
-        return probs.astype(float)
-
-    @functools.cached_property
-    def reference_mark(self) -> int:
-        """A checksum of the reference's predictions."""
-        with open_npz(self.reference) as file:
-            return sum_array(file[_KEY])
-
-
-@dataclass(frozen=True)
 class _Fits:
     """The stages that fit and predict."""
 
-    inputs: _Inputs
+    inputs: Inputs
     stages: Stages
     schedules: Schedules
     seed: int
+    processes: int
 
     def plan(
         self, name: str, fit: Callable[[Path], Any], schedule: Any, *after: Stage, members: int
@@ -154,7 +107,7 @@ class _Fits:
 
     def fit_ensemble(self, folder: Path) -> Any:
         """Train the ensemble, and keep it for SWAG."""
-        found = fit_ensemble(self.inputs.training, self.schedules.ensemble, self.seed, folder)
+        found = fit_ensemble(self.inputs, self.schedules.ensemble, self.seed, folder, self.processes)
         found.save(folder / "ensemble.safetensors")
         return found
 
