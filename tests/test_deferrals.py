@@ -1,4 +1,4 @@
-"""Several policies in one file: each as by itself, read with the same checks, and what holds of all at once."""
+"""Several policies in one file: each as by itself, and read with the same checks."""
 
 import json
 

@@ -1,6 +1,6 @@
 """`DeferringClassifier`: a scikit-learn classifier that predicts a class, or defers, with a promise.
 
-Needs scikit-learn 1.6 or later; ``import demur.sklearn`` imports it, ``import demur`` does not.
+Needs scikit-learn 1.6 or later: ``pip install 'demur[sklearn]'``. ``import demur`` does not import it.
 """
 
 from __future__ import annotations
