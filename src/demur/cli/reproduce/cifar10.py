@@ -31,7 +31,8 @@ def cifar10(
     members: Annotated[int | None, typer.Option(min=2, help="Networks of the deep ensemble.")] = None,
     epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data for each of them.")] = None,
     swag_epochs: Annotated[
-        int | None, typer.Option(min=1, help="Passes in which SWAG collects, from the first network on.")
+        int | None,
+        typer.Option(min=0, help="Passes in which SWAG collects, from the first network on; 0: without it."),
     ] = None,
     cycles: Annotated[int | None, typer.Option(min=1, help="Cycles of cSG-HMC.")] = None,
     cycle_epochs: Annotated[int | None, typer.Option(min=1, help="Passes in each cycle.")] = None,
@@ -45,7 +46,7 @@ def cifar10(
     """Compare posteriors with the published full-batch HMC of Izmailov et al. (2021), with their network.
 
     A deep ensemble, SWAG and cSG-HMC of their ResNet-20, by agreement and total variation. Writes
-    figures.csv, table.txt and section.md. Takes about 45 minutes on one core, and needs the extras report
+    figures.csv, table.txt and section.md. Takes about 30 minutes on one core, and needs the extras report
     and torch.
     """
     with bad_input_exits():

@@ -53,11 +53,27 @@ def read_images(folder: Path) -> CifarImages:
     """Read and check all files; raise a `ValueError` that says what is wrong with them."""
     train = np.concatenate([_read_sheet(folder / file) for file in _TRAIN_FILES])
     test = np.concatenate([_read_sheet(folder / file) for file in _TEST_FILES])
-    labels = {
-        part: _read_labels(folder / file, len(images))
-        for (part, file), images in zip(_LABEL_FILES.items(), (train, test), strict=True)
-    }
-    return CifarImages(train, labels["train"], test, labels["test"])
+    labels = []
+    for part, images in (("train", train), ("test", test)):
+        labels.append(read_labels(folder, part))
+        if len(labels[-1]) != len(images):
+            raise ValueError(
+                f"{folder / _LABEL_FILES[part]}: expected a label for each of {len(images)} images, "
+                f"got {len(labels[-1])}"
+            )
+    return CifarImages(train, labels[0], test, labels[1])
+
+
+def read_labels(folder: Path, part: str) -> np.ndarray:
+    """Return the labels of a part, "train" or "test"."""
+    path = folder / _LABEL_FILES[part]
+    found = np.asarray(read_json(path))
+    if found.ndim != 1 or found.dtype.kind != "i" or found.min() < 0 or found.max() >= CLASSES:
+        raise ValueError(
+            f"{path}: expected a list of labels from 0 to {CLASSES - 1}, "
+            f"got shape {found.shape} of {found.dtype}"
+        )
+    return found.astype(np.int64)
 
 
 def _read_sheet(path: Path) -> np.ndarray:
@@ -66,14 +82,3 @@ def _read_sheet(path: Path) -> np.ndarray:
     if sheet.shape[1] != _SIDE**2:
         raise ValueError(f"{path}: expected {_SIDE**2} pixels in each row, one image. Got {sheet.shape[1]}.")
     return np.ascontiguousarray(sheet.reshape(-1, _SIDE, _SIDE, 3).transpose(0, 3, 1, 2))
-
-
-def _read_labels(path: Path, images: int) -> np.ndarray:
-    """Return the labels of so many images, from a JSON list."""
-    found = np.asarray(read_json(path))
-    if found.shape != (images,) or found.dtype.kind != "i" or found.min() < 0 or found.max() >= CLASSES:
-        raise ValueError(
-            f"{path}: expected a list of {images} labels from 0 to {CLASSES - 1}, one per image. "
-            f"Got shape {found.shape} of {found.dtype}."
-        )
-    return found.astype(np.int64)

@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from demur.checksums import sum_array
 from demur.reproduce.data import cifar10
-from demur.reproduce.data.npz import open_npz, read_arrays
+from demur.reproduce.data.npz import read_arrays
 
 _KEY = "cifar10"
 """The array of the reference's file."""
@@ -58,7 +57,7 @@ class Inputs:
     def reference_probs(self) -> np.ndarray:
         """The reference's average prediction, (test images, classes)."""
         probs = read_arrays(self.reference, {_KEY: "class probabilities of the test images"})[_KEY]
-        labels = self.images.test_labels
+        labels = cifar10.read_labels(self.folder, "test")
         if probs.shape != (len(labels), cifar10.CLASSES):
             raise ValueError(
                 f"{self.reference}: {_KEY!r}: expected shape {(len(labels), cifar10.CLASSES)}, "
@@ -71,9 +70,3 @@ class Inputs:
                 f"class that is the image's for {right:.1%} only: put the rows in the published order"
             )
         return probs.astype(float)
-
-    @functools.cached_property
-    def reference_mark(self) -> int:
-        """A checksum of the reference's predictions."""
-        with open_npz(self.reference) as file:
-            return sum_array(file[_KEY])

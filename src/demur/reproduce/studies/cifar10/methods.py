@@ -61,7 +61,7 @@ class EnsembleSchedule:
 class SwagSchedule:
     """How SWAG collects, from the first member of the ensemble on; see `SWAG.fit`."""
 
-    samples: int = 10
+    samples: int = 5
     rank: int = 20
     epochs: int = 1
     rate: float = 0.02
@@ -100,11 +100,26 @@ class ChainSchedule:
 
 @dataclass(frozen=True)
 class Schedules:
-    """The schedules of all methods."""
+    """The schedules of all methods; None: without SWAG."""
 
     ensemble: EnsembleSchedule = EnsembleSchedule()
-    swag: SwagSchedule = SwagSchedule()
+    swag: SwagSchedule | None = SwagSchedule()
     chain: ChainSchedule = ChainSchedule()
+
+    @property
+    def passes(self) -> float:
+        """Passes over the data of all fits, with gradients."""
+        each = (self.ensemble, self.swag, self.chain)
+        return sum(schedule.passes for schedule in each if schedule is not None)
+
+    def count_passes(self, method: str) -> float:
+        """Return the passes that a method took, with those of the network that it starts from."""
+        one = float(self.ensemble.epochs)
+        swag = 0.0 if self.swag is None else one + self.swag.passes
+        found = {
+            "one-network": one, "ensemble": self.ensemble.passes, "swag": swag, "csg-hmc": self.chain.passes
+        }  # fmt: skip
+        return found[method]
 
 
 def choose_schedules(
@@ -114,10 +129,13 @@ def choose_schedules(
     cycles: int = ChainSchedule.cycles,
     cycle_epochs: int = ChainSchedule.epochs,
 ) -> Schedules:
-    """Return the schedules with so many networks, passes and cycles, and three samples per cycle."""
+    """Return the schedules with so many networks, passes and cycles, and three samples per cycle.
+
+    With 0 passes for it, SWAG is left out.
+    """
     return Schedules(
         EnsembleSchedule(members=members, epochs=epochs),
-        SwagSchedule(epochs=swag_epochs),
+        SwagSchedule(epochs=swag_epochs) if swag_epochs else None,
         ChainSchedule(samples=3 * cycles, cycles=cycles, epochs=cycle_epochs),
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from demur.atomic import open_file, write_text
+from demur.checksums import sum_array
 from demur.posteriors import DeepEnsemble
 from demur.reproduce.data import cifar10
 from demur.reproduce.networks.resnet20_frn import resnet20_frn
@@ -21,7 +22,13 @@ from demur.reproduce.runner import Study
 from demur.reproduce.stages import Stage, Stages
 from demur.reproduce.studies.cifar10 import judging, section
 from demur.reproduce.studies.cifar10.inputs import Inputs
-from demur.reproduce.studies.cifar10.methods import Schedules, fit_chain, fit_ensemble, fit_swag
+from demur.reproduce.studies.cifar10.methods import (
+    Schedules,
+    SwagSchedule,
+    fit_chain,
+    fit_ensemble,
+    fit_swag,
+)
 from demur.reproduce.studies.inference.predictions import read_members
 from demur.stores import write_columns
 
@@ -61,13 +68,13 @@ def describe_study(
     ensemble = fits.plan(
         "ensemble", fits.fit_ensemble, schedules.ensemble, members=schedules.ensemble.members
     )
-    swag = fits.plan(
-        "swag", functools.partial(fits.fit_swag, ensemble), schedules.swag, ensemble,
-        members=schedules.swag.samples,
-    )  # fmt: skip
-    chain = fits.plan("csg-hmc", fits.fit_chain, schedules.chain, members=schedules.chain.samples)
-    kept = {"ensemble": ensemble, "swag": swag, "csg-hmc": chain}
-    facts = {"version": section.VERSION, "command": command, "reference": inputs.reference_mark}
+    kept = {"ensemble": ensemble}
+    if schedules.swag is not None:
+        make_swag = functools.partial(fits.fit_swag, ensemble, schedules.swag)
+        kept["swag"] = fits.plan("swag", make_swag, schedules.swag, ensemble, members=schedules.swag.samples)
+    samples = schedules.chain.samples
+    kept["csg-hmc"] = fits.plan("csg-hmc", fits.fit_chain, schedules.chain, members=samples)
+    facts = {"version": section.VERSION, "command": command, "reference": sum_array(inputs.reference_probs)}
     make = functools.partial(_write_results, fits, kept, command)
     last = Stage("results", make, facts, [*kept.values()], seconds=5, megabytes=1)
     return Study("cifar10", fits.stages, [last], shown="table.txt")
@@ -111,11 +118,11 @@ class _Fits:
         found.save(folder / "ensemble.safetensors")
         return found
 
-    def fit_swag(self, ensemble: Stage, folder: Path) -> Any:
+    def fit_swag(self, ensemble: Stage, schedule: SwagSchedule, folder: Path) -> Any:
         """Run SWAG from the first member of the ensemble on."""
         models = [resnet20_frn() for _ in range(self.schedules.ensemble.members)]
         found = DeepEnsemble.load(self.stages.complete(ensemble) / "ensemble.safetensors", models)
-        return fit_swag(found.models[0], self.inputs.training, self.schedules.swag, self.seed, folder)
+        return fit_swag(found.models[0], self.inputs.training, schedule, self.seed, folder)
 
     def fit_chain(self, folder: Path) -> Any:
         """Run cSG-HMC."""
