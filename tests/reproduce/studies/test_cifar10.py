@@ -156,6 +156,7 @@ def test_a_reference_in_another_order_is_refused(data, tmp_path) -> None:
 # --- fits ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_training_resumes_to_the_same_bytes(data, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(methods, "_SECONDS_BETWEEN_WRITES", 0.0)
     inputs = Inputs(data, data / "reference.npz", cifar10.check_files(data))
