@@ -294,19 +294,8 @@ def test_a_policy_for_other_scores_is_noticed(files) -> None:
 
 
 def test_defer_with_several_targets(files) -> None:
-    fit = [
-        "defer",
-        "fit",
-        "id.csv",
-        "--labels",
-        "labels.npy",
-        "--coverage",
-        0.5,
-        "--coverage",
-        0.8,
-        "--cost",
-        0.3,
-    ]
+    fit = ["defer", "fit", "id.csv", "--labels", "labels.npy"]
+    one, fit = [*fit, "--coverage", 0.8], [*fit, "--coverage", 0.5, "--coverage", 0.8, "--cost", 0.3]
     text = run(*fit, "--out", "policies.json")
     policies = demur.Deferrals.load("policies.json")
     assert list(policies) == ["coverage=0.5", "coverage=0.8", "cost=0.3"]
@@ -510,7 +499,8 @@ def test_an_equals_sign_in_a_path_is_no_name():
         (("defer", "apply", "none.json", "ood.csv"), "none.json"),
         (
             ("defer", "apply", "odd.json", "ood.csv"),
-            "odd.json must be a policy written by Deferral.save, or several by Deferrals.save. Got something else: 1 for score",
+            "odd.json must be a policy written by Deferral.save, or several by Deferrals.save. Got something "
+            "else: 1 for score",
         ),
     ],
 )
