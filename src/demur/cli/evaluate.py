@@ -49,8 +49,12 @@ _TITLES = {
     "misclassification": "Wrong predictions against right ones",
     "selective": "Accuracy over the share of inputs kept",
 }
-_FIGURES_SHOWN = {"detection": ("auroc", "aupr", "fpr95"), "selective": ("auc", "aurc", "excess")}
-_FIGURES_SHOWN["misclassification"] = _FIGURES_SHOWN["detection"]
+_RANKING = ("auroc", "aupr", "fpr95")
+_FIGURES_SHOWN = {
+    "detection": _RANKING,
+    "misclassification": _RANKING,
+    "selective": ("auc", "aurc", "excess", "augrc", "prr"),
+}
 
 _Score = Annotated[
     list[str] | None,
@@ -69,8 +73,8 @@ _Figure = Annotated[
         "--figure",
         metavar="NAME",
         show_default=False,
-        help="A figure to show: auroc, aupr or fpr95; with selective auc, aurc or excess. Repeat it for "
-        "several. Default: all for one score, the first for several.",
+        help="A figure to show: auroc, aupr or fpr95; with selective auc, aurc, excess, augrc or prr. Repeat "
+        "it for several. Default: all for one score, the first for several.",
     ),
 ]
 _Interval = Annotated[
@@ -238,7 +242,7 @@ def _add_command(task: str, text: str) -> None:
 _add_command("misclassification", "Detect wrong predictions: AUROC, average precision, FPR95.")
 _add_command(
     "selective",
-    "Measure accuracy against coverage: areas under the accuracy and the risk curve, excess risk.",
+    "Measure accuracy against coverage: areas under the accuracy and risk curves, excess risk, AUGRC, PRR.",
 )
 app.command()(calibration)
 

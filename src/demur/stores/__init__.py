@@ -13,6 +13,7 @@ Which file holds what:
     table_columns      which columns of a table are predictions; row_columns keeps the others beside scores
     member_weights     weights of members
     column_files       columns by name, read and written; labels compares them with predictions
+    answer_files       records of answers, sorted by the prompt that they answer
     csv_files, parquet_files, json_values   one format each
     paths              what users write for files
     errors             StoreError
@@ -20,6 +21,7 @@ Which file holds what:
 Files are mapped, never loaded whole, and no code in them is ever run.
 """
 
+from demur.stores.answer_files import AnswerFiles, AnswerRecord
 from demur.stores.array_files import register_reader
 from demur.stores.column_files import (
     COLUMN_SUFFIXES,
@@ -48,6 +50,8 @@ from demur.stores.row_columns import describe_row, name_rows
 
 __all__ = [
     "COLUMN_SUFFIXES",
+    "AnswerFiles",
+    "AnswerRecord",
     "Chunk",
     "Outcome",
     "Predictions",
