@@ -21,9 +21,9 @@ ORDER = [
     "core.gaussian_integral", "core.gaussian_estimates",
     "core.bounds", "core.predictive", "core.second_order_measures", "decompose", "divergences", "regression",
     "averages", "credal", "adhoc",
-    "tasks", "torchmetrics", "deferral", "stores", "scoring.batch_parts", "scoring.batches",
-    "scoring.checkpoint", "scoring.logit_spread", "posteriors", "scoring", "sequences", "report", "reproduce",
-    "cli",
+    "tasks", "torchmetrics", "deferral", "deferrals", "stores", "scoring.batch_parts", "scoring.batches",
+    "scoring.checkpoint", "scoring.logit_spread", "posteriors", "scoring", "sklearn", "sequences", "report",
+    "reproduce", "cli",
 ]  # fmt: skip
 
 
@@ -68,7 +68,7 @@ def test_the_check_objects_to_an_import_that_goes_back(tmp_path) -> None:
 
 def test_importing_demur_imports_nothing_heavy() -> None:
     code = "import demur, sys; print([m for m in HEAVY if m in sys.modules])"
-    heavy = ("torch", "numba", "jax", "pandas", "matplotlib", "scipy.stats", "typer")
+    heavy = ("torch", "numba", "jax", "pandas", "matplotlib", "sklearn", "scipy.stats", "typer")
     printed = subprocess.check_output([sys.executable, "-c", f"HEAVY = {heavy!r}; {code}"], text=True)
     assert printed.strip() == "[]"
 
