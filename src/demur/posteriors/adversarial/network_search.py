@@ -11,8 +11,8 @@ from demur.posteriors.chains.gradients import BatchLikelihood
 from demur.posteriors.chains.minibatches import ArrayMinibatches
 from demur.posteriors.chains.stepper import copy_parameters
 
-_INPUTS_TOGETHER = 1024
-"""Training inputs per pass through a network, when losses are compared."""
+_INPUTS_TOGETHER = 256
+"""Training inputs per pass through a network, when losses are compared: few enough to stay in the cache."""
 
 
 class NetworkSearch:

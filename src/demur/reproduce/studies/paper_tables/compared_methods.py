@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import demur
+from demur.atomic import copy_file
 from demur.posteriors import QUAM, one_pass
 from demur.reproduce.networks.threads import use_one_thread
 from demur.reproduce.stages import Stage
@@ -48,28 +49,39 @@ class ComparedMethods:
             return Stage(
                 f"score/{name}", lambda folder: self._score_once(name, folder), facts, before, 60, 10
             )
-        rows = self._choose_rows(name)
+        before = [self.plan_search(name, each) for each in given.get("sets", self.config.scored)]
+        return Stage(f"score/{name}", lambda folder: self._collect(before, folder), facts, before, 1, 1)
+
+    def plan_search(self, name: str, which: str) -> Stage:
+        """Return the stage in which QUAM searches some inputs of a set."""
+        given, rows = self.config.methods[name], self._choose_rows(name, which)
+        facts: dict[str, Any] = {**given, "seed": self.config.seed}
         if given.get("layers", "last") == "last":
-            before = [self.encoding.plan_encoding(0, each) for each in (*rows, "train")]
+            before = [self.encoding.plan_encoding(0, each) for each in (which, "train")]
         else:
-            attacked = [each for each in rows if "attack" in self.config.sets[each]]
-            before = [self.encoding.plan_weights(0), *(self.encoding.plan_attack(each) for each in attacked)]
-            facts["described"] = {each: self.inputs.describe(each) for each in rows if each not in attacked}
+            before = [self.encoding.plan_weights(0)]
             facts["train"] = self._open_training(name).describe("train")
-        searches = sum(map(len, rows.values())) * given.get("targets", 10)
-        seconds = searches * given.get("steps", 60) * _SECONDS_PER_STEP
-        return Stage(f"score/{name}", lambda folder: self._search(name, folder), facts, before, seconds, 1)
+            if "attack" in self.config.sets[which]:
+                before.append(self.encoding.plan_attack(which))
+            else:
+                facts["inputs"] = self.inputs.describe(which)
+        seconds = len(rows) * given.get("targets", 10) * given.get("steps", 60) * _SECONDS_PER_STEP
+        return Stage(
+            f"search/{name}/{which}",
+            lambda folder: self._search(name, which, folder),
+            facts,
+            before,
+            seconds,
+            1,
+        )
 
     # --- QUAM ------------------------------------------------------------------------------------
 
-    def _choose_rows(self, name: str) -> dict[str, np.ndarray]:
-        """Return which inputs of each set are searched: a random choice, since a search takes seconds."""
-        given, found = self.config.methods[name], {}
-        for each in given.get("sets", self.config.scored):
-            size = self.inputs.get_rows(each).size
-            rng = np.random.default_rng([_CHOICE_STREAM, self.config.seed, size])
-            found[each] = np.sort(rng.choice(size, min(size, given.get("inputs", size)), replace=False))
-        return found
+    def _choose_rows(self, name: str, which: str) -> np.ndarray:
+        """Return which inputs of a set are searched: a random choice, since a search takes seconds."""
+        given, size = self.config.methods[name], self.inputs.get_rows(which).size
+        rng = np.random.default_rng([_CHOICE_STREAM, self.config.seed, size])
+        return np.sort(rng.choice(size, min(size, given.get("inputs", size)), replace=False))
 
     def _open_training(self, name: str) -> InputSets:
         """Return the sets, with all inputs of `train` where the method asks for them."""
@@ -79,11 +91,11 @@ class ComparedMethods:
         config = replace(self.config, sets={**self.config.sets, "train": train})
         return InputSets(config, self.inputs.data)
 
-    def _search(self, name: str, folder: Path) -> None:
-        """Score the chosen inputs by QUAM, and write a file for each set."""
+    def _search(self, name: str, which: str, folder: Path) -> None:
+        """Score the chosen inputs of a set by QUAM, and write a file."""
         given = self.methods.get_settings(name)
         own = {key: value for key, value in given.items() if key not in _STUDY_KEYS}
-        rows, last = self._choose_rows(name), given.get("layers", "last") == "last"
+        last = given.get("layers", "last") == "last"
         if last:
             model, data = self.methods.read_last_layer(), self.methods.read_features(["train"])
         else:
@@ -92,18 +104,21 @@ class ComparedMethods:
             training = self._open_training(name)
             found = training.read_inputs("train"), training.read_labels("train")
             model, data = self.encoding.read_network(0), tuple(map(torch.from_numpy, found))
-        batches = []
-        for each, chosen in rows.items():
-            values, labels = self._read_set(each, last)
-            for start in range(0, len(chosen), _SEARCHED_TOGETHER):
-                some = chosen[start : start + _SEARCHED_TOGETHER]
-                batches.append((values[some], labels[some]))
+        rows, (values, labels) = self._choose_rows(name, which), self._read_set(which, last)
+        parts = np.split(rows, range(_SEARCHED_TOGETHER, len(rows), _SEARCHED_TOGETHER))
         with use_one_thread():
             posterior = QUAM(model, data, seed=self.config.seed, progress=False, **own)
             scores = demur.score(
-                posterior, batches, checkpoint=folder / "scoring.npz", every=SECONDS_BETWEEN_SAVES
-            )
-        write_sets(folder, scores.columns, rows)
+                posterior, [(values[some], labels[some]) for some in parts],
+                checkpoint=folder / "scoring.npz", every=SECONDS_BETWEEN_SAVES,
+            )  # fmt: skip
+        write_sets(folder, scores.columns, {which: rows})
+
+    def _collect(self, searches: list[Stage], folder: Path) -> None:
+        """Copy the files of all sets."""
+        for each in searches:
+            for path in self.methods.stages.complete(each).iterdir():
+                copy_file(path, folder / path.name)
 
     def _read_set(self, name: str, features: bool) -> tuple[Any, np.ndarray]:
         """Return inputs of the network, or of its last layer, and labels, -1 where they are unknown."""
