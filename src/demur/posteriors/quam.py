@@ -69,7 +69,8 @@ class QUAM(Posterior):
         How many classes to search towards, the likeliest first; None: all.
     steps, keep_every
         Steps of a search, and how many lie between two models that are kept. The authors take 194 steps on
-        MNIST and keep all; those after the 60th are less than a thirteenth of the first.
+        MNIST and keep all; those after the 60th are less than a thirteenth of the first, and let the network
+        settle. With fewer steps, lower ``rate``: "Steps and step size" in the documentation says how far.
     penalty, growth, growth_every
         :math:`c` in the first step, the factor by which it grows, and the number of steps between.
     rate, weight_decay, batch_size
