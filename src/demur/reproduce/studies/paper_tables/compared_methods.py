@@ -66,14 +66,11 @@ class ComparedMethods:
             else:
                 facts["inputs"] = self.inputs.describe(which)
         seconds = len(rows) * given.get("targets", 10) * given.get("steps", 60) * _SECONDS_PER_STEP
-        return Stage(
-            f"search/{name}/{which}",
-            lambda folder: self._search(name, which, folder),
-            facts,
-            before,
-            seconds,
-            1,
-        )
+
+        def make(folder: Path) -> None:
+            self._search(name, which, folder)
+
+        return Stage(f"search/{name}/{which}", make, facts, before, seconds, 1)
 
     # --- QUAM ------------------------------------------------------------------------------------
 
@@ -137,8 +134,7 @@ class ComparedMethods:
         """Score all sets by one pass, and write a file for each."""
         given, layer = self.methods.get_settings(name), self.methods.read_last_layer()
         train = self.methods.read_features(["train"])
-        options = {key: given[key] for key in ("covariance", "k") if key in given}
-        detectors = [_fit_detector(each, layer, train, options) for each in given["scores"]]
+        detectors = [_fit_detector(each, layer, train, given) for each in given["scores"]]
         for each in self.config.scored:
             loader = self.methods.read_features([each])
             columns = {"label": loader.labels, "deployed": self.methods.read_deployed(each)}
@@ -147,20 +143,15 @@ class ComparedMethods:
             write_sets(folder, columns, {each: np.arange(len(columns["deployed"]))})
 
 
-def _fit_detector(score: str, layer: Any, train: Any, options: dict[str, Any]) -> one_pass.Detector:
+def _fit_detector(score: str, layer: Any, train: Any, given: dict[str, Any]) -> one_pass.Detector:
     """Return a detector for inputs that are features."""
     if score == "feature_density":
-        own = {key: value for key, value in options.items() if key == "covariance"}
-        return one_pass.FeatureDensity.fit(layer, train, progress=False, **own)
+        kind = given.get("covariance", "class")
+        return one_pass.FeatureDensity.fit(layer, train, covariance=kind, progress=False)
     if score == "nearest_features":
-        own = {key: value for key, value in options.items() if key == "k"}
-        return one_pass.NearestFeatures.fit(layer, train, progress=False, **own)
-    plain = {
-        "energy": one_pass.Energy,
-        "max_logit": one_pass.MaxLogit,
-        "softmax_entropy": one_pass.SoftmaxEntropy,
-    }
-    return plain[score](layer)
+        return one_pass.NearestFeatures.fit(layer, train, k=given.get("k", 50), progress=False)
+    energy, largest, entropy = one_pass.Energy, one_pass.MaxLogit, one_pass.SoftmaxEntropy
+    return {"energy": energy, "max_logit": largest, "softmax_entropy": entropy}[score](layer)
 
 
 def write_sets(folder: Path, columns: Any, rows: dict[str, np.ndarray], ending: str = "") -> None:

@@ -15,8 +15,9 @@ _Columns = Mapping[str, np.ndarray]
 _Scored = Mapping[str, Mapping[str, _Columns]]
 """Columns by method and set; ``input`` has the number of each input in its set."""
 
-_OWN_SCORES = {"quam": ("A3_epistemic", "pairwise_epistemic"), "members": ("pairwise_epistemic",)}
-"""What a method is judged by: K, and for QUAM its paper's own measure too."""
+_K, _A3 = "pairwise_epistemic", "A3_epistemic"
+_PAIRS = {"quam": ((_A3, _A3), (_A3, _K), (_K, _K)), "members": ((_K, _K),)}
+"""What a method is judged by, and against what: K, and for QUAM the measure of its paper too."""
 _FEWEST = 20
 """With fewer inputs of one kind, positive or negative, two scores are not compared."""
 FILE = "methods.csv"
@@ -43,8 +44,8 @@ def compare_methods(
 ) -> list[list[Any]]:
     """Return a row for each task and score of each method but the reference; `HEADER` names the columns.
 
-    AUROCs are compared by DeLong's paired test, with Holm's correction for all rows of a task. A score is
-    compared with the same one of the reference, or with its K where it has none of that name.
+    AUROCs are compared by DeLong's paired test, with Holm's correction for all rows of a task. K is compared
+    with the reference's K, as are scores of one pass; QUAM's A3 with the reference's A3 and K.
 
     Parameters
     ----------
@@ -94,8 +95,7 @@ def _list_rows(task: TableTask, scored: _Scored, kinds: Mapping[str, str], refer
         if min(counts) < _FEWEST:
             continue
         sets = ["id", task.which][: len(rows)]
-        for score in _list_scores(by_set["id"], kinds[method]):
-            other = score if score in theirs["id"] else "pairwise_epistemic"
+        for score, other in _list_pairs(by_set["id"], kinds[method]):
             pair = [
                 [_select(each[name], column, part) for name, part in zip(sets, rows, strict=True)]
                 for each, column in ((by_set, score), (theirs, other))
@@ -104,11 +104,11 @@ def _list_rows(task: TableTask, scored: _Scored, kinds: Mapping[str, str], refer
             yield _Row((method, score, other), ours, base, correct)
 
 
-def _list_scores(columns: _Columns, kind: str) -> tuple[str, ...]:
-    """Return the columns that a method is judged by."""
+def _list_pairs(columns: _Columns, kind: str) -> tuple[tuple[str, str], ...]:
+    """Return the columns that a method is judged by, each with the reference's that it is compared with."""
     if kind == "one-pass":
-        return tuple(name for name in columns if name not in ("input", "label", "deployed"))
-    return _OWN_SCORES["quam" if kind == "quam" else "members"]
+        return tuple((name, _K) for name in columns if name not in ("input", "label", "deployed"))
+    return _PAIRS["quam" if kind == "quam" else "members"]
 
 
 def _select(columns: _Columns, name: str, rows: np.ndarray) -> np.ndarray:

@@ -54,9 +54,9 @@ def compose_section(out: Path) -> str:
     if facts.get("reference"):
         text += [
             f"**Every method against {facts['reference']}**, by AUROC on the inputs that both scored, all "
-            "splits together. K, the epistemic part of the new measure, is compared with its K, and A3, the "
-            "disagreement with the deployed network, with its A3; scores of one pass, in lower case, with K. "
-            "Even: DeLong's paired test, corrected for all rows of a task, finds no difference.",
+            "splits together. K is the epistemic part of the new measure, A3 the disagreement with the "
+            "deployed network; scores of one pass are in lower case. Even: DeLong's paired test, corrected "
+            "for all rows of a task, finds no difference.",
             _format_methods(out, facts["reference"]),
         ]
     if (out / "people.csv").exists():
@@ -143,7 +143,8 @@ def _format_methods(out: Path, reference: str) -> str:
         ahead = each["method"] if each["difference"] > 0 else reference
         rows.append([
             each["task"], each["method"], _SHOWN_SCORES.get(each["score"], each["score"]),
-            f"{each['known']:,}, {each['positive']:,}", f"{value} [{low}, {high}]", number(each["reference"]),
+            f"{each['known']:,}, {each['positive']:,}", f"{value} [{low}, {high}]",
+            f"{_SHOWN_SCORES[each['against']]} {number(each['reference'])}",
             f"{ends[0]} [{ends[1]}, {ends[2]}]",
             "even" if each["adjusted"] > _SIGNIFICANCE else ahead,
         ])  # fmt: skip
