@@ -19,10 +19,14 @@ from demur.predictions import Categorical, SecondOrder, arrays
 from demur.scoring.adaptive import ERROR_GROUPS, check_tolerance
 from demur.scoring.batch_parts import Unpack, check_unpack
 from demur.scoring.batches import InputBatch, iterate_batches
+from demur.scoring.dense import DenseScoring, take_label_maps
 from demur.scoring.given_models import GivenModels, ask_given_models, deployed_of
 from demur.scoring.held_members import is_draws
 from demur.scoring.outcomes import Outcome, name_outcome
 from demur.scoring.score_table import compute_columns, count_groups
+
+_LABEL_AXES = 8
+"""Axes of labels of pixels, at most: inputs, then those of an image or a volume."""
 
 
 @dataclass
@@ -41,6 +45,7 @@ class ScoringJob:
     classes: Any = None
     rounding: float | str | None = None
     detectors: Sequence[Detector] = ()
+    dense: DenseScoring | None = None
     groups: int | None = field(default=None, init=False)
     own: dict[str, Measure] = field(default_factory=dict, init=False)
     outcome: Outcome = field(default="classes", init=False)
@@ -86,6 +91,8 @@ class ScoringJob:
         self.groups = count_groups(named, members or 0, unbiased=self.unbiased, stderr=self.stderr)
         if self.tolerance is not None:
             self.groups = min(ERROR_GROUPS, members or 0)
+        if self.dense is not None:
+            self.dense.check(self, order)
 
     def _check_rounding(self, order: str) -> None:
         """Raise where the least value that fits is wanted of members that are not held all at once."""
@@ -110,11 +117,15 @@ class ScoringJob:
         # None where there are none, as in checkpoints from before there were detectors.
         asked["columns"] = {each.name: each.fingerprint() for each in self.detectors} or None
         own = {"posterior": type(self.posterior).__name__, "parameters": self.posterior.fingerprint()}
-        return {"order": order, **own, **chosen, **asked}
+        dense = {} if self.dense is None else self.dense.settings()
+        return {"order": order, **own, **chosen, **asked, **dense}
 
     def iterate_batches(self) -> Iterator[InputBatch]:
         """Yield the batches of the loader."""
-        return iterate_batches(self.loader, unpack=self.unpack, label_axes=2)
+        if self.dense is None:
+            return iterate_batches(self.loader, unpack=self.unpack, label_axes=2)
+        found = iterate_batches(self.loader, unpack=self.unpack, label_axes=_LABEL_AXES)
+        return map(take_label_maps, found)
 
     def make_moments(self) -> Moments:
         """Return empty moments."""

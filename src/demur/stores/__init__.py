@@ -25,6 +25,7 @@ Files are mapped, never loaded whole, and no code in them is ever run.
 """
 
 from demur.stores.array_files import register_reader
+from demur.stores.block_store import open_maps
 from demur.stores.column_files import (
     COLUMN_SUFFIXES,
     check_output,
@@ -71,6 +72,7 @@ __all__ = [
     "natural_key",
     "number_labels",
     "open_binary",
+    "open_maps",
     "open_predictions",
     "pick_column",
     "pick_numbers",

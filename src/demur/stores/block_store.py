@@ -11,6 +11,7 @@ and a block that was half written is written again. Every chunk has a checksum (
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -235,6 +236,22 @@ def remove_store(path: Path) -> None:
         files.rm(inside, recursive=True)
 
 
+def open_maps(place: str | os.PathLike[str]) -> dict[str, ZarrColumn]:
+    """Open the maps that `demur.score` has written; what is missing in them is an error, and never zeros.
+
+    Parameters
+    ----------
+    place
+        A path or URL.
+
+    Returns
+    -------
+    dict
+        Arrays (inputs, height, width) by name, unread: ``maps["pairwise_epistemic"][0]`` reads one map.
+    """
+    return open_columns_of(Path(place), "maps")[0]
+
+
 def open_columns_of(path: Path, holds: str) -> tuple[dict[str, ZarrColumn], dict[str, Any]]:
     """Return the columns of a complete store, unread, and what it says of itself."""
     group, label = open_node(path), show_place(path)
@@ -246,6 +263,10 @@ def open_columns_of(path: Path, holds: str) -> tuple[dict[str, ZarrColumn], dict
     check_complete(group, label)
     names = list_arrays(group, label)
     columns = {name: ZarrColumn(f"{label}:{name}", open_member(group, name, label)) for name in names}
-    if any(len(column) != facts.get("inputs") for column in columns.values()):
-        raise StoreError(f"{label}: expected columns of {facts.get('inputs')} inputs, got others")
+    for column in columns.values():
+        if len(column) != facts.get("inputs") or (holds == "scores" and len(column.shape) != 1):
+            raise StoreError(
+                f"{column.label}: expected one entry for each of {facts.get('inputs')} inputs, got shape "
+                f"{column.shape}"
+            )
     return columns, facts

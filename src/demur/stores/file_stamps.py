@@ -13,18 +13,11 @@ from demur.stores.urls import find_url
 
 def stamp_files(sources: Sequence[MemberFile]) -> list[list[Any]]:
     """Return names, shapes, sizes and times of the files of members, as JSON can hold them."""
-    return [
-        [
-            each.label,
-            len(each.members),
-            *each.batch,
-            each.classes,
-            each.axis,
-            each.class_axis,
-            stamp(each.path),
-        ]
-        for each in sources
-    ]
+    found = []
+    for each in sources:
+        layout = [len(each.members), *each.batch, each.classes, each.axis, each.class_axis]
+        found.append([each.label, *layout, stamp(each.path)])
+    return found
 
 
 def stamp(path: Path) -> list[int] | None:

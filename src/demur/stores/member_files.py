@@ -89,10 +89,11 @@ class MemberFile:
         for part in self.parts:
             if isinstance(part, ZarrArray):
                 raw, first = part.read_along(self._batch_axes()[0], start // inner, -(-stop // inner))
+                coding = part.dtype.name
             else:
-                raw, first = part.map(), 0
+                raw, first, coding = part.map(), 0, part.precision
             views = _cut(self._arrange(raw)[here], start - first * inner, stop - first * inner)
-            copies = [decode(view, part.precision) for view in views]
+            copies = [decode(view, coding) for view in views]
             del raw
             rows = [copy.reshape(len(copy), -1, copy.shape[-1]) for copy in copies]
             found.append(rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1))

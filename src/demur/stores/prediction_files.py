@@ -104,13 +104,13 @@ class Predictions:
         return merge_columns(tables, *self._beside)
 
     def check_columns(self) -> None:
-        """Raise a `StoreError` where columns beside the predictions do not fit; of stores, as far as is cheap."""
+        """Raise a `StoreError` where columns beside the predictions do not fit; stores are read later."""
         for source in self.sources:
             for name, values in source.columns.items():
-                if len(values) != self.batch[0]:
+                if values.shape != self.batch[:1]:
                     raise StoreError(
-                        f"{source.label}: expected {self.batch[0]} values in {name}, one for each input, got "
-                        f"{len(values)}"
+                        f"{source.label}: expected one value of {name} for each of {self.batch[0]} inputs, "
+                        f"got shape {values.shape}"
                     )
         stored = any(is_zarr(source.path) for source in self.sources)
         merge = self.window(0, 1) if stored else self

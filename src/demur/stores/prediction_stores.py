@@ -22,6 +22,7 @@ from demur.stores.urls import show_place
 from demur.stores.zarr_arrays import ZARR_SUFFIX
 
 _NAME = "predictions"
+_PRECISIONS = ("bfloat16", "float16", "float32", "float64")
 _AXES = {_NAME: 1}
 """Where inputs are; on the first axis of all other arrays."""
 
@@ -40,8 +41,8 @@ def write_predictions(
     place
         A folder or URL that ends in .zarr, as ``"s3://bucket/run.zarr"``.
     batches
-        Arrays (members, inputs, ..., classes), of NumPy, PyTorch or JAX, for some inputs each, of whatever number.
-        Or pairs of such an array and a mapping of columns, (inputs,) each: ``{"id": ..., "label": ...}``.
+        Arrays (members, inputs, ..., classes), of NumPy, PyTorch or JAX, each for some of the inputs. Or
+        pairs of such an array and a mapping of columns, (inputs,) each: ``{"id": ..., "label": ...}``.
     block
         Inputs in a chunk; None: as many as make about 16 MB.
     force
@@ -127,7 +128,12 @@ def convert_predictions(
                 store.write(number, {_NAME: values, **part.columns}, axes=_AXES)
             if show is not None:
                 show(stop)
-        store.finish(count, {} if predictions.names is None else {"names": list(predictions.names)})
+        # The least exact of all: how far probabilities may be from 1 in sum.
+        found = {part.precision for source in predictions.sources for part in source.parts}
+        facts: dict[str, Any] = {
+            "precision": min(found, key=_PRECISIONS.index) if found <= set(_PRECISIONS) else ""
+        }
+        store.finish(count, facts | ({} if predictions.names is None else {"names": list(predictions.names)}))
     return predictions
 
 
@@ -149,19 +155,18 @@ def _split_batch(batch: Any, position: int) -> dict[str, np.ndarray]:
         )
     if not isinstance(columns, Mapping) or _NAME in columns:
         raise TypeError(
-            "columns must be a mapping from names, such as 'id' and 'label', to one value per input."
+            "columns must be a mapping from names, such as 'id' and 'label', to one value per input. "
+            f"Got {columns!r:.60}."
         )
     sides = {str(name): np.asarray(each) for name, each in columns.items()}
+    texts = {name: each.astype(str) for name, each in sides.items() if each.dtype.kind not in "fiubU"}
     for name, each in sides.items():
         if each.shape != found.shape[1:2]:
             raise ValueError(
                 f"{name} must be one value per input, shape {found.shape[1:2]}. Got {each.shape} at input "
                 f"{position}."
             )
-    return {
-        _NAME: found,
-        **{n: e.astype(str) if e.dtype.kind not in "fiubU" else e for n, e in sides.items()},
-    }
+    return {_NAME: found, **sides, **texts}
 
 
 def _check_alike(first: Mapping[str, np.ndarray], part: Mapping[str, np.ndarray], position: int) -> None:

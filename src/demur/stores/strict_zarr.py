@@ -1,4 +1,4 @@
-"""zarr's view of a store in which a chunk that is missing is an error. Imports zarr, so it is imported late."""
+"""zarr's view of a store in which a chunk that is missing is an error. It imports zarr: import it late."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StrictStore(WrapperStore[Store]):
         found = await self._store.get(key, prototype, byte_range)
         if found is None and key.rpartition("/")[2] not in _METADATA:
             raise StoreError(
-                f"the chunk {key} is missing: copy or write the store again; one that zarr left out since it is "
-                "all zeros has to be written with write_empty_chunks"
+                f"the chunk {key} is missing: copy or write the store again; chunks of nothing but zeros "
+                "have to be written, too, with write_empty_chunks"
             )
         return found

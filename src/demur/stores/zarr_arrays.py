@@ -1,8 +1,8 @@
 """Arrays in zarr stores (version 3), read so that what is missing is an error.
 
-zarr reads a chunk that is not there as the fill value, zeros as a rule, without a word: a copy that broke off
-halfway would be scored as if it were whole. Here every chunk has to be there. Write chunks of nothing but zeros
-too: ``config={"write_empty_chunks": True}``, as `demur.stores` itself does.
+zarr reads a chunk that is not there as the fill value, zeros as a rule, without a word: a copy that broke
+off halfway would be scored as if it were whole. Here every chunk has to be there. Write chunks of nothing but
+zeros too: ``config={"write_empty_chunks": True}``, as `demur.stores` itself does.
 """
 
 from __future__ import annotations
@@ -53,19 +53,21 @@ def open_zarr_array(path: Path, name: str | None, spool: Spool) -> ZarrArray | F
         Where chunks that hold too many inputs to be kept are unpacked to.
     """
     group = open_node(path)
-    label = show_place(path)
+    label, precision = show_place(path), ""
     if name is None and not is_group(group):
         array = group
     else:
         if not is_group(group):
             raise StoreError(f"{label}: expected no name, got ':{name}': it holds one array")
         check_complete(group, label)
-        if (facts := read_facts(group)) and facts.get("holds") != "predictions":
+        facts = read_facts(group)
+        precision = str(facts.get("precision", ""))
+        if facts and facts.get("holds") != "predictions":
             raise StoreError(f"{label}: expected predictions, got a store of {facts.get('holds')}")
         name = _choose_name(group, label) if name is None else name
         array = open_member(group, name, label)
         label = f"{label}:{name}"
-    found = ZarrArray(label, array)
+    found = ZarrArray(label, array, precision)
     return found if spool.hold(found.held_bytes) else _unpack(found, spool)
 
 
@@ -80,11 +82,11 @@ class ZarrArray:
         As `StoredArray` has them.
     """
 
-    def __init__(self, label: str, array: zarr.Array) -> None:
+    def __init__(self, label: str, array: zarr.Array, precision: str = "") -> None:
         self.label, self._array = label, array
         self.shape: tuple[int, ...] = tuple(array.shape)
         self.dtype = np.dtype(array.dtype)
-        self.precision = self.dtype.name
+        self.precision = precision or self.dtype.name
         check_numbers(label, self.dtype, self.shape)
         self._check_chunks()
         self._held: dict[int, np.ndarray] = {}
@@ -96,7 +98,7 @@ class ZarrArray:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of the chunks that hold a run of inputs; inputs are on the first axis, or the second of three."""
+        """Bytes of a row of chunks; inputs are taken to be on the first axis, or the second of three."""
         sizes = list(self.shape)
         axis = 1 if len(sizes) > 2 else 0
         sizes[axis] = self.chunks[axis]
@@ -114,8 +116,8 @@ class ZarrArray:
         Returns
         -------
         values, first
-            The values of these chunks, and the entry that they begin with. They are kept until others are read,
-            since the next call mostly wants the rest of the last one.
+            The values of these chunks, and the entry that they begin with. They are kept until others are
+            read, since the next call mostly wants the rest of the last one.
         """
         length = self.chunks[axis]
         rows = range(start // length, -(-stop // length))
@@ -148,17 +150,24 @@ class ZarrArray:
 
 
 class ZarrColumn:
-    """A column of a store, one value per input, of which slices are read."""
+    """A column of a store, one value or one map per input, of which slices are read.
+
+    Attributes
+    ----------
+    label
+        What messages call it.
+    shape
+        As in NumPy.
+    """
 
     def __init__(self, label: str, array: zarr.Array) -> None:
         self.label, self._array = label, array
-        if array.ndim != 1:
-            raise StoreError(f"{label}: expected one value per input, got shape {tuple(array.shape)}")
+        self.shape: tuple[int, ...] = tuple(array.shape)
 
     def __len__(self) -> int:
-        return self._array.shape[0]
+        return self.shape[0]
 
-    def __getitem__(self, place: slice) -> np.ndarray:
+    def __getitem__(self, place: int | slice) -> np.ndarray:
         with _explain(self.label):
             found = np.asarray(self._array[place])
         return np.array(found.tolist(), dtype=str) if found.dtype.kind in "OT" else found
@@ -265,7 +274,8 @@ def _choose_name(group: Any, label: str) -> str:
     if len(wide) != 1:
         came = ", ".join(names) or "none"
         raise StoreError(
-            f"{label}: expected an array named predictions, or one array, got {came}: name it, as in {label}:NAME"
+            f"{label}: expected an array named predictions, or one array, got {came}: name it, as in "
+            f"{label}:NAME"
         )
     return wide[0]
 
@@ -275,7 +285,9 @@ def _unpack(array: ZarrArray, spool: Spool) -> FileArray:
     size = count_bytes(array.shape, array.dtype)
     spool.check_room(array.label, size, size)
     file = spool.add_array(array.shape, array.dtype, array.read_parts())
-    return FileArray(array.label, file, array.shape, array.dtype, offset=file.tell())
+    # Here bfloat16 is as float32; in a FileArray it would be the upper halves of it.
+    coding = array.precision if array.precision != "bfloat16" else "float16"
+    return FileArray(array.label, file, array.shape, array.dtype, offset=file.tell(), precision=coding)
 
 
 def _check_metadata(store: Any, name: str, label: str) -> None:
