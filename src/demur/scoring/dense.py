@@ -80,14 +80,9 @@ class DenseScoring:
 
     def settings(self) -> dict[str, Any]:
         """Return what must be unchanged for a run to resume from a checkpoint."""
-        reduce = (
-            self.reduce if not callable(self.reduce) else getattr(self.reduce, "__qualname__", "function")
-        )
-        return {
-            "class_axis": self.class_axis,
-            "reduce": reduce,
-            "maps": None if self.maps is None else str(self.maps),
-        }
+        name = getattr(self.reduce, "__qualname__", "function") if callable(self.reduce) else self.reduce
+        place = None if self.maps is None else str(self.maps)
+        return {"class_axis": self.class_axis, "reduce": name, "maps": place}
 
     def score_batch(self, job: ScoringJob, batch: InputBatch, score_rows: ScoreRows) -> dict[str, Any]:
         """Return the columns of one batch, as scores of whole inputs have them, and write its maps."""
@@ -124,13 +119,9 @@ class DenseScoring:
         for chunk in job.posterior.predict(inputs, position=batch.position + start):
             prediction, weights = parse_chunk(chunk)
             shape = tuple(prediction.shape)
-            axis = self.class_axis % max(1, len(shape)) if -len(shape) <= self.class_axis < len(shape) else 0
-            if (
-                not isinstance(prediction, Categorical)
-                or len(shape) < 4
-                or axis < 2
-                or shape[1] != stop - start
-            ):
+            axis = self.class_axis + (len(shape) if self.class_axis < 0 else 0)
+            fits = len(shape) > 3 and 2 <= axis < len(shape) and shape[1] == stop - start
+            if not isinstance(prediction, Categorical) or not fits:
                 raise ValueError(
                     f"class_axis={self.class_axis} takes predictions of classes for each pixel, as 2 takes "
                     f"(members, inputs, classes, height, width), of {stop - start} inputs. Got {shape}."

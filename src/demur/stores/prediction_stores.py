@@ -130,10 +130,12 @@ def convert_predictions(
                 show(stop)
         # The least exact of all: how far probabilities may be from 1 in sum.
         found = {part.precision for source in predictions.sources for part in source.parts}
-        facts: dict[str, Any] = {
-            "precision": min(found, key=_PRECISIONS.index) if found <= set(_PRECISIONS) else ""
-        }
-        store.finish(count, facts | ({} if predictions.names is None else {"names": list(predictions.names)}))
+        facts: dict[str, Any] = {}
+        if found <= set(_PRECISIONS):
+            facts["precision"] = min(found, key=_PRECISIONS.index)
+        if predictions.names is not None:
+            facts["names"] = list(predictions.names)
+        store.finish(count, facts)
     return predictions
 
 
