@@ -209,6 +209,8 @@ def _describe_run(
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return what must be unchanged for a run to resume: the files, and what was asked."""
+    asked = {"rule": "log", **options}
+    asked.pop("weights_label", None)
     return {
         "files": stamp_files(predictions.sources),
         "kind": kind,
@@ -216,5 +218,6 @@ def _describe_run(
         "measures": list(measures),
         "weights": None if weights is None else sum_array(weights),
         "labels": None if labels is None else [labels, stamp(Path(split_name(labels)[0]))],
-        **{name: value for name, value in sorted(options.items()) if name != "weights_label"},
+        # Options that were not given are those that are None or False.
+        **{name: value for name, value in asked.items() if value is not None and value is not False},
     }

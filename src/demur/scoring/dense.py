@@ -91,6 +91,8 @@ class DenseScoring:
         while start < batch.size:
             stop = min(start + self._images, batch.size) if batch.has_rows else batch.size
             chunks = list(self._predict(job, batch, start, stop))
+            if not chunks:
+                raise ValueError(f"posterior must have members. Got none from {job.posterior!r}.")
             shape = self._shape
             maps, members, classes = _score_pixels(job, chunks, score_rows)
             held = sum(prediction.values.nbytes for prediction, _ in chunks) // (stop - start)
