@@ -29,12 +29,19 @@ SIZE = (512, 1024)
 """Of the images that the networks were trained on."""
 CLASS_OF = (3, 4, 1, 1, 7, 2, 6, 6, 5, 5, 0, 9, 10, 8, 8, 8, 8, 10, 10)
 """The class in CamVid of each class in Cityscapes; the last one of these, "other", has none."""
+SCORES = {
+    "K": "pairwise_epistemic",
+    "I": "average_epistemic",
+    "aleatoric": "pairwise_aleatoric",
+    "total": "pairwise_total",
+    "entropy of the average": "average_total",
+}
 FOUND_AMONG = 0.1
 """Share of the pixels of an image that somebody would look at."""
 
 
 class Member(torch.nn.Module):
-    """One network, from images (inputs, 3, height, width), red first, 0 to 255, to logits of CamVid's classes."""
+    """One network, from images (inputs, 3, height, width), red first, 0 to 255, to logits of CamVid."""
 
     def __init__(self, path: Path) -> None:
         super().__init__()
@@ -72,15 +79,13 @@ def count_found(score: np.ndarray, wrong: np.ndarray) -> float:
 def measure_images(place: Path) -> dict[str, np.ndarray]:
     """Return figures of each image, (images,) each."""
     maps = open_maps(place)
-    names = {"K": "pairwise_epistemic", "I": "average_epistemic", "total": "pairwise_total"}
-    names |= {"aleatoric": "pairwise_aleatoric", "entropy of the average": "average_total"}
     found: dict[str, list[float]] = {"accuracy": []}
     for index in range(len(maps["label"])):
         labels = maps["label"][index]
         known = labels < CLASSES
         right = (maps["prediction"][index] == labels)[known]
         found["accuracy"].append(float(right.mean()))
-        for name, column in names.items():
+        for name, column in SCORES.items():
             score = maps[column][index][known]
             auroc = demur.tasks.misclassification(score, right).auroc
             found.setdefault(f"mean {name}", []).append(float(score.mean()))
@@ -96,7 +101,13 @@ def measure_pixels(place: Path) -> dict[str, demur.tasks.Estimate]:
     labels, guess = maps["label"][:][thin], maps["prediction"][:][thin]
     known = labels < CLASSES
     image = np.broadcast_to(np.arange(len(labels))[:, None, None], labels.shape)[known]
-    names = ("pairwise_epistemic", "average_epistemic", "pairwise_aleatoric", "average_total", "pairwise_total")
+    names = (
+        "pairwise_epistemic",
+        "average_epistemic",
+        "pairwise_aleatoric",
+        "average_total",
+        "pairwise_total",
+    )
     found = {}
     for name in names:
         score = maps[name][:][thin][known]
@@ -109,7 +120,7 @@ def draw(place: Path, shown: list[int]) -> Any:
     from matplotlib.figure import Figure
 
     maps = open_maps(place)
-    columns = {"K": "pairwise_epistemic", "I": "average_epistemic", "aleatoric": "pairwise_aleatoric"}
+    columns = {name: SCORES[name] for name in ("K", "I", "aleatoric")}
     figure = Figure(figsize=(8, 1.62 * len(shown) + 0.3), layout="constrained")
     axes = figure.subplots(len(shown), 1 + len(columns), squeeze=False)
     tops = {name: np.quantile([maps[each][i] for i in shown], 0.99) for name, each in columns.items()}
@@ -126,12 +137,13 @@ def draw(place: Path, shown: list[int]) -> Any:
     titles = ("wrong (grey: no label)", "K (nats)", "I (nats)", "aleatoric (nats)")
     for axis, title in zip(axes[0], titles, strict=True):
         axis.set_title(title, fontsize=9)
-    for axis, name in zip(axes[-1][1:], columns, strict=True):
-        figure.colorbar(drawn[name], ax=axis, location="bottom", shrink=0.9, pad=0.03, extend="max")
+    for place, name in enumerate(columns, 1):
+        figure.colorbar(drawn[name], ax=axes[:, place], location="bottom", shrink=0.9, pad=0.02, extend="max")
     return figure
 
 
 def main() -> None:
+    """Score what is not scored yet, print the figures of all images, and draw some."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     for name in ("data", "work", "out"):
         parser.add_argument(f"--{name}", type=Path, required=True)
@@ -150,10 +162,12 @@ def main() -> None:
     for name, values in found.items():
         print(f"{name:30} mean {values.mean():.3f}, from {values.min():.3f} to {values.max():.3f}")
     for name in ("mean K", "mean I", "mean aleatoric", "mean total"):
-        print(f"rank correlation of {name} with accuracy: {demur.tasks.rank_correlation(found[name], found['accuracy'])}")
+        print(
+            f"rank correlation of {name} with accuracy: {demur.tasks.rank_correlation(found[name], found['accuracy'])}"
+        )
     for name, estimate in measure_pixels(place).items():
         print(f"AUROC of {name} over pixels of all images, drawn image by image: {estimate}")
-    draw(place, asked.images).savefig(asked.out / "camvid.png", dpi=130)
+    draw(place, asked.images).savefig(asked.out / "camvid.png", dpi=100)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Scores that are written block by block are those of one piece, also after a kill, in memory that stays bounded."""
+"""Scores written block by block are those of one piece, also after a kill, in memory that stays bounded."""
 
 from __future__ import annotations
 

@@ -58,7 +58,9 @@ def test_an_array_is_named_or_the_only_wide_one(tmp_path, logits):
     np.testing.assert_array_equal(read(tmp_path / "g.zarr"), logits)
     np.testing.assert_array_equal(read(f"{tmp_path}/g.zarr:logits"), logits)
     group.create_array("others", data=logits)
-    refused(tmp_path / "g.zarr", "g.zarr: expected an array named predictions", "got label, logits, others, time")
+    refused(
+        tmp_path / "g.zarr", "g.zarr: expected an array named predictions", "got label, logits, others, time"
+    )
     refused(f"{tmp_path}/g.zarr:none", "g.zarr:none: expected a zarr store of version 3, got nothing there")
 
 
@@ -88,16 +90,20 @@ def test_every_byte_of_a_chunk_of_ours_counts(tmp_path, logits, held, monkeypatc
     np.testing.assert_array_equal(read(tmp_path / "z.zarr"), logits)
 
 
+INNER = {"name": "sharding_indexed", "configuration": {"codecs": ["x"]}}
+HUGE = {"name": "regular", "configuration": {"chunk_shape": [5, 10**9, 10**6]}}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"codecs": [{"name": "numcodecs.pickle"}]}, "expected codecs bytes, blosc"),
-        ({"codecs": [{"name": "bytes"}, {"name": "sharding_indexed", "configuration": {"codecs": ["x"]}}]}, "'x'"),
+        ({"codecs": [{"name": "bytes"}, INNER]}, "'x'"),
         ({"codecs": None}, "expected codecs"),
         ({"shape": [5, -37, 4]}, "expected the shape of an array"),
         ({"shape": [5, 37, "4"]}, "expected the shape of an array"),
         ({"shape": [5, 0, 4]}, "none of them 0"),
-        ({"chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [5, 10**9, 10**6]}}}, "of memory"),
+        ({"chunk_grid": HUGE}, "of memory"),
         ({"data_type": "complex64", "fill_value": [0, 0]}, "expected float16"),
         ({"data_type": "unheard of"}, "cannot be read"),
         ({"node_type": "x"}, "got other metadata"),

@@ -227,8 +227,8 @@ def check_chunk(chunk: Any, inputs: int) -> tuple[Any, Any]:
             )
     elif len(shape) != 3 or shape[1] != inputs:
         raise ValueError(
-            f"A posterior must predict (members, inputs, classes), of {inputs} inputs. Got {shape}. Where there "
-            "are classes for each pixel, say on which axis: class_axis=2; else give "
+            f"A posterior must predict (members, inputs, classes), of {inputs} inputs. Got {shape}. Where "
+            "there are classes for each pixel, say on which axis: class_axis=2; else give "
             "forward=lambda model, inputs: ... that returns logits of this shape."
         )
     elif isinstance(prediction, Categorical) and shape[2] == 1:

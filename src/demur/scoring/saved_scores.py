@@ -13,6 +13,7 @@ from demur.measures import name_unit
 from demur.scoring.score_table import PARTS, ScoreTable
 from demur.stores import StoreError, read_columns, write_columns
 from demur.stores.block_store import open_columns_of
+from demur.stores.urls import fetch_file, find_url
 
 _NATS = name_unit("log", None)
 
@@ -40,6 +41,10 @@ def add_facts(columns: dict[str, np.ndarray], facts: dict[str, Any]) -> dict[str
 
 def read_scores(path: Path) -> dict[str, Any]:
     """Return the arguments of `Scores` from a file of columns."""
+    url = find_url(path)
+    if url is not None and path.suffix.lower() == ".json":
+        with fetch_file(url) as copy:
+            return read_scores(copy)
     columns = read_columns(path)
     count = len(next(iter(columns.values())))
     ids, deployed = columns.pop("id", None), columns.pop("deployed", None)

@@ -19,10 +19,11 @@ from demur.stores.column_names import ID_NAMES, LABEL_NAMES
 from demur.stores.errors import StoreError
 from demur.stores.mapped_arrays import FileArray, check_numbers
 from demur.stores.spool import Part, Spool
-from demur.stores.urls import explain_remote_errors, find_url, show_place
+from demur.stores.urls import explain_remote_errors, find_url, open_file_system, show_place
 
 if TYPE_CHECKING:
     import zarr
+    from zarr.abc.store import Store
 
 ZARR_SUFFIX = ".zarr"
 ATTRIBUTES = "demur"
@@ -216,11 +217,15 @@ def make_store(path: Path, *, read_only: bool) -> Any:
     from demur.stores.strict_zarr import StrictStore
 
     url = find_url(path)
-    store = (
-        LocalStore(path, read_only=read_only)
-        if url is None
-        else FsspecStore.from_url(url, read_only=read_only)
-    )
+    if url is None:
+        store: Store = LocalStore(path, read_only=read_only)
+    else:
+        from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
+
+        # Through threads, since sessions that zarr's own loop opens are never closed.
+        files, inside = open_file_system(url)
+        wrapped = AsyncFileSystemWrapper(files, asynchronous=True)
+        store = FsspecStore(wrapped, path=inside, read_only=read_only)
     # zarr looks at a chunk before it is written for the first time.
     return StrictStore(store) if read_only else store
 

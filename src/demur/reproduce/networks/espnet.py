@@ -1,7 +1,7 @@
-"""ESPNet and ESPNet-C, segmentation networks whose trained weights are published, as members that predict alike.
+"""ESPNet and ESPNet-C, segmentation networks whose trained weights are published.
 
-Mehta et al. (2018), "ESPNet: efficient spatial pyramid of dilated convolutions for semantic segmentation". The names
-of the parts are those of the published parameters.
+Mehta et al. (2018), "ESPNet: efficient spatial pyramid of dilated convolutions for semantic segmentation".
+The names of the parts are those of the published parameters.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ _EPSILON = 1e-3
 def build_espnet(parameters: Mapping[str, np.ndarray]) -> Any:
     """Return the network that published parameters belong to, in evaluation mode.
 
-    It takes images (inputs, 3, height, width), normalised and in the order blue, green, red, with sides that are
-    multiples of 8. It returns logits (inputs, classes, height, width), of ESPNet-C at an eighth of each side.
+    It takes images (inputs, 3, height, width), normalised and in the order blue, green, red, with sides that
+    are multiples of 8. It returns logits (inputs, classes, height, width), of ESPNet-C at an eighth of each
+    side.
 
     Parameters
     ----------
@@ -42,7 +43,9 @@ def build_espnet(parameters: Mapping[str, np.ndarray]) -> Any:
     missing, unknown = network.load_state_dict(tensors, strict=False)
     missing = [name for name in missing if not name.endswith("num_batches_tracked")]
     if missing or unknown:
-        raise ValueError(f"parameters must be those of an ESPNet. Got {unknown} beside them, and lack {missing}.")
+        raise ValueError(
+            f"parameters must be those of an ESPNet. Got {unknown} beside them, and lack {missing}."
+        )
     return network.eval()
 
 
@@ -51,7 +54,7 @@ def _count_blocks(parameters: Mapping[str, Any], prefix: str) -> int:
 
 
 def _convolve(before: int, after: int, size: int, *, stride: int = 1, rate: int = 1) -> Any:
-    """Return a convolution without bias that keeps the size of a map, up to its stride; it is called `conv`."""
+    """Return a convolution without bias, called `conv`, that keeps the size of a map, up to its stride."""
     from torch import nn
 
     padding = (size - 1) // 2 * rate
