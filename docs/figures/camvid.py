@@ -162,9 +162,8 @@ def main() -> None:
     for name, values in found.items():
         print(f"{name:30} mean {values.mean():.3f}, from {values.min():.3f} to {values.max():.3f}")
     for name in ("mean K", "mean I", "mean aleatoric", "mean total"):
-        print(
-            f"rank correlation of {name} with accuracy: {demur.tasks.rank_correlation(found[name], found['accuracy'])}"
-        )
+        estimate = demur.tasks.rank_correlation(found[name], found["accuracy"])
+        print(f"rank correlation of {name} with accuracy: {estimate}")
     for name, estimate in measure_pixels(place).items():
         print(f"AUROC of {name} over pixels of all images, drawn image by image: {estimate}")
     draw(place, asked.images).savefig(asked.out / "camvid.png", dpi=100)

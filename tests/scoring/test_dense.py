@@ -224,5 +224,5 @@ def test_memory_is_that_of_one_image(tmp_path):
         for images in (4, 12)
     ]
     print("peak memory in MB:", peaks)
-    assert peaks[1] < peaks[0] + 50  # 1.8 GB more predictions
+    assert peaks[1] < peaks[0] + 150  # of 1.8 GB more predictions
     assert peaks[0] < 1000

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from demur.stores.zarr_arrays import ZarrColumn
+
 
 @dataclass(frozen=True)
 class SetScores:
@@ -60,15 +62,16 @@ class SetScores:
 
 @dataclass(frozen=True)
 class MethodScores:
-    """What one method gave: scores and, where they were kept, members' log-probabilities, by set.
+    """What one method gave: scores and, where they were kept, members' log-probabilities and maps, by set.
 
-    Each task of a method that has several is one of these, and named after both.
+    Each task of a method that has several is one of these, and named after both. Maps are by name, unread.
     """
 
     name: str
     sets: dict[str, SetScores]
     members: dict[str, np.ndarray]
     task: str = ""
+    maps: dict[str, dict[str, ZarrColumn]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
