@@ -168,6 +168,17 @@ def test_a_run_resumes_there(place, tmp_path, logits, monkeypatch):
     np.testing.assert_array_equal(read_columns(out)["average_epistemic"], whole.columns["average_epistemic"])
 
 
+@pytest.mark.parametrize("command", [("score", "--logits"), ("store",)])
+def test_what_is_read_is_never_replaced(place, tmp_path, logits, command):
+    for store in (f"{place}/z.zarr", tmp_path / "z.zarr"):
+        write_predictions(store, [logits])
+        asked = [*command, str(store), "--out", str(store), "--force"]
+        refusal = CliRunner().invoke(app, asked)
+        assert refusal.exit_code == 2 and refusal.stderr.startswith(f"demur: {store}: expected a ")
+        assert "read from" in refusal.stderr and refusal.stderr.count("\n") == 1
+        assert np.array_equal(read(store), logits)
+
+
 def test_over_http(tmp_path, logits):
     np.save(tmp_path / "z.npy", logits)
     write_predictions(tmp_path / "z.zarr", [logits], block=10)

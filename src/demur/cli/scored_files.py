@@ -63,7 +63,7 @@ def score_files(
     local = out is not None and find_url(out) is None
     where: dict[str, Any] = {"axis": axis, "directory": out.parent if out and local else None}
     with open_predictions(files, **where | (layout or {})) as predictions:
-        refuse_to_replace([source.path for source in predictions.sources], out)
+        refuse_to_replace([source.place for source in predictions.sources], out)
         chosen = None
         if weights is not None:
             chosen = read_weights(weights, members=predictions.members, inputs=predictions.batch[0])
@@ -158,9 +158,10 @@ def _add_labels(scores: ScoreTable, truth: dict[str, np.ndarray], path: str) -> 
 def refuse_to_replace(read: list[Path], out: Path | None) -> None:
     """Raise a `StoreError` where the output file is one that is read."""
     from demur.stores import StoreError
+    from demur.stores.urls import is_same_place, show_place
 
-    read = [path for path in read if path.exists()]
-    if out is not None and out.exists() and any(path.samefile(out) for path in read):
+    if out is not None and any(is_same_place(path, out) for path in read):
         raise StoreError(
-            f"{out}: expected a file that is not read from, got one of the inputs: choose another name"
+            f"{show_place(out)}: expected a file that is not read from, got one of the inputs: choose another "
+            "name"
         )

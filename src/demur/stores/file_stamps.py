@@ -16,7 +16,7 @@ def stamp_files(sources: Sequence[MemberFile]) -> list[list[Any]]:
     found = []
     for each in sources:
         layout = [len(each.members), *each.batch, each.classes, each.axis, each.class_axis]
-        found.append([each.label, *layout, stamp(each.path)])
+        found.append([each.label, *layout, stamp(each.place)])
     return found
 
 

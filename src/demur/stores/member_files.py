@@ -20,7 +20,9 @@ class MemberFile:
     Attributes
     ----------
     path
-        The file.
+        The file, or a local copy of it.
+    place
+        The file, or its URL.
     label
         The file, and the array in it where one is named: what messages say.
     parts
@@ -38,6 +40,7 @@ class MemberFile:
     """
 
     path: Path
+    place: Path
     label: str
     parts: tuple[StoredArray, ...]
     axis: int | None

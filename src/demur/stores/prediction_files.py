@@ -242,15 +242,15 @@ def open_predictions(
                 single_cells=outcome in ("binary", "multilabel", "points"),
             )
             url = None if is_zarr(path) else find_url(path)
-            path = path if url is None else spool.fetch(url)
-            with blame_url(place, path):
-                parts = _open_parts(path, name, spool, table, outcome)
+            local = path if url is None else spool.fetch(url)
+            with blame_url(place, local):
+                parts = _open_parts(local, name, spool, table, outcome)
             first = sources[-1].members.stop if sources else 0
             axes = _find_axes(label, parts, outcome, axis, class_axis)
             stored = is_zarr(path)
             columns = open_columns(path, beside) if stored else table.columns
             names = read_names(path) if stored else table.names
-            source = MemberFile(path, label, parts, *axes, first, names, columns)
+            source = MemberFile(local, path, label, parts, *axes, first, names, columns)
             _check_classes(source, outcome)
             if sources and (source.batch, source.classes) != (sources[0].batch, sources[0].classes):
                 raise StoreError(

@@ -18,7 +18,7 @@ from demur.stores.block_store import CHUNK_BYTES, BlockStore
 from demur.stores.errors import StoreError
 from demur.stores.file_stamps import stamp_files
 from demur.stores.prediction_files import Predictions, open_predictions
-from demur.stores.urls import show_place
+from demur.stores.urls import is_same_place, show_place
 from demur.stores.zarr_arrays import ZARR_SUFFIX
 
 _NAME = "predictions"
@@ -110,6 +110,8 @@ def convert_predictions(
     """
     path = _check_place(place)
     with open_predictions(files, **layout) as predictions:
+        if any(is_same_place(source.place, path) for source in predictions.sources):
+            raise StoreError(f"{show_place(path)}: expected a store that is not read from, got an input")
         row = predictions.members * predictions.classes * predictions.itemsize
         inner = predictions.inputs // predictions.batch[0]
         size = block or max(1, CHUNK_BYTES // (row * inner))

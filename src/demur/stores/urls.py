@@ -43,6 +43,14 @@ def show_place(place: str | os.PathLike[str]) -> str:
     return find_url(place) or os.fspath(place)
 
 
+def is_same_place(left: Path, right: Path) -> bool:
+    """Tell whether two paths, or URLs, are of the same file or folder that exists."""
+    urls = find_url(left), find_url(right)
+    if None not in urls:
+        return urls[0] == urls[1]
+    return left.exists() and right.exists() and left.samefile(right)
+
+
 def open_file_system(url: str) -> tuple[Any, str]:
     """Return the file system of a URL, and the path in it; a `StoreError` where it cannot be had."""
     with explain_remote_errors(url):
