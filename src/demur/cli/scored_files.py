@@ -162,6 +162,6 @@ def refuse_to_replace(read: list[Path], out: Path | None) -> None:
 
     if out is not None and any(is_same_place(path, out) for path in read):
         raise StoreError(
-            f"{show_place(out)}: expected a file that is not read from, got one of the inputs: choose another "
-            "name"
+            f"{show_place(out)}: expected a file that is not read from, got one of the inputs: choose "
+            "another name"
         )
