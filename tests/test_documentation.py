@@ -172,6 +172,11 @@ PRINTED = {
         r"^sngp +0\.[789]",
         r"^duq +0\.[789]",
     ],
+    "meaning.py": [
+        r"^similarity: cosine of",
+        r"^most contradictory: When did the ship sink\?$",
+        r"first member alone: \[0\.",
+    ],
     "forest.py": [r"^prior 0\.0: .* K infinite for [89]\d% of", r"^prior 1\.0: .* K infinite for 0% of"],
     "own_posterior.py": [
         r"^20 members, accuracy 0\.9",

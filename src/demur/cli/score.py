@@ -130,6 +130,32 @@ def score(
             "the numbers are exact.",
         ),
     ] = None,
+    logprobs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="openai|vllm",
+            show_default=False,
+            help="The files are answers of language models, JSON Lines with a record per prompt and member: "
+            "id, member, and response as the service returned it, or its logprobs. Scores are limits per "
+            "token.",
+        ),
+    ] = None,
+    vocabulary: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            show_default=False,
+            help="With --logprobs: how many tokens there are. Without it, entropies have no upper limit.",
+        ),
+    ] = None,
+    tokens: Annotated[
+        bool,
+        typer.Option(
+            "--tokens",
+            help="With --logprobs: also score each token. With --out DIR/NAME.csv they go to "
+            "DIR/tokens-NAME.csv, where demur report finds them.",
+        ),
+    ] = False,
     top: Annotated[
         int | None,
         typer.Option(metavar="K", help="List the K most uncertain inputs.", min=1, show_default=False),
@@ -162,7 +188,24 @@ def score(
     demur score 'run/member_*.npy' --logits --out scores.csv
 
     demur score 'run/model_*.csv' --probs --binary --out scores.csv
+
+    demur score answers.jsonl --logprobs openai --vocabulary 200019 --tokens --out run/id.csv
     """
+    if logprobs is not None or tokens or vocabulary is not None or files[0].lower().endswith(".jsonl"):
+        from demur.cli.score_answers import score_answer_files
+
+        others = {
+            "--logits": logits, "--probs": probs, "--log-probs": log_probs, "--binary": binary,
+            "--multilabel": multilabel, "--points": points, "--gaussian": gaussian, "--axis": axis != 0,
+            "--class-axis": class_axis != -1, "--weights": weights, "--labels": labels,
+            "--rule": rule != "log", "--unbiased": unbiased, "--stderr": stderr,
+        }  # fmt: skip
+        score_answer_files(
+            files, logprobs, others=[name for name, given in others.items() if given],
+            vocabulary=vocabulary, tokens=tokens, id_field=id_column, keep=keep or [], measures=measure,
+            base=base, rounding=rounding, top=top, out=out, force=force, as_json=json,
+        )  # fmt: skip
+        return
     with bad_input_exits():
         from demur.core.rounding import describe as describe_infinite
         from demur.scoring.block_scores import BlockScores

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from demur.decompose import attribute
+from demur.report.answers import SURPRISAL
 from demur.report.contents import ReportContents
 from demur.report.downsampling import spread_by_rank
 from demur.report.page_json import shorten, shorten_all
@@ -87,6 +88,34 @@ def _name_classes(parts: np.ndarray, run: Run) -> list[list[list[Any]]]:
         [[run.name_of(int(c)), shorten(own[c], 3)] for c in first if own[c] > 0]
         for own, first in zip(parts, order, strict=True)
     ]
+
+
+def add_answers(
+    run: Run,
+    scores: list[str],
+    rows: dict[tuple[str, str], list[dict[str, Any]]],
+    mistakes: dict[str, list[dict[str, Any]] | None],
+) -> dict[str, Any]:
+    """Give each row of a language model's answer its tokens; return which scores these have, and scales."""
+    found = []
+    for method in run.methods:
+        by_set: list[dict[str, Any] | None] = []
+        for name in run.sets:
+            tokens, scored = method.tokens.get(name), method.sets[name]
+            if tokens is None:
+                by_set.append(None)
+                continue
+            names = [each for each in (*scores, SURPRISAL) if each in tokens.scores]
+            listed = [*rows[method.name, name], *((mistakes[method.name] or []) if name == "id" else [])]
+            for row in listed:
+                place = row["input"]
+                text = "" if scored.texts is None else str(scored.texts[place])
+                file_row = place if scored.inputs is None else int(scored.inputs[place])
+                row["answer"] = tokens.describe_answer(file_row, text, names)
+            scales = tokens.describe_scales(names)
+            by_set.append({"scores": names, "scales": scales, "limits": tokens.limits})
+        found.append(by_set)
+    return {"tokens": found}
 
 
 def add_pictures(

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from demur.decompose import decompose
+from demur.measures import PARTS
 from demur.moments import Moments
 from demur.predictions import arrays
 from demur.scoring.file_predictions import Kind, fill_missing, find_complaint, make_prediction
-from demur.scoring.score_table import PARTS, compute_columns
+from demur.scoring.score_table import compute_columns
 from demur.stores import Chunk, Outcome, Predictions, StoreError, describe_row, name_rows
 from demur.stores.column_names import list_names
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from demur.core.rounding import check_rounding
 from demur.core.rules import resolve_rule
+from demur.derived_moments import sums_of_given
 from demur.families.labels import MultiLabelRule
 from demur.measures import GIVEN, Measure, canonical_name, cell, check_base, resolve
-from demur.moments import Moments, sums_of_given
+from demur.moments import Moments
 from demur.posteriors.one_pass.detector import Detector, check_detectors, score_columns
 from demur.posteriors.posterior import Posterior, is_numbers, parse_chunk
 from demur.predictions import Categorical, SecondOrder, arrays
@@ -144,7 +145,8 @@ class ScoringJob:
             self.check_classes(summed.mean.shape[-1])
         own = logits.own if isinstance(logits, GivenModels) else None
         logits = deployed_of(logits)
-        given = None if logits is None else parse_chunk(logits)[0]
+        on_host = not (isinstance(summed, Moments) and arrays.library(summed._filled().reference) == "torch")
+        given = None if logits is None else parse_chunk(logits, on_host=on_host)[0]
         if given is not None and isinstance(summed, Moments) and not set(GIVEN).isdisjoint(self.measures):
             given = sums_of_given(given, summed)
         for name, values in compute_columns(summed, self.name_measures(given, own), **options):
@@ -171,7 +173,7 @@ class ScoringJob:
         logits = deployed_of(logits)
         if logits is None or not hasattr(logits, "ndim"):
             return None
-        return self.to_labels(arrays.to_numpy(logits).argmax(-1))
+        return self.to_labels(arrays.to_numpy(arrays.namespace(logits).argmax(logits, axis=-1)))
 
     def to_labels(self, columns: np.ndarray) -> np.ndarray:
         """Return the labels of predicted classes; several labels, and numbers, are left as they are."""
@@ -207,9 +209,9 @@ def count_classes(moments: Moments) -> int:
     return count // 2 if isinstance(moments.rule, MultiLabelRule) else count
 
 
-def check_chunk(chunk: Any, inputs: int) -> tuple[Any, Any]:
+def check_chunk(chunk: Any, inputs: int, *, on_host: bool = True) -> tuple[Any, Any]:
     """Return the predictions and weights of a chunk; raise unless they are for this many inputs."""
-    prediction, weights = parse_chunk(chunk)
+    prediction, weights = parse_chunk(chunk, on_host=on_host)
     shape = tuple(prediction.shape)
     if isinstance(prediction, SecondOrder):
         if len(shape) != 1 + prediction._over_classes or shape[0] != inputs:

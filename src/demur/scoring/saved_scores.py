@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from demur.measures import name_unit
-from demur.scoring.score_table import PARTS, ScoreTable
+from demur.measures import PARTS, name_unit
+from demur.scoring.score_table import ScoreTable
 from demur.stores import StoreError, read_columns, write_columns
 from demur.stores.block_store import open_columns_of
 from demur.stores.urls import fetch_file, find_url

@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from demur.measures import Measure, needs_groups, resolve
+from demur.measures import PARTS, Measure, needs_groups, resolve
 from demur.moments import Moments
 from demur.predictions import arrays
 from demur.scoring.outcomes import choose_outcomes
 from demur.stores import json_number
-
-PARTS = ("total", "aleatoric", "epistemic")
 
 DEFAULT_MEASURES = ("pairwise", "average", "reverse")
 
@@ -137,8 +135,7 @@ def compute_columns(
     base: float | None,
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yield names and columns: the average's prediction, then the parts of each measure."""
-    average = arrays.to_numpy(moments.mean)
-    yield "prediction", choose_outcomes(moments.rule, average)
+    yield "prediction", choose_outcomes(moments.rule, moments.mean)
     for name, measure in measures.items():
         parts = moments.decompose(measure=measure, unbiased=unbiased, stderr=stderr, base=base)
         for part in PARTS:

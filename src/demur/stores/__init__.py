@@ -17,6 +17,7 @@ Which file holds what:
     table_columns      which columns of a table are predictions; row_columns keeps the others beside scores
     member_weights     weights of members
     column_files       columns by name, read and written; labels compares them with predictions
+    answer_files       records of answers, sorted by the prompt that they answer
     csv_files, parquet_files, json_values   one format each
     paths              what users write for files
     errors             StoreError
@@ -24,6 +25,7 @@ Which file holds what:
 Files are mapped, never loaded whole, and no code in them is ever run.
 """
 
+from demur.stores.answer_files import AnswerFiles, AnswerRecord
 from demur.stores.array_files import register_reader
 from demur.stores.block_store import open_maps
 from demur.stores.column_files import (
@@ -54,6 +56,8 @@ from demur.stores.row_columns import describe_row, name_rows
 
 __all__ = [
     "COLUMN_SUFFIXES",
+    "AnswerFiles",
+    "AnswerRecord",
     "Chunk",
     "Outcome",
     "Predictions",

@@ -15,7 +15,7 @@ from demur import atomic
 from demur.reading import parse_json, read_arrays
 from demur.stores.block_store import BlockStore, check_new_store, open_columns_of
 from demur.stores.column_names import list_names
-from demur.stores.csv_files import is_number, parse_cells, read_csv_columns, write_csv
+from demur.stores.csv_files import TEXT_COLUMNS, is_number, parse_cells, read_csv_columns, write_csv
 from demur.stores.errors import StoreError
 from demur.stores.json_values import json_columns
 from demur.stores.parquet_files import check_pyarrow, read_parquet_columns, write_parquet
@@ -127,7 +127,7 @@ def _parse_json_column(name: str, values: Any) -> np.ndarray:
     kinds = {type(each) for each in values}
     if not isinstance(values, list) or not kinds <= {bool, int, float, str}:
         raise TypeError
-    if name == "id":
+    if name in TEXT_COLUMNS:
         return np.array(list(map(str, values)))
     return np.array(values) if kinds <= {bool, int, float} else parse_cells([str(each) for each in values])
 

@@ -52,7 +52,7 @@ const source = () => (state.set === WRONG ? KNOWN : state.set);
 
 // Why the table does not say what makes an input uncertain.
 function missing() {
-  if (DATA.byTask || DATA.numbers) return ""; // there are no classes
+  if (DATA.byTask || DATA.numbers || answerTokens()) return ""; // there are no classes
   if (DATA.members[state.method][source()]) return " There is one member, so nobody disagrees.";
   const whose = DATA.methods[state.method], file = `${whose ? `${whose}/` : ""}members-${DATA.sets[source()].file}.npy`;
   return ` Which classes make them uncertain is not known: the run has no ${file}.`;
