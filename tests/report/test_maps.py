@@ -1,12 +1,13 @@
 """Maps of pixels in the report: those of the inputs that it lists, on one scale."""
 
 import base64
+import io
 
 import numpy as np
 import pytest
 
 import demur
-from demur.report.contents import ReportContents
+from demur.report.contents import gather_contents
 from demur.report.page import gather_data
 from demur.report.run_folder import read_run
 from demur.stores import StoreError, read_columns, write_columns
@@ -28,22 +29,22 @@ def folder(tmp_path):
 def test_each_listed_input_has_its_map(folder):
     run = read_run(folder)
     assert "accuracy" not in run.scores  # it is no uncertainty
-    content = gather_data(ReportContents(run), top=3)
+    content = gather_data(gather_contents(run), top=3)
     (rows,), sheet = content["rows"][0][:1], content["maps"][0][0]
     assert content["scores"][content["mapped"]]["column"] == "pairwise_epistemic"
     assert sorted(row["map"] for row in rows) == list(range(len(rows))) == list(range(sheet["count"]))
     assert (sheet["width"], sheet["height"], sheet["shown"]) == (9, 12, 96)
     pillow = pytest.importorskip("PIL.Image")
-    import io
-
     picture = np.asarray(pillow.open(io.BytesIO(base64.b64decode(sheet["image"].partition(",")[2]))))
     maps = run.methods[0].maps["id"]["pairwise_epistemic"]
-    for row in rows:
-        own = picture[:, 9 * row["map"] : 9 * (row["map"] + 1)].astype(float)
-        darkness = 765 - own.sum(axis=-1)
-        known = maps[row["input"]]
-        inside = known < 0.99 * np.quantile(np.stack([maps[each["input"]] for each in rows]), 0.99)
-        assert np.corrcoef(darkness[inside], known[inside])[0, 1] > 0.999
+    shown = np.stack([maps[row["input"]] for row in rows])
+    top = np.quantile(shown, 0.99)
+    for row, values in zip(rows, shown, strict=True):
+        own = picture[:, 9 * row["map"] : 9 * (row["map"] + 1)]
+        share = np.minimum(values / top, 1)[..., None]
+        # From a pale grey at 0 to a dark blue at the 99th percentile of all maps shown.
+        expected = np.array([245, 247, 249]) + share * (np.array([0, 58, 102]) - np.array([245, 247, 249]))
+        np.testing.assert_allclose(own, expected, atol=0.51)
 
 
 def test_maps_that_do_not_fit_are_refused(folder):
