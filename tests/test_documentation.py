@@ -176,6 +176,11 @@ PRINTED = {
         r"^most contradictory: When did the ship sink\?$",
         r"first member alone: \[0\.",
     ],
+    "deferring_classifier.py": [
+        r"accuracy of the kept is at least 0\.98, with confidence 0\.95",
+        r"^Accuracy of the kept: 0\.9",
+        r"^2 defer 2 6 ",
+    ],
     "forest.py": [r"^prior 0\.0: .* K infinite for [89]\d% of", r"^prior 1\.0: .* K infinite for 0% of"],
     "own_posterior.py": [
         r"^20 members, accuracy 0\.9",
