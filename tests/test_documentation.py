@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import demur
+import demur.sklearn
 from demur.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -227,7 +228,7 @@ def test_reference_lists_every_public_name():
     parts = {
         "posteriors": demur.posteriors, "posteriors.evidential": demur.posteriors.evidential,
         "posteriors.one_pass": demur.posteriors.one_pass, "report": demur.report,
-        "sequences": demur.sequences, "tasks": demur.tasks,
+        "sequences": demur.sequences, "sklearn": demur.sklearn, "tasks": demur.tasks,
     }  # fmt: skip
     public = set(demur.__all__) - set(parts)
     inside = {f"demur.{name}.{own}" for name, part in parts.items() for own in part.__all__}
