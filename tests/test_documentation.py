@@ -127,6 +127,7 @@ SLOW_EXAMPLES = (
 
 # What each script must have printed, as patterns.
 PRINTED = {
+    "object_store.py": [r"^20000 inputs, 10 members$", r"^image-\d+: K \d\.\d+, I [01]\.\d+ nats$"],
     "streaming_moments.py": [r"^256 members", r"all at once: equal$"],
     "cyclical_sghmc.py": [r"^accuracy on known digits: 0\.9\d+$", r"by K: AUROC 0\.\d+", r"all cycles: \d"],
     "deep_ensemble.py": [

@@ -13,6 +13,7 @@ from demur.cli import defer
 from demur.cli.calibration import calibration
 from demur.cli.disentanglement import disentanglement
 from demur.cli.figures import choose_form, json_figures, pick_clusters, say_intervals
+from demur.cli.limits import Exact, Limited, show_limits, wants_limits
 from demur.cli.method_files import MethodScores, Reader, name_methods, pair_methods
 from demur.cli.options import (
     Axis,
@@ -137,6 +138,8 @@ def ood(
     seed: Seed = 0,
     clusters: Clusters = None,
     strata: _Strata = None,
+    limits: Limited = False,
+    exact: Exact = False,
     json: Json = False,
     latex: Latex = False,
     csv: Csv = False,
@@ -150,6 +153,15 @@ def ood(
     """
     with bad_input_exits():
         form = choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
+        predictions = logits or probs or log_probs
+        if not predictions and wants_limits([*known, *unknown], limits=limits, exact=exact):
+            show_limits(
+                "detection", {"--id": known, "--ood": unknown}, exact=exact, form=form,
+                others={"--score": score, "--figure": figure, "--task": task, "--splits": splits,
+                        "--clusters": clusters, "--strata": strata},
+                confidence=confidence, resamples=resamples, seed=seed,
+            )  # fmt: skip
+            return
         reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis, task=task)
         pairs = pair_methods(reader.read_all(known), reader.read_all(unknown))
         names = reader.scores([source for pair in pairs.values() for source in pair])
@@ -203,6 +215,8 @@ def _add_command(task: str, text: str) -> None:
         seed: Seed = 0,
         clusters: Clusters = None,
         strata: _Strata = None,
+        limits: Limited = False,
+        exact: Exact = False,
         json: Json = False,
         latex: Latex = False,
         csv: Csv = False,
@@ -210,6 +224,16 @@ def _add_command(task: str, text: str) -> None:
     ) -> None:
         with bad_input_exits():
             form = choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
+            predictions = logits or probs or log_probs
+            if not predictions and wants_limits(files, limits=limits, exact=exact):
+                given = {"scores": files, "--labels": [labels or ""], "--prediction": [prediction]}
+                show_limits(
+                    task, given, exact=exact, form=form,
+                    others={"--score": score, "--figure": figure, "--task": one_task, "--splits": splits,
+                            "--clusters": clusters, "--strata": strata, "--tolerance": tolerance},
+                    confidence=confidence, resamples=resamples, seed=seed,
+                )  # fmt: skip
+                return
             reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis, task=one_task)
             sources = reader.read_all(files)
             judged = {

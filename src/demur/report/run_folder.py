@@ -2,9 +2,10 @@
 
     DIR/run.json                  title, command, training, methods, seed, versions, classes, sets and sources
     DIR/images/SET.npy            thumbnails, uint8 (inputs, height, width) or (inputs, height, width, 3)
-    DIR/METHOD/SET.csv            scores, also .parquet, .npz or .json
+    DIR/METHOD/SET.csv            scores, also .parquet, .npz, .json or .zarr
     DIR/METHOD/members-SET.npy    log-probabilities (members, inputs, classes)
     DIR/METHOD/tokens-SET.csv     scores of the tokens of answers, in any of these formats
+    DIR/METHOD/maps-SET.zarr      maps of scores (inputs, height, width), as demur.score(maps=) writes them
 
 SET is `id`, `ood-NAME` or `adversarial-NAME`. Score files directly in DIR are those of one method without
 a name.
@@ -28,14 +29,16 @@ from demur.stores import (
     StoreError,
     natural_key,
     open_binary,
+    open_maps,
     pick_column,
     pick_numbers,
     read_columns,
 )
 from demur.stores.errors import EmptyError
 from demur.stores.mapped_arrays import FileArray
+from demur.stores.zarr_arrays import ZarrColumn
 
-_OTHER_COLUMNS = ("input", "id", "label", "prediction", "deployed", "members")
+_OTHER_COLUMNS = ("input", "id", "label", "prediction", "deployed", "members", "accuracy")
 _SET_KINDS = ("id", "ood", "adversarial")
 
 
@@ -90,7 +93,9 @@ def score_files(folder: Path) -> list[Path]:
     found = (
         f
         for f in folder.iterdir()
-        if f.suffix.lower() in COLUMN_SUFFIXES and kind_of(f.stem) and not f.is_dir()
+        if f.suffix.lower() in COLUMN_SUFFIXES
+        and kind_of(f.stem)
+        and (f.suffix.lower() == ".zarr" or not f.is_dir())
     )
     return sorted(found, key=lambda f: _order_of(f.stem))
 
@@ -100,6 +105,7 @@ def _read_method(name: str, folder: Path, wanted: str | None, clusters: str | No
     tasks: dict[str, dict[str, SetScores]] = {}
     members: dict[str, np.ndarray] = {}
     tokens: dict[str, AnswerTokens] = {}
+    maps = {}
     seen: dict[str, Path] = {}
     for file in score_files(folder):
         if file.stem in seen:
@@ -120,10 +126,13 @@ def _read_method(name: str, folder: Path, wanted: str | None, clusters: str | No
         of_answers = read_tokens(folder, file.stem, len(next(iter(columns.values()))))
         if of_answers is not None:
             tokens[file.stem] = of_answers
+        pixels = folder / f"maps-{file.stem}.zarr"
+        if pixels.exists() and "task" not in columns:
+            maps[file.stem] = _open_maps(pixels, tasks[""][file.stem])
     return [
-        MethodScores(f"{name} {task}".strip(), sets, members, task, tokens)
+        MethodScores(f"{name} {task}".strip(), sets, members, task, tokens, maps)
         if wanted is None
-        else MethodScores(name, sets, members, tokens=tokens)
+        else MethodScores(name, sets, members, tokens=tokens, maps=maps)
         for task, sets in tasks.items()
     ]
 
@@ -221,6 +230,18 @@ def _read_members(path: Path, scored: SetScores) -> np.ndarray:
     if values.ndim != 3 or values.shape[1] != number or values.dtype.kind != "f" or 0 in values.shape:
         raise StoreError(f"{path}: expected {expected}, got {values.dtype} of shape {values.shape}")
     return values if scored.inputs is None else values[:, scored.inputs]
+
+
+def _open_maps(path: Path, scored: SetScores) -> dict[str, ZarrColumn]:
+    """Open the maps of a set, by name, without reading them."""
+    number = scored.number + scored.left_out
+    found = open_maps(path)
+    for name, values in found.items():
+        if len(values) != number or len(values.shape) != 3 or 0 in values.shape:
+            raise StoreError(
+                f"{path}: expected maps of shape ({number}, height, width), got {name} of {values.shape}"
+            )
+    return found
 
 
 def _read_images(folder: Path, name: str, scored: SetScores) -> np.ndarray | None:

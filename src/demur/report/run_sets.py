@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from demur.report.answers import AnswerTokens
+from demur.stores.zarr_arrays import ZarrColumn
 
 
 @dataclass(frozen=True)
@@ -70,9 +71,9 @@ class SetScores:
 
 @dataclass(frozen=True)
 class MethodScores:
-    """What one method gave: scores and, where they were kept, members' log-probabilities and tokens, by set.
+    """What one method gave: scores and, where kept, members' log-probabilities, tokens and maps, by set.
 
-    Each task of a method that has several is one of these, and named after both.
+    Each task of a method that has several is one of these, and named after both. Maps are by name, unread.
     """
 
     name: str
@@ -80,6 +81,7 @@ class MethodScores:
     members: dict[str, np.ndarray]
     task: str = ""
     tokens: dict[str, AnswerTokens] = field(default_factory=dict)
+    maps: dict[str, dict[str, ZarrColumn]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

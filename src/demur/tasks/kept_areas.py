@@ -12,10 +12,32 @@ import numpy as np
 
 from demur.tasks.levels import curve_influence
 
+_TABULATED = 1 << 22  # numbers up to which sums of reciprocals are looked up
+_SMALL = 1 << 12  # and from which on their series needs three terms
+
 
 def _harmonic(number: int) -> np.ndarray:
     """Return the harmonic numbers from 0 to `number`."""
     return np.append(0, np.cumsum(1 / np.arange(1, number + 1)))
+
+
+def sum_reciprocals(start: np.ndarray, size: np.ndarray) -> np.ndarray:
+    """Return ``1 / (start + 1) + ... + 1 / (start + size)``, of numbers that may be in the billions.
+
+    Examples
+    --------
+    >>> sum_reciprocals(np.array([0, 1, 10**9]), np.array([2, 0, 10**9]))
+    array([1.5       , 0.        , 0.69314718])
+    """
+    end = start + size
+    if int(np.max(end)) <= _TABULATED:
+        table = _harmonic(int(np.max(end)))
+        return table[end] - table[start]
+    table, (low, high) = _harmonic(_SMALL), (np.minimum(each, _SMALL) for each in (start, end))
+    first, last = (np.maximum(each, _SMALL).astype(float) for each in (start, end))
+    # Euler and Maclaurin's: no difference of logarithms, which would leave a level of a few inputs no digits.
+    further = np.log1p((last - first) / first) + (1 / last - 1 / first) / 2 - (last**-2 - first**-2) / 12
+    return table[high] - table[low] + further
 
 
 def count_before_levels(
@@ -35,16 +57,13 @@ def area_of(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     """
     size, rate, start, hits = count_before_levels(right, wrong)
     number = np.sum(size, axis=-1)  # resamples of clusters differ in it
-    table = _harmonic(int(np.max(number)))
-    steps = table[start + size] - table[start]
-    return np.sum(right + (hits - start * rate) * steps, axis=-1) / number
+    return np.sum(right + (hits - start * rate) * sum_reciprocals(start, size), axis=-1) / number
 
 
 def excess_of(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     """Return by how much the area is short of that of a ranking with all errors last."""
     hits, number = np.sum(right, axis=-1), np.sum(right + wrong, axis=-1)
-    table = _harmonic(int(np.max(number)))
-    best = (hits + hits * (table[number] - table[hits])) / number
+    best = (hits + hits * sum_reciprocals(hits, number - hits)) / number
     return best - area_of(right, wrong)
 
 
@@ -80,7 +99,7 @@ def generalized_risk_of(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
     size, _, start, _ = count_before_levels(right, wrong)
     number = np.sum(size, axis=-1)
     behind = number[..., None] - start - size / 2
-    return np.sum(wrong * behind, axis=-1) / number**2
+    return np.sum(wrong * behind, axis=-1) / np.square(number, dtype=float)
 
 
 def generalized_risk_influence(right: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -111,7 +111,7 @@ class Selective(Displayed):
         if not 0 < coverage <= 1:
             raise ValueError(f"coverage must be above 0 and at most 1. Got {coverage!r}.")
         if self._resamples:
-            return self.figure(lambda right, wrong: _accuracy_of(right, wrong, coverage))
+            return self.figure(lambda right, wrong: accuracy_of(right, wrong, coverage))
         kept = coverage * np.sum(self.right + self.wrong)
         confidence = self.options.confidence
         found = accuracy_intervals(self.right, self.wrong, kept[None], confidence, self.together)
@@ -128,8 +128,8 @@ class Selective(Displayed):
         if not 0 < accuracy <= 1:
             raise ValueError(f"accuracy must be above 0 and at most 1. Got {accuracy!r}.")
         if self._resamples:
-            return self.figure(lambda right, wrong: _coverage_of(right, wrong, accuracy))
-        value = float(_coverage_of(self.right[None], self.wrong[None], accuracy)[0])
+            return self.figure(lambda right, wrong: coverage_of(right, wrong, accuracy))
+        value = float(coverage_of(self.right[None], self.wrong[None], accuracy)[0])
         given = self.right, self.wrong, accuracy, self.options.confidence
         return coverage_interval(value, *given, self.together)
 
@@ -235,7 +235,7 @@ def count_right_and_wrong(scores: np.ndarray, correct: np.ndarray) -> tuple[np.n
     return levels.positive[::-1], levels.negative[::-1]
 
 
-def _accuracy_of(right: np.ndarray, wrong: np.ndarray, coverage: float) -> np.ndarray:
+def accuracy_of(right: np.ndarray, wrong: np.ndarray, coverage: float) -> np.ndarray:
     """Return the accuracy of the most certain share, tied inputs kept in part; (resamples, levels)."""
     size, rate, start, hits = count_before_levels(right, wrong)
     kept = coverage * np.sum(size, axis=-1)
@@ -244,7 +244,7 @@ def _accuracy_of(right: np.ndarray, wrong: np.ndarray, coverage: float) -> np.nd
     return (at_hits + (kept - at_start) * at_rate) / kept
 
 
-def _coverage_of(right: np.ndarray, wrong: np.ndarray, accuracy: float) -> np.ndarray:
+def coverage_of(right: np.ndarray, wrong: np.ndarray, accuracy: float) -> np.ndarray:
     """Return the largest share kept with at least this accuracy; (resamples, levels).
 
     Within a level the accuracy is monotone in the number kept. So the last level whose end is good enough
@@ -299,8 +299,8 @@ def _estimate_areas(
     """Return area, excess and generalized risk, with BCa intervals or those of their influence functions."""
     number = int(np.sum(right + wrong))
     if not right.any() or not wrong.any():
-        return _estimate_one_kind(right, number, options.confidence)
-    figures, influences = [figure for figure, _ in _AREAS], [influence for _, influence in _AREAS]
+        return estimate_areas_of_one_kind(right, number, options.confidence)
+    figures, influences = zip(*_AREAS, strict=True)
     counts, confidence = np.concatenate([right, wrong]), options.confidence
     values = [float(figure(right, wrong)) for figure in figures]
     spreads = [spread_of([(np.concatenate(of(right, wrong)), counts)]) for of in influences]
@@ -313,7 +313,7 @@ def _estimate_areas(
     else:
         errors = [Spread(error) for error, _ in spreads]
         found = _by_influence(values, errors, confidence)
-    return _widen(found, right, wrong, min(int(right.sum()), int(wrong.sum())))
+    return widen_areas(found, right, wrong, min(int(right.sum()), int(wrong.sum())))
 
 
 def _estimate_in_clusters(
@@ -322,7 +322,7 @@ def _estimate_in_clusters(
     """Return area, excess and generalized risk with intervals over draws of whole clusters."""
     confidence, clusters = options.confidence, together.clusters
     if not right.any() or not wrong.any():
-        return _estimate_one_kind(right, clusters.number, confidence)
+        return estimate_areas_of_one_kind(right, clusters.number, confidence)
     values = [float(figure(right, wrong)) for figure, _ in _AREAS]
     if options.interval == "bootstrap":
         found = [
@@ -336,7 +336,7 @@ def _estimate_in_clusters(
             for of_right, of_wrong in shifts
         ]
         found = _by_influence(values, errors, confidence)
-    return _widen(found, right, wrong, clusters.count_pairs(together.correct))
+    return widen_areas(found, right, wrong, clusters.count_pairs(together.correct))
 
 
 _AREAS = (
@@ -346,7 +346,7 @@ _AREAS = (
 )
 
 
-def _estimate_one_kind(
+def estimate_areas_of_one_kind(
     right: np.ndarray, number: int, confidence: float
 ) -> tuple[Estimate, Estimate, Estimate]:
     """Return area, excess and generalized risk of so many draws that are all right, or all wrong."""
@@ -367,7 +367,7 @@ def _by_influence(values: Sequence[float], errors: Sequence[Spread], confidence:
     return [auc, *others]
 
 
-def _widen(
+def widen_areas(
     found: Sequence[Estimate], right: np.ndarray, wrong: np.ndarray, pairs: int
 ) -> tuple[Estimate, Estimate, Estimate]:
     """Return the same, with excess and generalized risk as high as so many pairs in order allow."""
