@@ -190,7 +190,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 f"and no class. Got {self.defer_label!r} for {self.classes_.tolist()}: see decide."
             )
 
-    def _make_posterior(self, own: Any, labels: np.ndarray, source: np.random.RandomState) -> Any:
+    def _make_posterior(self, own: Any, labels: Any, source: np.random.RandomState) -> Any:
         """Return what predicts."""
         given = self.posterior
         if given is None:
@@ -212,10 +212,10 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             )
         return found
 
-    def _fit_to_bootstrap(self, own: Any, labels: np.ndarray, source: np.random.RandomState) -> Any:
+    def _fit_to_bootstrap(self, own: Any, labels: Any, source: np.random.RandomState) -> Any:
         """Return a clone that is fitted to a bootstrap sample with all classes in it."""
-        rows, again = resample(own, labels, stratify=labels, random_state=source)
-        return _seed(clone(self.estimator), source).fit(rows, again)
+        drawn: Any = resample(own, labels, stratify=labels, random_state=source)
+        return _seed(clone(self.estimator), source).fit(*drawn)
 
     def _predict(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return average probabilities (inputs, classes), and the uncertainty of each input."""
