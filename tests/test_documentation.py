@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import demur
+import demur.sklearn
 from demur.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -183,6 +184,11 @@ PRINTED = {
         r"^most contradictory: When did the ship sink\?$",
         r"first member alone: \[0\.",
     ],
+    "deferring_classifier.py": [
+        r"accuracy of the kept is at least 0\.98, with confidence 0\.95",
+        r"^Accuracy of the kept: 0\.9",
+        r"^2 defer 2 6 ",
+    ],
     "forest.py": [r"^prior 0\.0: .* K infinite for [89]\d% of", r"^prior 1\.0: .* K infinite for 0% of"],
     "own_posterior.py": [
         r"^20 members, accuracy 0\.9",
@@ -229,7 +235,7 @@ def test_reference_lists_every_public_name():
     parts = {
         "posteriors": demur.posteriors, "posteriors.evidential": demur.posteriors.evidential,
         "posteriors.one_pass": demur.posteriors.one_pass, "report": demur.report,
-        "sequences": demur.sequences, "tasks": demur.tasks,
+        "sequences": demur.sequences, "sklearn": demur.sklearn, "tasks": demur.tasks,
     }  # fmt: skip
     public = set(demur.__all__) - set(parts)
     inside = {f"demur.{name}.{own}" for name, part in parts.items() for own in part.__all__}
