@@ -1,7 +1,7 @@
 """Evaluate the pixels of a data set, image by image on two machines, without keeping any of them.
 
-Each machine counts its own images in a `ScoreCounts`, 16 MB however many there are. Merged, they give every figure
-between certain limits, with intervals over draws of whole images. A second pass makes the figures exact.
+Each machine counts its own images in a `ScoreCounts`, 16 MB however many there are. Merged, they give every
+figure between certain limits, with intervals over draws of whole images. A second pass makes them exact.
 
 Run: python examples/pixels_in_fixed_memory.py
 """
