@@ -202,6 +202,8 @@ def _list_parts(split: Split) -> list[list[int]] | None:
 
 def _check(job: ScoringJob) -> None:
     """Raise where what is asked for takes the inputs one after the other."""
+    if job.dense is not None:
+        raise ValueError("class_axis= scores pixels in one process. Got cluster= too. Leave one of them out.")
     if job.tolerance is not None:
         raise ValueError(
             "tolerance compares inputs with those before, and cluster= scores them at the same time. Leave "

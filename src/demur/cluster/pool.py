@@ -192,7 +192,7 @@ class Pool:
         except errors.RayError as error:
             self._bury(seat, error)
             return None
-        if ref is seat.ready:
+        if ref == seat.ready:  # a client of Ray has its own objects
             seat.ready, self._failed_starts = None, []
             return None
         piece, result = seat.running.pop(ref)
@@ -200,7 +200,7 @@ class Pool:
 
     def _give_back(self, seat: _Seat, ref: Any, why: Any) -> tuple[Piece, Any, Any] | None:
         """Do a piece again whose data, or whose result, were lost with a machine."""
-        if ref is seat.ready:
+        if ref == seat.ready:  # a client of Ray has its own objects
             self._bury(seat, why)
             return None
         piece, _ = seat.running.pop(ref)

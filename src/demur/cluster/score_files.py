@@ -17,7 +17,7 @@ from demur.cluster.pool import Piece, Pool
 from demur.cluster.settings import as_cluster
 from demur.core.rounding import hold_warnings
 from demur.scoring.file_tiles import Tiles
-from demur.stores import open_predictions
+from demur.stores import StoreError, open_predictions
 
 Columns = Iterator[tuple[slice, Iterator[tuple[str, np.ndarray]]]]
 
@@ -76,6 +76,15 @@ class FileJob:
             "reasons": reasons,
             "rounded": rounded.any,
         }, None
+
+
+def check_output_of(out: Path | None) -> None:
+    """Raise where scores would be written block by block, which one process does."""
+    if out is not None and out.suffix.lower() == ".zarr":
+        raise StoreError(
+            f"{out}: expected .parquet, .csv, .npz or .json with --cluster, which collects the scores: "
+            "choose another name, or leave out --cluster"
+        )
 
 
 def spread_tiles(

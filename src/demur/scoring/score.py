@@ -22,6 +22,7 @@ from demur.scoring.batches import ARRAY_BATCH_SIZE, is_whole
 from demur.scoring.by_batch import score_by_batch
 from demur.scoring.by_member import score_by_member
 from demur.scoring.checkpoint import Checkpoint
+from demur.scoring.dense import Reduce, make_dense
 from demur.scoring.job import ScoringJob, make_job
 from demur.scoring.score_table import DEFAULT_MEASURES
 from demur.scoring.scores import Scores
@@ -50,6 +51,9 @@ def score(
     unpack: Unpack | None = None,
     classes: Sequence[Any] | None = None,
     columns: Sequence[Detector] = (),
+    class_axis: int | None = None,
+    reduce: Reduce = "mean",
+    maps: str | os.PathLike[str] | None = None,
     order: Literal["batch", "member"] = "batch",
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 30.0,
@@ -102,6 +106,18 @@ def score(
     columns
         Scores that need no members, from ``demur.posteriors.one_pass``: one more column for each, named after
         it. A network that several of them use, or that is a ``LastLayer``'s too, runs once per batch.
+    class_axis
+        For predictions of every pixel: where they have their classes, 2 for (members, inputs, classes,
+        height, width). Scores are then one number per image, of the map of its pixels. Where labels are of
+        pixels, too, the column ``accuracy`` has the share that the average predicts right; labels that are no
+        class do not count. In memory are the predictions of one image by all members.
+    reduce
+        With ``class_axis``, how the map of an image becomes its score: ``"mean"``, ``"max"``, a quantile from
+        0 to 1, or a function from a map (height, width) to a number.
+    maps
+        With ``class_axis``, where to keep the maps: a path or URL that ends in ``.zarr``. It gets arrays
+        (inputs, height, width) named as the columns of scores, ``prediction``, and ``label`` where labels are
+        of pixels; see ``demur.stores.open_maps``. All images must have one size.
     order
         ``"batch"``: all members predict one batch, then the next; this needs the memory of one batch.
         ``"member"``: one member, or the few that fit in memory, predict the whole data set, then the next;
@@ -142,6 +158,7 @@ def score(
     job = make_job(
         posterior, loader, measures=measures, rule=rule, base=base, unbiased=unbiased, stderr=stderr,
         tolerance=tolerance, unpack=unpack, classes=classes, rounding=rounding, columns=columns,
+        dense=make_dense(class_axis, reduce, maps),
     )  # fmt: skip
     job.check(order)
     with preserve_random_state(), _show_progress(job, order, progress) as advance, hold_warnings() as held:
@@ -154,6 +171,8 @@ def score(
         else:
             file = Checkpoint(checkpoint, {} if checkpoint is None else job.settings(order), every)
             so_far = {"batch": score_by_batch, "member": score_by_member}[order](job, file, advance)
+            if job.dense is not None:
+                job.dense.finish(so_far.inputs)
             file.remove()
     scores = so_far.finish(job.measures, rule=job.rule, base=job.base, unbiased=job.unbiased)
     if held.any:
