@@ -49,6 +49,15 @@ def connect(ray: Any, cluster: Cluster) -> None:
         ) from None
 
 
+def refuse_client(ray: Any) -> None:
+    """Raise where this process is a client of a cluster elsewhere, through which Ray reads no Dataset."""
+    if ray.util.client.ray.is_connected():
+        raise ValueError(
+            "A ray.data.Dataset takes a process on a machine of the cluster. Got a client, by ray://, through "
+            "which Ray reads none. Run this program there, with cluster='auto', or give batches."
+        )
+
+
 def count_workers(ray: Any, cluster: Cluster) -> int:
     """Return how many workers to start; raise where no machine can hold one."""
     nodes = list_machines(ray)

@@ -14,7 +14,12 @@ from demur.cluster.block_files import open_folder, read_manifest, remove_folder,
 from demur.cluster.blocks import Block, iterate_blocks, renew_block
 from demur.cluster.by_input import BlockJob, Receipt, pass_on
 from demur.cluster.by_member import FINISH, MERGE, SUM, MemberJob, MergeTree
-from demur.cluster.connection import count_workers, join_cluster, measure_worker_memory
+from demur.cluster.connection import (
+    count_workers,
+    join_cluster,
+    measure_worker_memory,
+    refuse_client,
+)
 from demur.cluster.dataset_batches import DatasetBatches, is_dataset, quiet_datasets
 from demur.cluster.member_parts import Split, choose_split, measure_members, store_models
 from demur.cluster.pool import LOST, Piece, Pool
@@ -96,6 +101,8 @@ def _run(
     """Yield blocks with their receipts, as they are done."""
     _check(job)
     with join_cluster(cluster) as ray, quiet_datasets():
+        if tables or isinstance(job.loader, DatasetBatches):
+            refuse_client(ray)
         workers = count_workers(ray, cluster)
         memory = measure_worker_memory(ray, cluster, workers)
         by = "members" if order == "member" else cluster.by
