@@ -53,8 +53,8 @@ def refuse_client(ray: Any) -> None:
     """Raise where this process is a client of a cluster elsewhere, through which Ray reads no Dataset."""
     if ray.util.client.ray.is_connected():
         raise ValueError(
-            "A ray.data.Dataset takes a process on a machine of the cluster. Got a client, by ray://, through "
-            "which Ray reads none. Run this program there, with cluster='auto', or give batches."
+            "A ray.data.Dataset takes a process on a machine of the cluster. Got a client, by ray://, "
+            "through which Ray reads none. Run this program there, with cluster='auto', or give batches."
         )
 
 
