@@ -11,7 +11,7 @@ import demur
 
 SOURCE = Path(demur.__file__).parent
 ORDER = [
-    "progress", "atomic", "reading", "checksums", "control_characters",
+    "progress", "atomic", "reading", "checksums", "control_characters", "run_settings",
     "core.table_alignment", "core.arrays", "core.rounding", "core.logarithms", "core.probabilities",
     "core.least_divergence",
     "core.joint_information", "core.gamma_function", "core.class_terms", "core.rules", "core.parts_as_text",
@@ -21,9 +21,9 @@ ORDER = [
     "core.gaussian_integral", "core.gaussian_estimates",
     "core.bounds", "core.predictive", "core.second_order_measures", "decompose", "divergences", "regression",
     "averages", "credal", "adhoc",
-    "tasks", "torchmetrics", "deferral", "stores", "scoring.batch_parts", "scoring.batches",
-    "scoring.checkpoint", "scoring.logit_spread", "posteriors", "scoring", "sequences", "report", "reproduce",
-    "cli",
+    "tasks", "torchmetrics", "deferral", "deferrals", "stores", "scoring.batch_parts", "scoring.batches",
+    "scoring.checkpoint", "scoring.logit_spread", "posteriors", "scoring", "sklearn", "sequences", "report",
+    "reproduce", "cli",
 ]  # fmt: skip
 
 
@@ -68,7 +68,9 @@ def test_the_check_objects_to_an_import_that_goes_back(tmp_path) -> None:
 
 def test_importing_demur_imports_nothing_heavy() -> None:
     code = "import demur, sys; print([m for m in HEAVY if m in sys.modules])"
-    heavy = ("torch", "numba", "jax", "pandas", "matplotlib", "scipy.stats", "typer")
+    heavy = (
+        "torch", "numba", "jax", "pandas", "matplotlib", "sklearn", "scipy.stats", "typer", "zarr", "fsspec",
+    )  # fmt: skip
     printed = subprocess.check_output([sys.executable, "-c", f"HEAVY = {heavy!r}; {code}"], text=True)
     assert printed.strip() == "[]"
 

@@ -121,7 +121,7 @@ def test_pages_hold_examples():
 # Several seconds each; the demo or a page fits these posteriors to the same digits.
 SLOW_EXAMPLES = (
     "bayes_by_backprop", "boosted_trees", "cyclical_sghmc", "deep_ensemble", "evidential", "hmc", "laplace",
-    "last_layer", "mc_dropout", "one_pass", "quam", "swag",
+    "last_layer", "mc_dropout", "one_pass", "quam", "swag", "forest", "digits_ensemble",
 )  # fmt: skip
 
 # What each script must have printed, as patterns.
@@ -131,6 +131,7 @@ PRINTED = {
         r"; exact; .*\n  auroc  0\.\d+ \[",
         r"^Selective: 245,760 inputs",
     ],
+    "object_store.py": [r"^20000 inputs, 10 members$", r"^image-\d+: K \d\.\d+, I [01]\.\d+ nats$"],
     "streaming_moments.py": [r"^256 members", r"all at once: equal$"],
     "cyclical_sghmc.py": [r"^accuracy on known digits: 0\.9\d+$", r"by K: AUROC 0\.\d+", r"all cycles: \d"],
     "deep_ensemble.py": [
@@ -175,6 +176,11 @@ PRINTED = {
         r"^feature_density +0\.[89]",
         r"^sngp +0\.[789]",
         r"^duq +0\.[789]",
+    ],
+    "meaning.py": [
+        r"^similarity: cosine of",
+        r"^most contradictory: When did the ship sink\?$",
+        r"first member alone: \[0\.",
     ],
     "forest.py": [r"^prior 0\.0: .* K infinite for [89]\d% of", r"^prior 1\.0: .* K infinite for 0% of"],
     "own_posterior.py": [

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from demur.adhoc import label_variance, margin, max_probability, softmax_variance, variation_ratio
     from demur.averages import interval, mean, quantiles
     from demur.deferral import Deferral
+    from demur.deferrals import Deferrals
     from demur.regression import information, information_bounds, variance
     from demur.scoring.score import score
     from demur.scoring.scores import Scores
@@ -62,6 +63,7 @@ __all__ = [
     "Credal",
     "Decomposition",
     "Deferral",
+    "Deferrals",
     "Deltas",
     "Dirichlet",
     "Draws",
@@ -108,6 +110,7 @@ __all__ = [
 
 _LATER = {
     "Deferral": "deferral",
+    "Deferrals": "deferrals",
     "NoGuarantee": "tasks.guarantees",
     "Scores": "scoring.scores",
     "information": "regression",

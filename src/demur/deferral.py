@@ -22,6 +22,8 @@ from demur.tasks.kept_accuracy import estimate_share
 
 _GOALS = ("accuracy", "coverage", "risk", "cost")
 _FORMAT = "demur deferral 1"
+SEVERAL = "demur deferrals 1"
+"""The format of a file of several policies, which `demur.deferrals` reads."""
 
 
 @dataclass(frozen=True)
@@ -217,18 +219,13 @@ class Deferral(Displayed):
 
     def save(self, path: str | Path) -> None:
         """Write the policy as JSON: whole or not at all."""
-        thresholds = {name: asdict(t) for name, t in self.thresholds.items()}
-        for entry in thresholds.values():
-            if entry["value"] is not None and math.isinf(entry["value"]):
-                entry["value"] = "inf" if entry["value"] > 0 else "-inf"
-        content = {"format": _FORMAT, **asdict(self), "thresholds": thresholds}
-        atomic.write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+        atomic.write_text(path, json.dumps(describe_policy(self), indent=2, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Deferral:
         """Read a policy that ``save`` wrote; any other file is a ValueError."""
         try:
-            return _parse_policy(read_json(path))
+            return parse_policy(read_json(path))
         except ValueError as error:
             raise ValueError(
                 f"{path} must be a policy written by Deferral.save. Got something else: {error}. "
@@ -243,7 +240,16 @@ class Deferral(Displayed):
             raise ValueError("groups must be None: the policy was fitted without them. Fit it with groups=.")
 
 
-def _parse_policy(content: Any) -> Deferral:
+def describe_policy(policy: Deferral) -> dict[str, Any]:
+    """Return a policy as JSON holds it."""
+    thresholds = {name: asdict(t) for name, t in policy.thresholds.items()}
+    for entry in thresholds.values():
+        if entry["value"] is not None and math.isinf(entry["value"]):
+            entry["value"] = "inf" if entry["value"] > 0 else "-inf"
+    return {"format": _FORMAT, **asdict(policy), "thresholds": thresholds}
+
+
+def parse_policy(content: Any) -> Deferral:
     """Return the policy that JSON describes; raise a ValueError that says where it describes none."""
     names: dict[str, Any] = {
         "format": str,
@@ -254,8 +260,10 @@ def _parse_policy(content: Any) -> Deferral:
     }
     names |= {"score": (str, None), "method": (str, None), "clusters": (int, None)}
     if isinstance(content, dict):
+        if content.get("format") == SEVERAL:
+            raise ValueError("several policies, which demur.Deferrals.load reads: give it one of them")
         content = {"clusters": None} | content  # policies of before have no such entry
-    found = _check_entries("", content, names)
+    found = check_entries("", content, names)
     if found.pop("format") != _FORMAT:
         raise ValueError("another format")
     if found["goal"] not in _GOALS:
@@ -279,7 +287,7 @@ def _parse_policy(content: Any) -> Deferral:
 def _parse_threshold(where: str, goal: str, content: Any) -> Threshold:
     """Return the threshold that JSON describes."""
     kinds = {"value": (float, str, None), "kept": int, "number": int, "right": int, "promise": (float, None)}
-    found = _check_entries(where, content, kinds)
+    found = check_entries(where, content, kinds)
     if isinstance(found["value"], str):
         if found["value"] not in ("inf", "-inf"):
             raise ValueError(f"{where}the value {found['value']!r}")
@@ -293,7 +301,7 @@ def _parse_threshold(where: str, goal: str, content: Any) -> Threshold:
     return Threshold(**found)
 
 
-def _check_entries(where: str, content: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
+def check_entries(where: str, content: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of a JSON object; raise unless they are these, each of its kind.
 
     Numbers are finite, and True is none. A whole number may stand for any.

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from reference.selective import area_under_generalized_risk, list_orders, prediction_rejection_ratio
 from sklearn.metrics import roc_auc_score
 
 from demur.tasks import compare, misclassification, selective
@@ -14,7 +15,6 @@ from demur.tasks.kept_areas import (
     generalized_risk_of,
 )
 from demur.tasks.selective import count_right_and_wrong
-from tests.reference.selective import area_under_generalized_risk, list_orders, prediction_rejection_ratio
 
 
 def by_loops(scores, correct) -> np.ndarray:

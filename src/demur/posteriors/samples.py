@@ -71,7 +71,7 @@ class Samples(Posterior):
                 raise ValueError(f"Expected {self.members} members. Got {found!r}, which has none.")
             yield found
             return
-        if len(found.shape) != 3 and not is_numbers(found):
+        if len(found.shape) < 3 and not is_numbers(found):
             raise ValueError(
                 "A callable must return predictions of shape (members, inputs, classes). "
                 f"Got {tuple(found.shape)}."

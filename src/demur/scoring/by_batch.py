@@ -34,11 +34,12 @@ def score_by_batch(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[]
                 so_far.check(index, batch)
             else:
                 with share_passes():
-                    found = (
-                        _score_batch(job, batch)
-                        if stopping is None
-                        else _score_adaptively(job, batch, stopping)
-                    )
+                    if job.dense is not None:
+                        found = job.dense.score_batch(job, batch, _score_rows)
+                    elif stopping is None:
+                        found = _score_batch(job, batch)
+                    else:
+                        found = _score_adaptively(job, batch, stopping)
                     found["columns"] |= job.score_detectors(batch)
                 so_far.add(batch, **found)
                 so_far.outcome = job.outcome

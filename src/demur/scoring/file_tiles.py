@@ -221,7 +221,8 @@ class Tiles:
     def _describe_place(self, member: int, row: int) -> str:
         """Return the file, member and input that a message is about."""
         source = self.predictions.source_of(member)
-        at = describe_row(name_rows(self.predictions.batch, self.predictions.tasks, {}), row)
+        rows = name_rows(self.predictions.batch, self.predictions.tasks, {}, first=self.predictions.first)
+        at = describe_row(rows, row)
         return f"{source.label}: {'' if source.axis is None else f'member {member - source.first}, '}{at}"
 
     def _choose_weights(self, members: range, inputs: slice) -> np.ndarray | None:

@@ -20,10 +20,14 @@ from demur.predictions import Categorical, SecondOrder, arrays
 from demur.scoring.adaptive import ERROR_GROUPS, check_tolerance
 from demur.scoring.batch_parts import Unpack, check_unpack
 from demur.scoring.batches import InputBatch, iterate_batches
+from demur.scoring.dense import DenseScoring, take_label_maps
 from demur.scoring.given_models import GivenModels, ask_given_models, deployed_of
 from demur.scoring.held_members import is_draws
 from demur.scoring.outcomes import Outcome, name_outcome
 from demur.scoring.score_table import compute_columns, count_groups
+
+_LABEL_AXES = 8
+"""Axes of labels of pixels, at most: inputs, then those of an image or a volume."""
 
 
 @dataclass
@@ -42,6 +46,7 @@ class ScoringJob:
     classes: Any = None
     rounding: float | str | None = None
     detectors: Sequence[Detector] = ()
+    dense: DenseScoring | None = None
     groups: int | None = field(default=None, init=False)
     own: dict[str, Measure] = field(default_factory=dict, init=False)
     outcome: Outcome = field(default="classes", init=False)
@@ -87,6 +92,8 @@ class ScoringJob:
         self.groups = count_groups(named, members or 0, unbiased=self.unbiased, stderr=self.stderr)
         if self.tolerance is not None:
             self.groups = min(ERROR_GROUPS, members or 0)
+        if self.dense is not None:
+            self.dense.check(self, order)
 
     def _check_rounding(self, order: str) -> None:
         """Raise where the least value that fits is wanted of members that are not held all at once."""
@@ -111,11 +118,15 @@ class ScoringJob:
         # None where there are none, as in checkpoints from before there were detectors.
         asked["columns"] = {each.name: each.fingerprint() for each in self.detectors} or None
         own = {"posterior": type(self.posterior).__name__, "parameters": self.posterior.fingerprint()}
-        return {"order": order, **own, **chosen, **asked}
+        dense = {} if self.dense is None else self.dense.settings()
+        return {"order": order, **own, **chosen, **asked, **dense}
 
     def iterate_batches(self) -> Iterator[InputBatch]:
         """Yield the batches of the loader."""
-        return iterate_batches(self.loader, unpack=self.unpack, label_axes=2)
+        if self.dense is None:
+            return iterate_batches(self.loader, unpack=self.unpack, label_axes=2)
+        found = iterate_batches(self.loader, unpack=self.unpack, label_axes=_LABEL_AXES)
+        return map(take_label_maps, found)
 
     def make_moments(self) -> Moments:
         """Return empty moments."""
@@ -218,7 +229,9 @@ def check_chunk(chunk: Any, inputs: int, *, on_host: bool = True) -> tuple[Any, 
             )
     elif len(shape) != 3 or shape[1] != inputs:
         raise ValueError(
-            f"A posterior must predict (members, inputs, classes), of {inputs} inputs. Got {shape}."
+            f"A posterior must predict (members, inputs, classes), of {inputs} inputs. Got {shape}. Where "
+            "there are classes for each pixel, say on which axis: class_axis=2; else give "
+            "forward=lambda model, inputs: ... that returns logits of this shape."
         )
     elif isinstance(prediction, Categorical) and shape[2] == 1:
         raise ValueError(

@@ -115,7 +115,7 @@ class Scores:
         whose average probability is above 1/2.
         """
         if "prediction" not in self.table.columns:
-            raise ValueError("predictions takes scores with a column prediction. The file had none.")
+            raise ValueError("predictions takes scores with a column prediction. These have none.")
         return self.table.columns["prediction"]
 
     @property
