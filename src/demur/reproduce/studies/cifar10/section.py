@@ -130,9 +130,9 @@ def _list_findings(found: dict[str, dict[str, dict[str, Any]]]) -> Iterator[str]
     yield (
         f"Closest to HMC: {TITLES[closest]}, at a total variation of {distance:.3f} and an agreement of "
         f"{agreement:.3f}. That is {'ahead of' if ahead else 'not ahead of'} the published starting point. "
-        f"HMC's own average is right for {right[0]:.1f} % of the images, this one for {right[1]:.1f} %: what a "
-        "network has not learned yet after so few passes cannot be told from what its posterior approximation "
-        "leaves out."
+        f"HMC's own average is right for {right[0]:.1f} % of the images, this one for {right[1]:.1f} %: what "
+        "a network has not learned yet after so few passes cannot be told from what its posterior "
+        "approximation leaves out."
     )
 
 
