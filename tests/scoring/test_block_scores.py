@@ -223,9 +223,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["zarr", "parquet"])
 def test_memory_does_not_grow_with_the_store(logits, suffix):
-    """Peak memory on 1.2 GB of predictions is within 150 MB of that on a hundredth of them."""
+    """Twice as many predictions, 1.2 GB, take hardly more: both are several blocks of scores."""
     peaks = []
-    for name, number in (("small", 6_000), ("large", 600_000)):
+    for name, number in (("small", 300_000), ("large", 600_000)):
         rng = np.random.default_rng(0)
         block = rng.normal(size=(10, 6_000, 50)).astype(np.float32)
         write_predictions(f"{name}.zarr", (block for _ in range(number // 6_000)))
@@ -233,4 +233,4 @@ def test_memory_does_not_grow_with_the_store(logits, suffix):
         printed = subprocess.check_output([*command, f"{name}-scores.{suffix}"], text=True)
         peaks.append(int(printed))
     print("peak memory in MB:", peaks)
-    assert peaks[1] < peaks[0] + 150
+    assert peaks[1] < peaks[0] + 100 and peaks[1] < 600
