@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from demur.tasks.figure_limits import FIGURES, Counts
+from demur.tasks.levels import count_levels
 from demur.tasks.score_bins import BINS, find_bins, find_used, lowest_scores
 
 Chunks = Callable[[], Iterable[tuple[np.ndarray, np.ndarray | bool]]]
@@ -33,9 +34,11 @@ class _Levels:
     counts: Counts
 
     def merge(self, scores: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> _Levels:
-        """Return levels with more scores, each of so many positives and negatives."""
+        """Return levels with more of them: distinct scores, the highest first, and their counts."""
         if not len(scores):
             return self
+        if not len(self.scores):
+            return _Levels(scores, (positive, negative))
         every = np.concatenate([self.scores, scores])
         order = np.argsort(every, kind="stable")[::-1]
         ranked = every[order]
@@ -136,12 +139,13 @@ def _collect(
     found, waiting, size = _no_levels(), [], 0
 
     def join() -> _Levels:
-        scores, positive = (np.concatenate(each) for each in zip(*waiting, strict=True))
-        return found.merge(scores, positive.astype(np.int64), (~positive).astype(np.int64))
+        more = count_levels(*(np.concatenate(each) for each in zip(*waiting, strict=True)))
+        return found.merge(more.scores, more.positive, more.negative)
 
     for part in _take(read, wanted, low, high):
-        waiting.append(part)
-        size += len(part[0])
+        if len(part[0]):
+            waiting.append(part)
+            size += len(part[0])
         if size > budget:
             found, waiting, size = join(), [], 0
     return join() if waiting else found
@@ -185,4 +189,6 @@ def _add_changes(found: dict[str, float], around: Around, coarse: Counts, fine: 
         for counts in (fine, coarse)
     ]
     for name, figure in FIGURES.items():
-        found[name] += figure(*ends[0]) - figure(*ends[1])
+        if name != "excess":  # what the best area has more than `auc`, which is the same for all orders
+            found[name] += figure(*ends[0]) - figure(*ends[1])
+    found["excess"] = -found["auc"]
