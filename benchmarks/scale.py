@@ -156,7 +156,7 @@ def _fit_power(sizes: list[tuple[int, int, int]], seconds: list[float], name: st
 
 
 def measure_ray(layer: Any, features: np.ndarray, labels: np.ndarray, members: int) -> dict[str, Any]:
-    """Return wall times of the same job in this process and on Ray, with one worker and with two."""
+    """Return wall times and speeds of the same job in this process and on Ray, with one worker and two."""
     import ray
 
     folder = Path(tempfile.mkdtemp())
@@ -164,9 +164,8 @@ def measure_ray(layer: Any, features: np.ndarray, labels: np.ndarray, members: i
 
     def note(model: Any, inputs: Any) -> Any:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        (folder / f"{os.getpid()}").write_text(f"{time.monotonic()} {peak}")
-        if not (folder / f"{os.getpid()}.begin").exists():
-            (folder / f"{os.getpid()}.begin").write_text(f"{time.monotonic()}")
+        with (folder / f"{os.getpid()}").open("a") as file:
+            file.write(f"{time.monotonic()} {peak}\n")
         return model(inputs)
 
     posterior = LastLayer(layer, dropout=RATE, samples=members)
@@ -175,15 +174,11 @@ def measure_ray(layer: Any, features: np.ndarray, labels: np.ndarray, members: i
     found: dict[str, Any] = {"inputs": len(features), "members": members, "classes": layer.out_features}
     begin = time.perf_counter()
     one = demur.score(posterior, batches, progress=False)
-    found["no_ray"] = time.perf_counter() - begin
+    found["no_ray_seconds"] = time.perf_counter() - begin
+    found["no_ray_batches_a_second"] = len(batches) / found["no_ray_seconds"]
     begin = time.perf_counter()
-    ray.init(
-        num_cpus=3,
-        include_dashboard=False,
-        object_store_memory=300 << 20,
-        log_to_driver=False,
-        logging_level="ERROR",
-    )
+    options = {"include_dashboard": False, "object_store_memory": 300 << 20, "log_to_driver": False}
+    ray.init(address="local", num_cpus=3, logging_level="ERROR", **options)
     found["start_of_ray"] = time.perf_counter() - begin
     try:
         for workers in (1, 2):
@@ -194,18 +189,25 @@ def measure_ray(layer: Any, features: np.ndarray, labels: np.ndarray, members: i
             many = demur.score(noted, batches, cluster=cluster, progress=False)
             whole = time.perf_counter() - begin
             assert all(many.columns[name].tobytes() == each.tobytes() for name, each in one.columns.items())
-            started = min(float(path.read_text()) for path in folder.glob("*.begin"))
-            now = time.monotonic()
-            peaks = [int(path.read_text().split()[1]) for path in folder.iterdir() if not path.suffix]
-            found[f"workers_{workers}"] = {
-                "whole": whole, "scoring": now - started, "worker_peak_bytes": max(peaks),
-            }  # fmt: skip
+            found[f"workers_{workers}"] = {"whole_seconds": whole} | _read_notes(folder)
     finally:
         ray.shutdown()
-    alone, both = (found[f"workers_{k}"]["scoring"] for k in (1, 2))
-    found["efficiency_of_two"] = alone / (2 * both)
-    found["overhead_of_one"] = alone / found["no_ray"] - 1
+    alone, both = (found[f"workers_{k}"]["batches_a_second"] for k in (1, 2))
+    found["efficiency_of_two"] = both / (2 * alone)
+    found["slower_than_no_ray"] = found["no_ray_batches_a_second"] / alone - 1
     return found
+
+
+def _read_notes(folder: Path) -> dict[str, float]:
+    """Return the speed while all workers were at work, and the most memory that one of them had."""
+    notes = [
+        [tuple(map(float, line.split())) for line in path.read_text().splitlines()]
+        for path in folder.iterdir()
+    ]
+    begin, end = max(each[0][0] for each in notes), min(each[-1][0] for each in notes)
+    between = sum(begin < when <= end for each in notes for when, _ in each)
+    peak = max(peak for each in notes for _, peak in each)
+    return {"batches_a_second": between / (end - begin), "worker_peak_bytes": peak}
 
 
 def make_plan(
