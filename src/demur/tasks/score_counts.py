@@ -144,7 +144,7 @@ class ScoreCounts:
         """Make the figures exact by further passes over the same scores; returns self.
 
         Only scores of bins that have both kinds are looked at. Each pass holds as many of these as `memory`
-        allows, so that there are more passes the more there are: one for every 16 million per GiB.
+        allows, so that there are more passes the more there are: one for every 7 million per GiB.
 
         Parameters
         ----------
