@@ -92,14 +92,16 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
 
     Examples
     --------
-    >>> from sklearn.datasets import make_classification
     >>> from sklearn.linear_model import LogisticRegression
-    >>> x, y = make_classification(2000, flip_y=0.1, random_state=0)
-    >>> names = np.array(["cat", "dog"])[y]
     >>> from demur.sklearn import DeferringClassifier
-    >>> model = DeferringClassifier(LogisticRegression(), accuracy=0.9, random_state=0).fit(x, names)
-    >>> model.predict(x[:4]), model.defer(x[:4])
-    (array(['dog', 'cat', 'cat', 'dog'], dtype='<U3'), array([False, False, False, False]))
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(2000, 1))
+    >>> y = np.where(x[:, 0] + rng.normal(size=2000) / 2 > 0, "dog", "cat")
+    >>> model = DeferringClassifier(LogisticRegression(), accuracy=0.95, random_state=0).fit(x, y)
+    >>> model.decide([[-2.0], [0.1], [2.0]])
+    array(['cat', 'defer', 'dog'], dtype=object)
+    >>> model.predict([[-2.0], [0.1], [2.0]])
+    array(['cat', 'dog', 'dog'], dtype='<U3')
     """
 
     def __init__(
@@ -145,6 +147,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.estimator_ = _seed(clone(self.estimator), source).fit(own, labels)
         self.classes_ = np.asarray(self.estimator_.classes_)
         for name in ("n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)  # of an earlier fit
             if hasattr(self.estimator_, name):
                 setattr(self, name, getattr(self.estimator_, name))
         self._check_label()
@@ -187,7 +190,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 f"and no class. Got {self.defer_label!r} for {self.classes_.tolist()}: see decide."
             )
 
-    def _make_posterior(self, own: Any, labels: np.ndarray, source: np.random.RandomState) -> Any:
+    def _make_posterior(self, own: Any, labels: Any, source: np.random.RandomState) -> Any:
         """Return what predicts."""
         given = self.posterior
         if given is None:
@@ -209,10 +212,10 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             )
         return found
 
-    def _fit_to_bootstrap(self, own: Any, labels: np.ndarray, source: np.random.RandomState) -> Any:
+    def _fit_to_bootstrap(self, own: Any, labels: Any, source: np.random.RandomState) -> Any:
         """Return a clone that is fitted to a bootstrap sample with all classes in it."""
-        rows, again = resample(own, labels, stratify=labels, random_state=source)
-        return _seed(clone(self.estimator), source).fit(rows, again)
+        drawn: Any = resample(own, labels, stratify=labels, random_state=source)
+        return _seed(clone(self.estimator), source).fit(*drawn)
 
     def _predict(self, X: Any) -> tuple[np.ndarray, np.ndarray]:
         """Return average probabilities (inputs, classes), and the uncertainty of each input."""

@@ -1,5 +1,7 @@
 """Language models as members: against their own forward passes and transformers' own generation."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -281,3 +283,25 @@ def test_models_without_a_common_vocabulary_are_refused(llamas, tokenizer) -> No
     with pytest.raises(ValueError, match=r"one vocabulary. Got \[16, 20\]"):
         LanguageModels([llamas[0], other], tokenizer).score(["a cat"])
     assert demur.sequences.LanguageModels is LanguageModels
+
+
+def test_folders_and_the_first_example_of_the_page(llamas, tokenizer, tmp_path, monkeypatch, capsys) -> None:
+    for model, name in zip(llamas, ("model-a", "model-b"), strict=False):
+        model.save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "language-models.md").read_text("utf-8")
+    first = page.split("```py\n")[1].partition("```")[0]
+    names: dict = {}
+    exec(first, names)
+    printed = capsys.readouterr().out.splitlines()
+    expected = LanguageModels(llamas[:2], tokenizer).score(names["scores"].texts, progress=False)
+    assert len(printed) == len(expected.tokens[0]) > 5
+    for line, (token, k) in zip(printed, expected.list_tokens()[0], strict=True):
+        assert line == f"{token!r:12} {k:.2f}"
+    alone = LanguageModels.load(tmp_path / "model-a", dtype="float16")
+    assert (alone.score(["a cat"]).decompose().tokens.epistemic == 0).all()
+    with pytest.raises(ValueError, match=r"with config\.json\. Got 'model-c'"):
+        LanguageModels.load(["model-a", "model-c"])
+    with pytest.raises(ValueError, match="Got an empty list"):
+        LanguageModels.load([])

@@ -27,9 +27,8 @@ Limited = Annotated[
     typer.Option(
         "--limits",
         help="Count the scores of .npy files in bins, in fixed memory, and give certain limits of the "
-        "figures. Files may be maps of pixels, one image after the other along the first axis: intervals are "
-        "then over draws of images. A file of more than "
-        f"{LARGE // 10**6} million numbers is counted without this.",
+        "figures. Files may be maps of pixels, one image after the other on the first axis: intervals are "
+        f"then over draws of images. More than {LARGE // 10**6} million numbers are counted without this.",
     ),
 ]
 Exact = Annotated[

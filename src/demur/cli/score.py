@@ -260,10 +260,10 @@ def score(
     if json:
         _print_json(scores, facts, out)
         return
-    if out is None:
-        print_summary(scores, facts["unit"])
-    else:
+    if out is not None:
         say(f"Wrote the scores of {_describe_rows(scores)} to {show_place(out)}")
+    elif not isinstance(scores, BlockScores):
+        print_summary(scores, facts["unit"])
     if top is not None and shown is not None:
         print_top(shown, top, facts["unit"])
     if options["rounding"] and (out is None or top is not None):

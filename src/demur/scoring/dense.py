@@ -221,7 +221,7 @@ def reduce_maps(maps: np.ndarray, reduce: Reduce) -> np.ndarray:
         return flat.mean(axis=1, dtype=np.float64)
     if reduce == "max":
         return flat.max(axis=1).astype(np.float64)
-    return np.quantile(flat, reduce, axis=1, method="inverted_cdf").astype(np.float64)
+    return np.quantile(flat, float(reduce), axis=1, method="inverted_cdf").astype(np.float64)
 
 
 def _score_pixels(

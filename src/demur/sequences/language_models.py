@@ -327,18 +327,22 @@ class LanguageModels:
         return [] if found is None else list(found) if isinstance(found, list | tuple) else [found]
 
     def _decode_pieces(self, ids: list[int]) -> list[str]:
-        """Return the text of each token: what it adds to the text before it."""
-        pieces, before = [], ""
+        """Return the text of each token: what it adds to the text of the tokens before it.
+
+        Only the tokens of the last piece are looked at, too: whether a word begins with a space depends on
+        them.
+        """
+        pieces, first, done = [], 0, 0
         for end in range(1, len(ids) + 1):
-            now = self.tokenizer.decode(ids[:end])
-            # A character of several tokens shows only with the last of them.
-            whole = now if not now.endswith("\ufffd") else before
-            pieces.append(
-                whole[len(before) :]
-                if whole.startswith(before)
-                else self.tokenizer.decode(ids[end - 1 : end])
-            )
-            before = whole if whole.startswith(before) else now
+            before, now = self.tokenizer.decode(ids[first:done]), self.tokenizer.decode(ids[first:end])
+            if now.endswith("\ufffd"):  # a character of several tokens shows only with the last of them
+                pieces.append("")
+                continue
+            if now.startswith(before):
+                pieces.append(now[len(before) :])
+            else:
+                pieces.append(self.tokenizer.decode(ids[end - 1 : end]))
+            first, done = done, end
         return pieces
 
     def _check_prompts(self, prompts: Sequence[str] | None, texts: list[str]) -> list[str]:

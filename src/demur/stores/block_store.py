@@ -98,7 +98,7 @@ class BlockStore:
                 attributes = {ATTRIBUTES: {**self._facts, "complete": False}}
                 self._group = zarr.create_group(make_store(path, read_only=False), attributes=attributes)
             self._names: list[str] = read_facts(self._group).get("arrays", [])
-            self._arrays = {name: self._group[name] for name in self._names}
+            self._arrays: dict[str, Any] = {name: self._group[name] for name in self._names}
             self.done: set[int] = set()
             if resumes and MANIFEST in self._group:
                 self._arrays[MANIFEST] = self._group[MANIFEST]
@@ -169,7 +169,8 @@ class BlockStore:
 
     def _create(self, name: str, values: np.ndarray, axis: int) -> Any:
         shape = tuple((self._inputs or 0) if k == axis else size for k, size in enumerate(values.shape))
-        chunks = tuple(self.block if k == axis else size for k, size in enumerate(values.shape))
+        length = min(self.block, self._inputs or self.block)
+        chunks = tuple(length if k == axis else size for k, size in enumerate(values.shape))
         if axis > 0:  # members apart, where a block of all of them would be large
             together = max(1, CHUNK_BYTES // max(1, values[:1].nbytes))
             chunks = (min(together, values.shape[0]), *chunks[1:])

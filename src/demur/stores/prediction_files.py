@@ -233,12 +233,12 @@ def open_predictions(
         for path, name in find_files(names):
             place = show_place(path)
             label = place if name is None else f"{place}:{name}"
-            named = next((source for source in sources if source.names is not None), None)
+            other = next((source for source in sources if source.names is not None), None)
             table = TableColumns(
                 beside,
                 wanted=("mean", "variance") if outcome == "gaussian" else (),
-                order=None if named is None else named.names,
-                source="" if named is None else named.label,
+                order=None if other is None else other.names,
+                source="" if other is None else other.label,
                 single_cells=outcome in ("binary", "multilabel", "points"),
             )
             url = None if is_zarr(path) else find_url(path)
@@ -249,8 +249,8 @@ def open_predictions(
             axes = _find_axes(label, parts, outcome, axis, class_axis)
             stored = is_zarr(path)
             columns = open_columns(path, beside) if stored else table.columns
-            names = read_names(path) if stored else table.names
-            source = MemberFile(local, path, label, parts, *axes, first, names, columns)
+            named = read_names(path) if stored else table.names
+            source = MemberFile(local, path, label, parts, *axes, first, named, columns)
             _check_classes(source, outcome)
             if sources and (source.batch, source.classes) != (sources[0].batch, sources[0].classes):
                 raise StoreError(

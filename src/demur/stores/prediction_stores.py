@@ -61,6 +61,7 @@ def write_predictions(
     path = _check_place(place)
     waiting: list[dict[str, np.ndarray]] = []
     store: BlockStore | None = None
+    first: dict[str, np.ndarray] = {}
     number = rows = inputs = size = 0
     for batch in batches:
         part = _split_batch(batch, inputs)

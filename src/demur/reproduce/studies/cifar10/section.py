@@ -31,7 +31,7 @@ _HEAD = """## CIFAR-10: others' full-batch HMC as the judge
 ```
 
 Izmailov et al. (2021), "What are Bayesian neural network posteriors really like?", ran full-batch Hamiltonian
-Monte Carlo for a ResNet-20 with filter response normalisation on CIFAR-10, on 512 TPU cores: 3 chains, 720
+Monte Carlo for a ResNet-20 with filter response normalisation on CIFAR-10, on 512 TPUs: 3 chains, 720
 samples. Their predictions for the 10,000 test images are published (Wilson et al., 2022). The methods here
 have the same network, images without augmentation, the same prior, N(0, 1/5) for all parameters, and a
 temperature of 1. **What they do not have is the compute.** The schedules, of {total:g} passes over the

@@ -87,7 +87,7 @@ class LimitSettings:
 
     texts: int = 20
     tokens: int = 32
-    tops: list[int] = field(default_factory=lambda: [5, 20, 100])
+    tops: list[int] = field(default_factory=lambda: [5, 20])
 
 
 @dataclass(frozen=True)

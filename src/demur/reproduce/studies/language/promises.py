@@ -1,4 +1,4 @@
-"""What a deferral promises and keeps: fitted on one half of the questions, tried on the other, many times."""
+"""What a deferral promises and keeps: fitted on questions drawn at random, judged on all there are."""
 
 from __future__ import annotations
 
@@ -10,43 +10,45 @@ from demur.deferral import Deferral
 from demur.reproduce.records import Records
 from demur.tasks.guarantees import NoGuarantee
 
-HALVES = 100
-"""Random divisions into halves."""
+VERSION = 1
+"""Changes with any change of the code that changes the figures."""
+DRAWS = 200
+"""How often a policy is fitted, each time on half as many questions as there are, with replacement."""
 CONFIDENCE = 0.95
 
 
 def try_promises(
     scores: Mapping[str, np.ndarray], correct: np.ndarray, accuracies: list[float], seed: int
 ) -> Records:
-    """Return how often a promise was made, how much was kept, and how right that was; a row each.
+    """Return how often a promise was made and broken, and how much was kept; a row for each.
 
-    ``kept_least`` and ``kept_most`` are the 5th and 95th percentile over halves. ``broken`` is the share of
-    promises whose other half was less accurate than promised; chance in that half breaks some that hold.
+    The questions stand for all that there are: those that a policy is fitted on are independent draws from
+    them, and whether it keeps its promise is known exactly. ``promised`` and ``broken`` are shares of all
+    draws; ``kept``, with its 5th and 95th percentile, and ``right`` are means over the promises.
     """
     found: Records = []
     for accuracy in accuracies:
         for name, values in scores.items():
             rng = np.random.default_rng([seed, 17])
             kept, right = [], []
-            for _ in range(HALVES):
-                order = rng.permutation(len(correct))
-                fitted, tried = order[: len(order) // 2], order[len(order) // 2 :]
+            for _ in range(DRAWS):
+                rows = rng.integers(len(correct), size=len(correct) // 2)
                 try:
                     policy = Deferral.fit(
-                        values[fitted], correct[fitted], accuracy=accuracy, confidence=CONFIDENCE
+                        values[rows], correct[rows], accuracy=accuracy, confidence=CONFIDENCE
                     )
                 except NoGuarantee:
                     continue
-                keep = ~policy.defer(values[tried])
-                if keep.any():
-                    kept.append(keep.mean())
-                    right.append(correct[tried][keep].mean())
+                keep = ~policy.defer(values)
+                kept.append(keep.mean())
+                right.append(correct[keep].mean())
+            some = bool(kept)
             found.append({
-                "accuracy": accuracy, "score": name, "promised": len(kept) / HALVES,
-                "kept": float(np.mean(kept)) if kept else 0.0,
-                "kept_least": float(np.quantile(kept, 0.05)) if kept else 0.0,
-                "kept_most": float(np.quantile(kept, 0.95)) if kept else 0.0,
-                "right": float(np.mean(right)) if kept else float("nan"),
-                "broken": float(np.mean(np.array(right) < accuracy)) if kept else 0.0,
+                "accuracy": accuracy, "score": name, "promised": len(kept) / DRAWS,
+                "broken": float(np.sum(np.array(right) < accuracy)) / DRAWS,
+                "kept": float(np.mean(kept)) if some else 0.0,
+                "kept_least": float(np.quantile(kept, 0.05)) if some else 0.0,
+                "kept_most": float(np.quantile(kept, 0.95)) if some else 0.0,
+                "right": float(np.mean(right)) if some else float("nan"),
             })  # fmt: skip
     return found

@@ -10,7 +10,7 @@ from demur.reproduce.results_page import write_tally
 from demur.reproduce.studies.language.answers import DEPLOYED, ENSEMBLE, SAMPLED
 from demur.reproduce.studies.language.config import Config, EnsembleSettings
 from demur.reproduce.studies.language.detection import PAIRS, TOKEN, judge_difference, list_units
-from demur.reproduce.studies.language.promises import CONFIDENCE, HALVES
+from demur.reproduce.studies.language.promises import CONFIDENCE, DRAWS
 from demur.reproduce.studies.language.token_scores import name_score
 
 VERSION = 1
@@ -245,11 +245,11 @@ def _write_figure(rows: Records, gaps: Records, ensemble: str, task: str, score:
 
 def _explain_promises() -> str:
     return (
-        f"`Deferral.fit(accuracy=...)` on a random half of the questions, at a confidence of "
-        f"{CONFIDENCE:.0%}, tried on the other half; {HALVES} times. *Promised*: how often some threshold "
-        "could promise it. *Kept*: share of the other half, with its 5th and 95th percentile. *Less right*: "
-        "how often these were less accurate than promised, which chance in that half makes happen now and "
-        "then."
+        f"`Deferral.fit(accuracy=...)`, at a confidence of {CONFIDENCE:.0%}, on half as many questions as "
+        f"there are, drawn with replacement, {DRAWS} times; all questions stand for the population, in which "
+        "it is known whether the promise holds. *Promised*: how often some threshold could promise it. "
+        "*Broken*: how often a promise was made that did not hold, which must be at most "
+        f"{1 - CONFIDENCE:.0%}. *Kept*: share of the questions, with its 5th and 95th percentile."
     )
 
 
@@ -260,13 +260,14 @@ def _format_promises(rows: Records, names: Mapping[str, str]) -> str:
         cells = [f"{row['accuracy']:.0%}", names[row["score"]], f"{row['promised']:.0%}"]
         if row["promised"]:
             cells += [
+                f"{row['broken']:.1%}",
                 f"{row['kept']:.1%} [{row['kept_least']:.1%}, {row['kept_most']:.1%}]",
-                f"{row['right']:.1%}", f"{row['broken']:.0%}",
+                f"{row['right']:.1%}",
             ]  # fmt: skip
         else:
             cells += ["", "", ""]
         table.append(cells)
-    return format_table(["accuracy", "score", "promised", "kept", "right of these", "less right"], table)
+    return format_table(["accuracy", "score", "promised", "broken", "kept", "right of these"], table)
 
 
 def _format_samples(found: Tables, config: Config) -> str:

@@ -216,7 +216,8 @@ def _plan_choices(given: AnswerSettings, choices: Choices, seed: int) -> Stage:
         _write_records(folder / "choices-curves.csv", curves)
         _write_records(folder / "choices-promises.csv", promised)
 
-    facts = {"version": _VERSION, "data": choices.mark, "seed": seed, "settings": dataclasses.asdict(given)}
+    facts = {"version": [_VERSION, promises.VERSION], "data": choices.mark, "seed": seed}
+    facts |= {"settings": dataclasses.asdict(given)}
     return Stage("answers/choices", judge, facts, seconds=120, megabytes=1)
 
 
@@ -232,7 +233,8 @@ def _plan_samples(given: AnswerSettings, samples: SampledAnswers, seed: int) -> 
         promised = promises.try_promises(scores, correct, given.accuracy, seed)
         _write_records(folder / "samples-promises.csv", promised)
 
-    facts = {"version": _VERSION, "data": samples.mark, "seed": seed, "settings": dataclasses.asdict(given)}
+    facts = {"version": [_VERSION, promises.VERSION], "data": samples.mark, "seed": seed}
+    facts |= {"settings": dataclasses.asdict(given)}
     return Stage("answers/samples", judge, facts, seconds=20, megabytes=1)
 
 
