@@ -125,14 +125,18 @@ _LATER = {
     "report": "",
     "score": "scoring.score",
     "sequences": "",
+    "sklearn": "",
     "softmax_variance": "adhoc",
+    "stores": "",
     "tasks": "",
+    "torchmetrics": "",
     "variance": "regression",
     "variation_ratio": "adhoc",
 }
 """The modules of names that few programs need; imported on first use, so that `import demur` is quick.
 
-None of them may share its name with a module of this package, which would hide it once imported."""
+Those that need a further package are not in ``__all__``. No function may share its name with a module of this
+package, which would hide it once imported."""
 
 
 if not TYPE_CHECKING:  # a checker would take every misspelt name for one of these

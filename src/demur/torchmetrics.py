@@ -15,6 +15,8 @@ from demur.measures import PARTS, MeasureName
 from demur.moments import Moments
 from demur.tasks.levels import area, count_levels
 
+__all__ = ["Uncertainty"]
+
 FIGURES = (*PARTS, "accuracy", "error_auroc")
 
 
