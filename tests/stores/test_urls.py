@@ -110,7 +110,9 @@ def test_a_store_of_predictions(place, tmp_path, logits):
     refused(f"{place}/z.zarr", f"{place}/z.zarr:predictions: the chunk predictions/c/0/2/0 is missing")
 
 
-@pytest.mark.parametrize("suffix", ["zarr", "parquet", "csv", "npz", "json"])
+@pytest.mark.parametrize(
+    "suffix", ["zarr", "parquet", "json", *(pytest.param(s, marks=pytest.mark.slow) for s in ("csv", "npz"))]
+)
 def test_scores_go_there_and_come_back(place, tmp_path, logits, suffix):
     np.save(tmp_path / "z.npy", logits)
     url = f"{place}/s.{suffix}"
