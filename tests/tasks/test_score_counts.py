@@ -15,7 +15,7 @@ from demur.tasks import ScoreCounts, score_bins, second_pass
 from demur.tasks.figure_limits import FIGURES, limit_figure
 
 EXACT = 1e-12
-EXAMPLES = int(os.environ.get("DEMUR_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("DEMUR_EXAMPLES", "12"))
 
 
 def exact_figures(scores: np.ndarray, positive: np.ndarray) -> dict[str, float]:

@@ -193,8 +193,8 @@ class ScoreCounts:
                 continue
             found = draws.enclose(FIGURES[name], ends, options, stratified=stratified, both=True)
             limits[name] = _join(ends, found, *_find_reach(name, draws, (positive, negative), options))
-        rates = [np.append(0, np.cumsum(each)) / each.sum() for each in (negative, positive)]
-        curve = Roc(*rates, np.append(np.nan, lowest))
+        fpr, tpr = (np.append(0, np.cumsum(each)) / each.sum() for each in (negative, positive))
+        curve = Roc(fpr, tpr, np.append(np.nan, lowest))
         clusters = self.clusters or None
         return LimitedDetection(
             **limits, positives=self.positives, negatives=self.negatives, clusters=clusters, curve=curve

@@ -10,7 +10,7 @@ from demur.reproduce.records import Records
 from demur.reproduce.studies.cifar10.judging import ONE_NETWORK, REFERENCE
 from demur.reproduce.studies.cifar10.methods import Schedules
 
-VERSION = 3
+VERSION = 4
 """Changes with any change of the code that changes tables or text."""
 TITLES = {
     REFERENCE: "full-batch HMC (theirs)", ONE_NETWORK: "one network", "ensemble": "deep ensemble",
@@ -61,7 +61,7 @@ def compose_section(rows: Records, schedules: Schedules, command: str) -> str:
         cells = [_write(found[name].get(figure)) for figure in _FIGURES]
         passes = "" if name == REFERENCE else f"{schedules.count_passes(name):g}"
         table.append([TITLES[name], passes, *cells])
-    starter = [f"{_STARTER['agreement']:.3f}", f"{_STARTER['tv']:.3f}", "", "", ""]
+    starter = [f"{_STARTER['agreement']:g}", f"{_STARTER['tv']:g}", "", "", ""]
     table.insert(1, ["their starting point, one network", f"{_STARTER['passes']}", *starter])
     return "\n".join(
         [
