@@ -165,16 +165,17 @@ def measure_ray(layer: Any, features: np.ndarray, labels: np.ndarray, members: i
     def note(model: Any, inputs: Any) -> Any:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         with (folder / f"{os.getpid()}").open("a") as file:
-            file.write(f"{time.monotonic()} {peak}\n")
+            file.write(f"{time.monotonic()} {peak} {time.process_time()}\n")
         return model(inputs)
 
     posterior = LastLayer(layer, dropout=RATE, samples=members)
     noted = LastLayer(layer, dropout=RATE, samples=members, forward=note)
     demur.score(posterior, batches[:1], progress=False)
     found: dict[str, Any] = {"inputs": len(features), "members": members, "classes": layer.out_features}
-    begin = time.perf_counter()
+    begin, busy = time.perf_counter(), time.process_time()
     one = demur.score(posterior, batches, progress=False)
     found["no_ray_seconds"] = time.perf_counter() - begin
+    found["no_ray_processor_seconds_a_batch"] = (time.process_time() - busy) / len(batches)
     found["no_ray_batches_a_second"] = len(batches) / found["no_ray_seconds"]
     begin = time.perf_counter()
     options = {"include_dashboard": False, "object_store_memory": 300 << 20, "log_to_driver": False}
@@ -205,9 +206,13 @@ def _read_notes(folder: Path) -> dict[str, float]:
         for path in folder.iterdir()
     ]
     begin, end = max(each[0][0] for each in notes), min(each[-1][0] for each in notes)
-    between = sum(begin < when <= end for each in notes for when, _ in each)
-    peak = max(peak for each in notes for _, peak in each)
-    return {"batches_a_second": between / (end - begin), "worker_peak_bytes": peak}
+    between = sum(begin < when <= end for each in notes for when, _, _ in each)
+    busy = sum(each[-1][2] - each[0][2] for each in notes) / sum(len(each) - 1 for each in notes)
+    return {
+        "batches_a_second": between / (end - begin),
+        "processor_seconds_a_batch": busy,
+        "worker_peak_bytes": max(peak for each in notes for _, peak, _ in each),
+    }
 
 
 def make_plan(
