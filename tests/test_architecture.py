@@ -22,8 +22,8 @@ ORDER = [
     "core.bounds", "core.predictive", "core.second_order_measures", "decompose", "divergences", "regression",
     "averages", "credal", "adhoc",
     "tasks", "torchmetrics", "deferral", "deferrals", "stores", "scoring.batch_parts", "scoring.batches",
-    "scoring.checkpoint", "scoring.logit_spread", "posteriors", "scoring", "sklearn", "sequences", "report",
-    "reproduce", "cli",
+    "scoring.checkpoint", "scoring.logit_spread", "posteriors", "scoring", "cluster", "scoring.score",
+    "sklearn", "sequences", "report", "reproduce", "cli",
 ]  # fmt: skip
 
 
@@ -70,6 +70,7 @@ def test_importing_demur_imports_nothing_heavy() -> None:
     code = "import demur, sys; print([m for m in HEAVY if m in sys.modules])"
     heavy = (
         "torch", "numba", "jax", "pandas", "matplotlib", "sklearn", "scipy.stats", "typer", "zarr", "fsspec",
+        "ray",
     )  # fmt: skip
     printed = subprocess.check_output([sys.executable, "-c", f"HEAVY = {heavy!r}; {code}"], text=True)
     assert printed.strip() == "[]"
@@ -84,7 +85,7 @@ def test_every_public_name_is_there_and_no_module_hides_it() -> None:
         "print(modules, set(demur.__all__) - set(dir(demur)))"
     )
     printed = subprocess.check_output([sys.executable, "-c", code], text=True)
-    assert printed.strip() == "['posteriors', 'report', 'sequences', 'tasks'] set()"
+    assert printed.strip() == "['cluster', 'posteriors', 'report', 'sequences', 'tasks'] set()"
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:

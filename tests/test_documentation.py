@@ -80,7 +80,17 @@ def run_page(text: str, name: str, folder: Path) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+# Starting Ray takes as long as all other pages together.
+SLOW_PAGES = ("scale.md",)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] * (page.name in SLOW_PAGES), id=page.name)
+        for page in PAGES
+    ],
+)
 def test_page_prints_what_it_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     wrong = run_page(page.read_text(encoding="utf-8"), page.name, tmp_path)
@@ -121,7 +131,7 @@ def test_pages_hold_examples():
 
 # Several seconds each; the demo or a page fits these posteriors to the same digits.
 SLOW_EXAMPLES = (
-    "bayes_by_backprop", "boosted_trees", "cyclical_sghmc", "deep_ensemble", "evidential", "hmc",
+    "bayes_by_backprop", "boosted_trees", "cluster", "cyclical_sghmc", "deep_ensemble", "evidential", "hmc",
     "language_models", "laplace", "last_layer", "mc_dropout", "one_pass", "quam", "swag", "forest",
     "digits_ensemble",
 )  # fmt: skip
@@ -184,6 +194,7 @@ PRINTED = {
         r"^sngp +0\.[789]",
         r"^duq +0\.[789]",
     ],
+    "cluster.py": [r"^[3-9] workers took part", r"^The same bytes as in one process\.$", r"AUROC 0\.[89]"],
     "meaning.py": [
         r"^similarity: cosine of",
         r"^most contradictory: When did the ship sink\?$",

@@ -43,7 +43,7 @@ from demur.predictions import (
 )
 
 if TYPE_CHECKING:
-    from demur import posteriors, report, sequences, tasks
+    from demur import cluster, posteriors, report, sequences, tasks
     from demur.adhoc import label_variance, margin, max_probability, softmax_variance, variation_ratio
     from demur.averages import interval, mean, quantiles
     from demur.deferral import Deferral
@@ -85,6 +85,7 @@ __all__ = [
     "Scores",
     "Uniform",
     "attribute",
+    "cluster",
     "convergence",
     "credal",
     "decompose",
@@ -113,6 +114,7 @@ _LATER = {
     "Deferrals": "deferrals",
     "NoGuarantee": "tasks.guarantees",
     "Scores": "scoring.scores",
+    "cluster": "",
     "information": "regression",
     "information_bounds": "regression",
     "interval": "averages",

@@ -170,6 +170,15 @@ def score(
         ),
     ] = None,
     force: Force = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="local|auto|ray://HOST:PORT",
+            show_default=False,
+            help="Score on Ray: on this machine, on the cluster it belongs to, or on another one. All "
+            "machines must see the files by the same names. Default: in this process, without Ray.",
+        ),
+    ] = None,
     json: Annotated[
         bool,
         typer.Option(
@@ -228,8 +237,9 @@ def score(
         layout: dict[str, Any] = {"axis": axis, "class_axis": class_axis, "outcome": outcome}
         layout |= {"id_column": id_column, "keep": keep or ()}
         scores = score_files(
-            files, kind, weights=weights, labels=labels, out=out, force=force, layout=layout, options=options
-        )
+            files, kind, weights=weights, labels=labels, out=out, force=force, layout=layout, options=options,
+            cluster=cluster,
+        )  # fmt: skip
         written = isinstance(scores, BlockScores)
         facts = _describe(scores, kind, files, options, summary=json or not written)
         shown = scores.pick_top(top) if top is not None else None

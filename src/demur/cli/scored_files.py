@@ -47,11 +47,12 @@ def score_files(
     force: bool = False,
     layout: dict[str, Any] | None = None,
     options: dict[str, Any],
+    cluster: str | None = None,
 ) -> ScoreTable | BlockScores:
     """Read files and score their inputs, with a progress bar on a terminal.
 
-    ``layout`` holds further arguments of `open_predictions`. Scores are written here where that is done
-    block by block; else the caller has them in memory.
+    ``layout`` holds further arguments of `open_predictions`; ``cluster`` is where to run, None for here.
+    Scores are written here where that is done block by block; else the caller has them in memory.
     """
     from demur.scoring.block_scores import score_in_blocks, takes_blocks
     from demur.scoring.score_files import score_predictions
@@ -61,8 +62,13 @@ def score_files(
     if out is not None:
         check_output(out, force=force)
     local = out is not None and find_url(out) is None
-    where: dict[str, Any] = {"axis": axis, "directory": out.parent if out and local else None}
-    with open_predictions(files, **where | (layout or {})) as predictions:
+    where = {"axis": axis, **(layout or {})}
+    if cluster is not None:
+        from demur.cluster.score_files import check_output_of, spread_tiles
+
+        check_output_of(out)
+        options = options | {"iterate": spread_tiles(cluster, files, where)}
+    with open_predictions(files, directory=out.parent if out and local else None, **where) as predictions:
         refuse_to_replace([source.place for source in predictions.sources], out)
         chosen = None
         if weights is not None:
@@ -70,7 +76,7 @@ def score_files(
             refuse_to_replace([weights], out)
         truth = None if labels is None else _read_truth(labels, predictions)
         with progress_bar(predictions.inputs, "inputs") as progress:
-            if out is not None and takes_blocks(predictions, out):
+            if out is not None and cluster is None and takes_blocks(predictions, out):
                 return score_in_blocks(
                     predictions,
                     kind,

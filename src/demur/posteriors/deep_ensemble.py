@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self
@@ -163,6 +164,12 @@ class DeepEnsemble(Posterior):
         if distributions:
             weights = None if self.weights is None else self.weights[wanted.start : wanted.stop]
             yield distributions[0] if len(distributions) == 1 else Mixture(distributions, weights)
+
+    def keep_loaded(self, members: range | None) -> DeepEnsemble:
+        wanted = select_members(members, len(self.models))
+        found = copy.copy(self)
+        found.models = [self._load_model(k) if k in wanted else each for k, each in enumerate(self.models)]
+        return found
 
     def _load_model(self, k: int) -> Any:
         """Return the network of a member, calling the function that loads it."""

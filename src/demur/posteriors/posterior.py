@@ -86,6 +86,13 @@ class Posterior(ABC):
 
         return ask
 
+    def keep_loaded(self, members: range | None) -> Posterior:
+        """Return the same posterior with what these members need in memory, for many calls; None: all.
+
+        This version returns itself. Override it where members are loaded for their turn and released.
+        """
+        return self
+
     def deployed(self, batch: Any) -> Any:
         """Return the deployed model's logits (inputs, classes), or None where there is no such model."""
         return None

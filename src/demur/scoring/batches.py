@@ -112,13 +112,19 @@ def iterate_batches(
         loader = (whole[start : start + ARRAY_BATCH_SIZE] for start in starts)
     position = 0
     for given in loader:
-        parts = split_batch(given, position, unpack)
-        labels = as_column("labels", parts.labels, parts.size, axes=label_axes)
-        ids = as_column("ids", parts.ids, parts.size)
-        yield InputBatch(parts.inputs, labels, ids, position, parts.size, not parts.opened)
-        position += parts.size
+        batch = open_batch(given, position, unpack=unpack, label_axes=label_axes)
+        yield batch
+        position += batch.size
     if position == 0:
         raise ValueError("loader must have inputs. Got none.")
+
+
+def open_batch(given: Any, position: int, *, unpack: Unpack | None = None, label_axes: int = 1) -> InputBatch:
+    """Return what a loader gave as a batch that begins at this position; options as `iterate_batches`."""
+    parts = split_batch(given, position, unpack)
+    labels = as_column("labels", parts.labels, parts.size, axes=label_axes)
+    ids = as_column("ids", parts.ids, parts.size)
+    return InputBatch(parts.inputs, labels, ids, position, parts.size, not parts.opened)
 
 
 def is_whole(loader: Any) -> bool:

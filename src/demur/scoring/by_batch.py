@@ -33,20 +33,27 @@ def score_by_batch(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[]
             if index < len(so_far.marks):
                 so_far.check(index, batch)
             else:
-                with share_passes():
-                    if job.dense is not None:
-                        found = job.dense.score_batch(job, batch, _score_rows)
-                    elif stopping is None:
-                        found = _score_batch(job, batch)
-                    else:
-                        found = _score_adaptively(job, batch, stopping)
-                    found["columns"] |= job.score_detectors(batch)
-                so_far.add(batch, **found)
-                so_far.outcome = job.outcome
+                add_batch(job, batch, so_far, stopping)
                 if checkpoint.due():
                     checkpoint.write(so_far.to_arrays() | (stopping.to_arrays() if stopping else {}))
             advance()
     return so_far
+
+
+def add_batch(
+    job: ScoringJob, batch: InputBatch, so_far: ScoresSoFar, stopping: Stopping | None = None
+) -> None:
+    """Score one batch, with all members and detectors, and add it to those before."""
+    with share_passes():
+        if job.dense is not None:
+            found = job.dense.score_batch(job, batch, _score_rows)
+        elif stopping is None:
+            found = _score_batch(job, batch)
+        else:
+            found = _score_adaptively(job, batch, stopping)
+        found["columns"] |= job.score_detectors(batch)
+    so_far.add(batch, **found)
+    so_far.outcome = job.outcome
 
 
 def _score_batch(job: ScoringJob, batch: InputBatch) -> dict[str, Any]:

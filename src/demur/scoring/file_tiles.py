@@ -78,10 +78,15 @@ class Tiles:
     ) -> Iterator[tuple[slice, Iterator[tuple[str, np.ndarray]]]]:
         """Yield the inputs of each tile, with their columns."""
         for inputs in self.split(progress):
-            if self.whole:
-                yield inputs, self._decompose_whole(inputs, measures, figures)
-            else:
-                yield inputs, compute_columns(self.sum_up(inputs), measures, **figures)
+            yield inputs, self.score(inputs, measures, figures)
+
+    def score(
+        self, inputs: slice, measures: dict[str, str], figures: dict[str, Any]
+    ) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield names and columns of the scores of one tile."""
+        if self.whole:
+            return self._decompose_whole(inputs, measures, figures)
+        return compute_columns(self.sum_up(inputs), measures, **figures)
 
     def sum_up(self, inputs: slice) -> Moments:
         """Return the moments of all members for some inputs."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from demur.derived_moments import sums_of_given
 from demur.families.labels import MultiLabelRule
 from demur.measures import GIVEN, Measure, canonical_name, cell, check_base, resolve
 from demur.moments import Moments
+from demur.posteriors.given_posteriors import as_posterior
 from demur.posteriors.one_pass.detector import Detector, check_detectors, score_columns
 from demur.posteriors.posterior import Posterior, is_numbers, parse_chunk
 from demur.predictions import Categorical, SecondOrder, arrays
@@ -21,10 +22,10 @@ from demur.scoring.adaptive import ERROR_GROUPS, check_tolerance
 from demur.scoring.batch_parts import Unpack, check_unpack
 from demur.scoring.batches import InputBatch, iterate_batches
 from demur.scoring.dense import DenseScoring, take_label_maps
-from demur.scoring.given_models import GivenModels, ask_given_models, deployed_of
+from demur.scoring.given_models import GivenModels, ask_given_models, check_own_measure, deployed_of
 from demur.scoring.held_members import is_draws
 from demur.scoring.outcomes import Outcome, name_outcome
-from demur.scoring.score_table import compute_columns, count_groups
+from demur.scoring.score_table import DEFAULT_MEASURES, compute_columns, count_groups
 
 _LABEL_AXES = 8
 """Axes of labels of pixels, at most: inputs, then those of an image or a volume."""
@@ -189,6 +190,37 @@ class ScoringJob:
             raise ValueError(
                 f"classes must name each column of the predictions, {count} of them. Got {len(self.classes)}."
             )
+
+
+def make_job(
+    posterior: Any,
+    loader: Any,
+    *,
+    measures: Sequence[str] | Mapping[str, str | Measure] = DEFAULT_MEASURES,
+    rule: str = "log",
+    base: float | None = None,
+    unbiased: bool = False,
+    stderr: bool = False,
+    tolerance: float | None = None,
+    unpack: Unpack | None = None,
+    classes: Any = None,
+    rounding: float | str | None = None,
+    columns: Sequence[Detector] = (),
+    dense: DenseScoring | None = None,
+) -> ScoringJob:
+    """Return what `demur.score` is asked for, not yet checked."""
+    posterior = as_posterior(posterior)
+    if measures is DEFAULT_MEASURES and posterior.measures is not None:
+        measures = posterior.measures
+    own = measures if isinstance(measures, Mapping) else {}
+    names = tuple(own) if isinstance(measures, Mapping) else measures
+    unbiased = unbiased or tolerance is not None
+    job = ScoringJob(
+        posterior, loader, names, rule, base, unbiased, stderr, tolerance, unpack, classes, rounding,
+        columns, dense,
+    )  # fmt: skip
+    job.own = {name: check_own_measure(name, each) for name, each in own.items()}
+    return job
 
 
 def check_names(classes: Any) -> np.ndarray:

@@ -7,13 +7,12 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from demur.core.rounding import hold_warnings, warn_of
 from demur.measures import Measure
-from demur.posteriors.given_posteriors import as_posterior
 from demur.posteriors.networks import preserve_random_state
 from demur.posteriors.one_pass.detector import Detector
 from demur.posteriors.posterior import Posterior
@@ -24,10 +23,12 @@ from demur.scoring.by_batch import score_by_batch
 from demur.scoring.by_member import score_by_member
 from demur.scoring.checkpoint import Checkpoint
 from demur.scoring.dense import Reduce, make_dense
-from demur.scoring.given_models import check_own_measure
-from demur.scoring.job import ScoringJob
+from demur.scoring.job import ScoringJob, make_job
 from demur.scoring.score_table import DEFAULT_MEASURES
 from demur.scoring.scores import Scores
+
+if TYPE_CHECKING:
+    from demur.cluster.settings import Cluster
 
 _ADVICE = (
     "Let the posterior return logits, not probabilities; or give rounding='dtype', or a half-width (5e-7 for "
@@ -56,6 +57,7 @@ def score(
     order: Literal["batch", "member"] = "batch",
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 30.0,
+    cluster: str | Cluster | None = None,
     progress: bool = True,
 ) -> Scores:
     """Score each input of a data set by the disagreement of a posterior's members.
@@ -127,6 +129,10 @@ def score(
         ``prepare``, functions that load networks) go unnoticed: remove the file if those change.
     every
         Seconds between writes of the checkpoint.
+    cluster
+        Run on Ray: ``"local"``, ``"auto"``, ``"ray://host:port"``, or a ``demur.cluster.Cluster``; None: in
+        this process. The loader may then be a ``ray.data.Dataset``, too, and a checkpoint is a folder that
+        all machines see, with a file for each finished block. See "Scale" in the documentation.
     progress
         Show a progress bar, on a terminal or in a notebook.
 
@@ -145,27 +151,30 @@ def score(
     >>> scores["average"].epistemic.shape, float(scores.correct.mean()) > 0.9
     ((75,), True)
     """
-    posterior = as_posterior(posterior)
-    if measures is DEFAULT_MEASURES and posterior.measures is not None:
-        measures = posterior.measures
-    unbiased = unbiased or tolerance is not None
-    own = measures if isinstance(measures, Mapping) else {}
-    names = tuple(own) if isinstance(measures, Mapping) else measures
-    job = ScoringJob(
-        posterior, loader, names, rule, base, unbiased, stderr, tolerance, unpack, classes, rounding,
-        columns, make_dense(class_axis, reduce, maps),
+    if cluster is not None:
+        from demur.cluster.jobs import prepare_loader
+
+        loader = prepare_loader(loader, cluster)
+    job = make_job(
+        posterior, loader, measures=measures, rule=rule, base=base, unbiased=unbiased, stderr=stderr,
+        tolerance=tolerance, unpack=unpack, classes=classes, rounding=rounding, columns=columns,
+        dense=make_dense(class_axis, reduce, maps),
     )  # fmt: skip
-    job.own = {name: check_own_measure(name, each) for name, each in own.items()}
     job.check(order)
-    run = {"batch": score_by_batch, "member": score_by_member}[order]
-    file = Checkpoint(checkpoint, {} if checkpoint is None else job.settings(order), every)
     with preserve_random_state(), _show_progress(job, order, progress) as advance, hold_warnings() as held:
-        so_far = run(job, file, advance)
-        if job.dense is not None:
-            job.dense.finish(so_far.inputs)
-        file.remove()
-    asked = "energy" if so_far.outcome == "points" else job.rule
-    scores = so_far.finish(job.measures, rule=asked, base=job.base, unbiased=job.unbiased)
+        if cluster is not None:
+            from demur.cluster.jobs import score_on_cluster
+
+            so_far = score_on_cluster(
+                job, cluster, order=order, checkpoint=checkpoint, advance=advance, say=progress
+            )
+        else:
+            file = Checkpoint(checkpoint, {} if checkpoint is None else job.settings(order), every)
+            so_far = {"batch": score_by_batch, "member": score_by_member}[order](job, file, advance)
+            if job.dense is not None:
+                job.dense.finish(so_far.inputs)
+            file.remove()
+    scores = so_far.finish(job.measures, rule=job.rule, base=job.base, unbiased=job.unbiased)
     if held.any:
         warn_of(scores.table.count_infinite(), len(scores), advice=_ADVICE, stacklevel=3)
     _warn_of_infinity(scores, job.posterior)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +35,7 @@ def score_predictions(
     rounding: float | str | None = None,
     budget: int = TILE_BYTES,
     progress: Callable[[int], object] | None = None,
+    iterate: Callable[..., Iterator[tuple[slice, Iterable[tuple[str, np.ndarray]]]]] = Tiles.iterate,
 ) -> ScoreTable:
     """Score each input of predictions in files; no warning of what rounding may have done.
 
@@ -55,6 +56,8 @@ def score_predictions(
         Memory for one tile, in bytes.
     progress
         Called with the number of inputs done, after each tile.
+    iterate
+        What yields the columns of each tile, in any order, as `Tiles.iterate` does: a cluster has its own.
 
     Returns
     -------
@@ -89,7 +92,7 @@ def score_predictions(
     figures: dict[str, Any] = {"unbiased": unbiased, "stderr": stderr, "base": base}
     columns: dict[str, np.ndarray] = {}
     with hold_warnings():
-        for inputs, found in tiles.iterate(named, figures, progress):
+        for inputs, found in iterate(tiles, named, figures, progress):
             for name, values in found:
                 if name not in columns:
                     columns[name] = np.empty((predictions.inputs, *values.shape[1:]), values.dtype)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -42,22 +41,39 @@ class ScoresSoFar:
         classes: int = 0,
     ) -> None:
         """Add the columns of one batch."""
-        if self.marks and (members, classes) != (self.members, self.classes):
-            raise ValueError(
-                f"Expected {self.members} members and {self.classes} classes, as in the batches before. "
-                f"Got {members} and {classes} at input {batch.position}."
-            )
         given = {"ids": batch.ids, "labels": batch.labels, "deployed": deployed}
+        given = {name: values for name, values in given.items() if values is not None}
+        self._check_alike(members, classes, given)
         for name, values in given.items():
-            if self.marks and (values is None) != (name not in self.sides):
-                raise ValueError(f"{name} must be in every batch or in none. Got both.")
-            if values is not None:
-                self.sides.setdefault(name, []).append(values)
+            self.sides.setdefault(name, []).append(values)
         for name, values in columns.items():
             self.columns.setdefault(name, []).append(values)
         self.members, self.classes = members, classes
         self.marks.append(batch.mark)
         self.inputs += batch.size
+
+    def extend(self, other: ScoresSoFar) -> None:
+        """Add the batches that come next, scored elsewhere."""
+        self._check_alike(other.members, other.classes, other.sides)
+        self.outcome = other.outcome
+        for name, parts in other.columns.items():
+            self.columns.setdefault(name, []).extend(parts)
+        for name, parts in other.sides.items():
+            self.sides.setdefault(name, []).extend(parts)
+        self.members, self.classes = other.members, other.classes
+        self.marks += other.marks
+        self.inputs += other.inputs
+
+    def _check_alike(self, members: int, classes: int, sides: Collection[str]) -> None:
+        """Raise unless what comes next has the members, classes, labels and ids of what came before."""
+        if self.marks and (members, classes) != (self.members, self.classes):
+            raise ValueError(
+                f"Expected {self.members} members and {self.classes} classes, as in the batches before. "
+                f"Got {members} and {classes} at input {self.inputs}."
+            )
+        for name in _SIDE_COLUMNS:
+            if self.marks and (name in self.sides) != (name in sides):
+                raise ValueError(f"{name} must be in every batch or in none. Got both.")
 
     def check(self, index: int, batch: InputBatch) -> None:
         """Raise unless a batch is the one that was scored before the interruption."""
@@ -74,10 +90,11 @@ class ScoresSoFar:
         columns = {f"column {name}": np.concatenate(parts) for name, parts in self.columns.items()}
         return numbers | columns | {name: np.concatenate(parts) for name, parts in self.sides.items()}
 
-    def finish(self, measures: Sequence[str], **asked: Any) -> Scores:
-        """Return the scores of all batches."""
+    def finish(self, measures: Sequence[str], *, rule: str, base: float | None, unbiased: bool) -> Scores:
+        """Return the scores of all batches, with what was asked for."""
         columns = {"input": np.arange(self.inputs)}
         columns |= {name: np.concatenate(parts) for name, parts in self.columns.items()}
         sides = {n: np.concatenate(self.sides[n]) if n in self.sides else None for n in _SIDE_COLUMNS}
         table = ScoreTable(columns, tuple(measures), self.members, self.classes)
-        return Scores(table, **sides, outcome=self.outcome, **asked)
+        rule = "energy" if self.outcome == "points" else rule
+        return Scores(table, **sides, rule=rule, base=base, unbiased=unbiased, outcome=self.outcome)
