@@ -217,18 +217,13 @@ class Deferral(Displayed):
 
     def save(self, path: str | Path) -> None:
         """Write the policy as JSON: whole or not at all."""
-        thresholds = {name: asdict(t) for name, t in self.thresholds.items()}
-        for entry in thresholds.values():
-            if entry["value"] is not None and math.isinf(entry["value"]):
-                entry["value"] = "inf" if entry["value"] > 0 else "-inf"
-        content = {"format": _FORMAT, **asdict(self), "thresholds": thresholds}
-        atomic.write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+        atomic.write_text(path, json.dumps(describe_policy(self), indent=2, allow_nan=False) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Deferral:
         """Read a policy that ``save`` wrote; any other file is a ValueError."""
         try:
-            return _parse_policy(read_json(path))
+            return parse_policy(read_json(path))
         except ValueError as error:
             raise ValueError(
                 f"{path} must be a policy written by Deferral.save. Got something else: {error}. "
@@ -243,7 +238,16 @@ class Deferral(Displayed):
             raise ValueError("groups must be None: the policy was fitted without them. Fit it with groups=.")
 
 
-def _parse_policy(content: Any) -> Deferral:
+def describe_policy(policy: Deferral) -> dict[str, Any]:
+    """Return a policy as JSON holds it."""
+    thresholds = {name: asdict(t) for name, t in policy.thresholds.items()}
+    for entry in thresholds.values():
+        if entry["value"] is not None and math.isinf(entry["value"]):
+            entry["value"] = "inf" if entry["value"] > 0 else "-inf"
+    return {"format": _FORMAT, **asdict(policy), "thresholds": thresholds}
+
+
+def parse_policy(content: Any) -> Deferral:
     """Return the policy that JSON describes; raise a ValueError that says where it describes none."""
     names: dict[str, Any] = {
         "format": str,

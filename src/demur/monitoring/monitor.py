@@ -1,0 +1,497 @@
+"""Watches the promise of a policy in service, from a few audited inputs, however often somebody looks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from demur.deferral import Deferral
+from demur.monitoring import journal, records
+from demur.monitoring.audits import AuditPlan, check_number_audited, toss_by_id, toss_by_place
+from demur.monitoring.running_risk import enclose_risk
+from demur.monitoring.status import GroupStatus, Status
+from demur.monitoring.stream import MISSING, AuditedInput, Stream, find_new, read_ids, read_outcomes
+from demur.tasks.estimate import Estimate, check_scores, check_share
+
+_HISTORY_STEP = 1.01
+"""A point of the history is kept once this many times as many inputs were observed as at the last."""
+
+
+class Monitor:
+    """Watches whether a policy's promise still holds, and says so at most once in 20 times without reason.
+
+    A known share of the kept inputs is audited: somebody finds out whether the prediction was right. From
+    these, the monitor bets against the promise; its capital grows only where the promise is broken. The
+    promise, precisely: whatever happened before, the next kept input is wrong with probability at most one
+    minus the accuracy promised. While it holds, the probability of an alarm at any time, ever, is at most
+    ``1 - confidence``: look as often as you like. The order of the inputs and a drift that harms nobody change
+    nothing of that. See the page "Watch a promise".
+
+    Parameters
+    ----------
+    policy : Deferral
+        A policy that promises an accuracy or a coverage.
+    confidence : float
+        The probability of an alarm while the promise holds is at most one minus this. With groups, each has
+        an equal share of it.
+    audit : float, or pairs of a score and a probability
+        The probability that a kept input is audited; by pairs: inputs with scores up to the first score have
+        the first probability, and so on, as ``[(0.2, 0.05), (inf, 0.5)]``.
+    seed : int
+        Seed of the audits. Give each server its own.
+    least : float, optional
+        The smallest probability of an audit that is ever used, where `to_audit` and `observe` are given
+        probabilities. Default: the smallest of `audit`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> scores = rng.uniform(size=4000)
+    >>> policy = demur.Deferral.fit(scores, rng.uniform(size=4000) > scores**2 / 3, accuracy=0.95)
+    >>> monitor = demur.Monitor(policy, audit=0.1)
+    >>> new = rng.uniform(size=20_000)
+    >>> correct = rng.uniform(size=20_000) > new**2 / 3
+    >>> monitor.observe(new, correct, audited=monitor.to_audit(new))
+    >>> monitor.status.alarm, monitor.status.audited
+    (False, 1280)
+    >>> monitor.observe(new, correct & (rng.uniform(size=20_000) > 0.1), audited=monitor.to_audit(new))
+    >>> monitor.status.alarm
+    True
+    """
+
+    def __init__(
+        self,
+        policy: Deferral,
+        *,
+        confidence: float = 0.95,
+        audit: float | Sequence[tuple[float, float]] = 0.1,
+        seed: int = 0,
+        least: float | None = None,
+    ) -> None:
+        check_share("confidence", confidence)
+        self.policy, self.confidence = policy, float(confidence)
+        self.plan = AuditPlan.parse(audit, least)
+        self.limits = _list_limits(policy)
+        self.streams = [Stream(int(seed), self.limits, self.plan.least)]
+        self.alarms: dict[str, int] = {}
+        self.alarm_at: int | None = None
+        self.course: list[list[float]] = []
+        self._journal: journal.Journal | None = None
+
+    @property
+    def seed(self) -> int:
+        """Seed of the audits."""
+        return self.streams[0].seed
+
+    @property
+    def history(self) -> np.ndarray:
+        """The course so far, (points, 6): inputs observed, audited, capital, risk, its low and its high."""
+        return np.array(self.course, dtype=float).reshape(-1, 6)
+
+    def to_audit(
+        self, scores: Any, *, ids: Any = None, groups: Any = None, probability: Any = None
+    ) -> np.ndarray:
+        """Return True for the inputs to audit: of those kept, each with its probability.
+
+        With `ids`, the answer depends on seed, id and probability alone, and asking again changes nothing.
+        Without, inputs are counted in the order asked, so ask once for each.
+
+        Parameters
+        ----------
+        scores : (inputs,) array
+            Scores, as the policy takes them.
+        ids : (inputs,) array, optional
+            A name for each input that no other has.
+        groups : (inputs,) array, optional
+            Where the policy has groups.
+        probability : float or (inputs,) array, optional
+            Probability of each instead of that of ``audit=``; at least ``least=``. It may depend on anything
+            known before, but not on whether this prediction is right.
+        """
+        values = check_scores("scores", scores)
+        kept = ~self.policy.defer(values, groups)
+        wanted = self.plan.probabilities(values, probability)
+        names = read_ids(ids, len(values))
+        own = self.streams[0]
+        if names is None:
+            tosses = toss_by_place(own.seed, own.drawn, len(values))
+            self._do({"kind": "draw", "number": len(values)})
+        else:
+            tosses = toss_by_id(own.seed, names)
+        return kept & (tosses < wanted)
+
+    def observe(
+        self,
+        scores: Any,
+        correct: Any = None,
+        audited: Any = None,
+        *,
+        ids: Any = None,
+        groups: Any = None,
+        probability: Any = None,
+    ) -> None:
+        """Take inputs in the order in which they came, deferred ones too.
+
+        Parameters
+        ----------
+        scores : (inputs,) array
+            Scores, as the policy takes them.
+        correct : (inputs,) array of bool, optional
+            Whether the prediction is right; nan or None where nobody knows yet. Only audited ones are read.
+        audited : (inputs,) array of bool, optional
+            What `to_audit` returned; what it returned with these ids (or places) if not given. An audit whose
+            label is late, or never comes, is still an audit: leave it in, with nan for its label.
+        ids : (inputs,) array, optional
+            A name for each input that no other has. An input that comes again is not counted again; if its
+            label was missing and comes now, it is taken.
+        groups : (inputs,) array, optional
+            Where the policy has groups.
+        probability : float or (inputs,) array, optional
+            What `to_audit` was given, or with what probability you drew each audit yourself.
+        """
+        values = check_scores("scores", scores)
+        number, own = len(values), self.streams[0]
+        kept = ~self.policy.defer(values, groups)
+        wanted = self.plan.probabilities(values, probability)
+        names = read_ids(ids, number)
+        if audited is None:
+            if names is None:
+                tosses = toss_by_place(own.seed, own.observed, number)
+            else:
+                tosses = toss_by_id(own.seed, names)
+            chosen = kept & (tosses < wanted)
+        else:
+            chosen = kept & _check_audited(audited, number)
+        outcomes = read_outcomes(correct, number, chosen)
+        new = find_new(names, own.ids, number)
+        if names is not None and not new.all():
+            self._label_again(names, outcomes, chosen & ~new)
+        if not new.any():
+            return
+        values, kept, wanted, chosen, outcomes = (
+            each[new] for each in (values, kept, wanted, chosen, outcomes)
+        )
+        where = _name_all(groups, number)[new]
+        expected = own.expected + float(wanted[kept].sum())
+        variance = own.variance + float((wanted * (1 - wanted))[kept].sum())
+        count = own.audited + int(chosen.sum())
+        check_number_audited(expected, variance, count, sum(own.kept.values()) + int(kept.sum()))
+        rows = [
+            [
+                index,
+                str(where[index]),
+                records.write_number(score),
+                float(wanted[index]),
+                int(outcomes[index]),
+            ]
+            for index, score in ((int(each), float(values[each])) for each in np.flatnonzero(chosen))
+        ]
+        record: dict[str, Any] = {
+            "kind": "observe",
+            "number": len(values),
+            "kept": {name: int((where[kept] == name).sum()) for name in self.limits},
+            "expected": expected,
+            "variance": variance,
+            "rows": rows,
+            "trail": own.trail.extend(values, kept + 2.0 * chosen + 4.0 * chosen * outcomes),
+        }
+        if names is not None:
+            record["ids"] = [name for name, fresh in zip(names, new, strict=True) if fresh]
+        self._do(record)
+
+    def label(self, ids: Any, correct: Any) -> None:
+        """Take labels that come later, of audited inputs that were observed with these ids.
+
+        Parameters
+        ----------
+        ids : (inputs,) array
+            Ids that `observe` was given.
+        correct : (inputs,) array of bool
+            Whether the predictions are right.
+        """
+        names = read_ids(ids, len(ids))
+        assert names is not None
+        outcomes = read_outcomes(correct, len(names), np.ones(len(names), bool))
+        own = self.streams[0]
+        for name in names:
+            if own.ids.get(name) is None:
+                why = "was observed, but not audited" if name in own.ids else "was never observed"
+                raise ValueError(f"ids must be those of audited inputs. Got {name!r}, which {why}.")
+        self._label_again(names, outcomes, np.ones(len(names), bool))
+
+    def _label_again(self, names: Sequence[str], outcomes: np.ndarray, which: np.ndarray) -> None:
+        """Take the labels of inputs that were observed before, where they had none."""
+        own, late = self.streams[0], []
+        for index in np.flatnonzero(which & (outcomes != MISSING)):
+            found = own.ids.get(names[index])
+            if found is None:  # Not audited then: a label that nobody drew proves nothing.
+                continue
+            before = own.bets[found[0]].inputs[found[1]].outcome
+            if before not in (MISSING, outcomes[index]):
+                raise ValueError(
+                    f"correct must not change: the input {names[index]!r} was "
+                    f"{'wrong' if before else 'right'} before. Got the opposite."
+                )
+            if before == MISSING:
+                late.append([names[index], int(outcomes[index])])
+        if late:
+            self._do({"kind": "label", "late": late})
+
+    @property
+    def status(self) -> Status:
+        """What was found so far."""
+        groups = {name: self._group_status(name) for name in self.limits}
+        return Status(
+            alarm=self.alarm_at is not None,
+            risk=self._risk(list(self.limits), self.confidence),
+            observed=sum(stream.observed for stream in self.streams),
+            kept=sum(group.kept for group in groups.values()),
+            audited=sum(group.audited for group in groups.values()),
+            missing=sum(group.missing for group in groups.values()),
+            capital=self._capital(),
+            alarm_at=self.alarm_at,
+            since=None if self.alarm_at is None else self._guess_change(),
+            confidence=self.confidence,
+            groups=groups,
+        )
+
+    def merge(self, other: Monitor) -> Monitor:
+        """Take over what another server's monitor of the same policy saw, and return self.
+
+        The capital of both is averaged, which keeps the promise of the merged monitor, for servers chosen
+        beforehand: it alarms where the average does, from now on, whatever the parts said by themselves.
+        Merging the same state again, or an older one, changes nothing; a newer one takes the older's place.
+        """
+        records.check_same(self, other)
+        self._refuse_common_inputs(other)
+        self._do({"kind": "merge", "streams": [records.describe_stream(each) for each in other.streams]})
+        return self
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all as JSON, whole or not at all."""
+        records.save(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Monitor:
+        """Read what `save` wrote; a damaged or edited file is a ValueError."""
+        return records.load(cls, path)[0]
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        policy: Deferral | None = None,
+        *,
+        confidence: float = 0.95,
+        audit: float | Sequence[tuple[float, float]] = 0.1,
+        seed: int = 0,
+        least: float | None = None,
+    ) -> Monitor:
+        """Return the monitor that lives in a folder, or start one there if `policy` is given.
+
+        All that it observes is on disk when the call returns: a log that only grows, and now and then a
+        snapshot. A process that is killed at any point loses nothing but the call it was in, and to repeat
+        that call, with ids, counts nothing twice. One process at a time may have it open.
+        """
+        new = None
+        if policy is not None:
+            new = cls(policy, confidence=confidence, audit=audit, seed=seed, least=least)
+        monitor, monitor._journal = journal.open_folder(cls, folder, new)
+        return monitor
+
+    def close(self) -> None:
+        """Let another process open the folder."""
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    def __enter__(self) -> Monitor:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return repr(self.status)
+
+    def _repr_html_(self) -> str:
+        return self.status._repr_html_()
+
+    def _do(self, record: dict[str, Any]) -> None:
+        """Change the state as a record says, once it is on disk where there is a folder."""
+        if self._journal is not None:
+            self._journal.append(record)
+        self.apply(record)
+        if self._journal is not None and self._journal.is_long():
+            self._journal.snapshot(self)
+
+    def apply(self, record: dict[str, Any]) -> None:
+        """Change the state as a record says: the same records give the same state."""
+        own = self.streams[0]
+        if record["kind"] == "draw":
+            own.drawn += record["number"]
+        elif record["kind"] == "merge":
+            least = self.plan.least
+            self._take_streams([records.parse_stream(each, self.limits, least) for each in record["streams"]])
+        elif record["kind"] == "label":
+            for name, outcome in record["late"]:
+                group, index = own.ids[name] or ("", 0)
+                self._look(group, own.bets[group].resolve(index, outcome), own.observed)
+        else:
+            self._apply_observed(record)
+        self._look_at_all()
+        self._remember_course()
+
+    def _apply_observed(self, record: dict[str, Any]) -> None:
+        own, ids = self.streams[0], record.get("ids")
+        start = own.observed
+        for name in ids or ():
+            own.ids[name] = None
+        for index, group, score, probability, outcome in record["rows"]:
+            bets = own.bets[group]
+            if ids is not None:
+                own.ids[ids[index]] = (group, len(bets.inputs))
+            capital = bets.add(
+                AuditedInput(start + index, group, records.read_number(score), probability, outcome)
+            )
+            self._look(group, capital, start + index + 1)
+        own.observed += record["number"]
+        own.drawn = max(own.drawn, own.observed)
+        for name, number in record["kept"].items():
+            own.kept[name] += number
+        own.expected, own.variance = record["expected"], record["variance"]
+        own.trail.take(record["trail"])
+
+    def _take_streams(self, streams: list[Stream]) -> None:
+        """Add streams of others, or replace older states of theirs; from now on the average counts."""
+        for stream in streams:
+            for index, mine in enumerate(self.streams):
+                if mine.trail.is_same(stream.trail):
+                    if (stream.observed, stream.known) > (mine.observed, mine.known):
+                        self.streams[index] = stream
+                    break
+            else:
+                self.streams.append(stream)
+                self.alarms, self.alarm_at = {}, None
+
+    def _refuse_common_inputs(self, other: Monitor) -> None:
+        """Raise a `ValueError` where different streams have an input in common."""
+        for stream in other.streams:
+            for mine in self.streams:
+                if mine.trail.is_same(stream.trail):
+                    continue
+                for name in stream.ids:
+                    if name in mine.ids:
+                        raise ValueError(
+                            f"merge: expected inputs of another server. Got the input {name!r}, which was observed "
+                            "here, too, and would count twice."
+                        )
+
+    def _counted(self) -> list[Stream]:
+        """Return the streams over which capital is averaged: one that only collects others is none."""
+        others = self.streams[1:]
+        return others if others and not self.streams[0].observed else self.streams
+
+    def _look(self, group: str, capital: float, place: int) -> None:
+        """Raise the alarm of a group where its capital, averaged over streams, is large enough."""
+        others = [stream.bets[group].current.total for stream in self.streams[1:]]
+        if (capital + sum(others)) / (1 + len(others)) >= self._needed():
+            self._raise(group, place)
+
+    def _raise(self, group: str, place: int) -> None:
+        """Raise the alarm of a group, unless it was raised before."""
+        self.alarms.setdefault(group, place)
+        if self.alarm_at is None:
+            self.alarm_at = place
+
+    def _look_at_all(self) -> None:
+        observed = sum(stream.observed for stream in self.streams)
+        for name in self.limits:
+            if self._group_capital(name) >= self._needed():
+                self._raise(name, observed)
+        if self.alarm_at is None and self._capital() >= 1 / (1 - self.confidence):
+            self.alarm_at = observed
+
+    def _needed(self) -> float:
+        """Return the capital that the alarm of a group takes."""
+        return len(self.limits) / (1 - self.confidence)
+
+    def _group_capital(self, name: str) -> float:
+        return float(np.mean([stream.bets[name].current.total for stream in self._counted()]))
+
+    def _capital(self) -> float:
+        """Return the capital averaged over groups and streams."""
+        return float(np.mean([self._group_capital(name) for name in self.limits]))
+
+    def _group_status(self, name: str) -> GroupStatus:
+        bets = [stream.bets[name] for stream in self.streams]
+        return GroupStatus(
+            accuracy=1 - self.limits[name],
+            alarm=name in self.alarms,
+            capital=self._group_capital(name),
+            needed=self._needed(),
+            risk=self._risk([name], 1 - (1 - self.confidence) / len(self.limits)),
+            kept=sum(stream.kept[name] for stream in self.streams),
+            audited=sum(len(each.inputs) for each in bets),
+            missing=sum(each.counts_of(MISSING) for each in bets),
+        )
+
+    def _risk(self, names: Sequence[str], confidence: float) -> Estimate:
+        """Return the mean risk of the kept inputs of some groups, of all streams."""
+        counts: dict[float, tuple[int, int, int]] = {}
+        for stream in self.streams:
+            for name in names:
+                for probability, (right, wrong, missing) in stream.bets[name].counts.items():
+                    a, b, c = counts.get(probability, (0, 0, 0))
+                    counts[probability] = (a + right, b + wrong, c + missing)
+        kept = sum(stream.kept[name] for stream in self.streams for name in names)
+        return enclose_risk(counts, kept, self.plan.least, confidence)
+
+    def _guess_change(self) -> int | None:
+        """Return where the bets of the group with the largest capital started that won the most."""
+        name = max(self.limits, key=self._group_capital)
+        stream = max(self.streams, key=lambda each: each.bets[name].current.total)
+        return stream.bets[name].locate_start()
+
+    def _remember_course(self) -> None:
+        observed = sum(stream.observed for stream in self.streams)
+        if observed and (not self.course or observed >= _HISTORY_STEP * self.course[-1][0]):
+            risk = self._risk(list(self.limits), self.confidence)
+            audited = sum(stream.audited for stream in self.streams)
+            self.course.append([observed, audited, self._capital(), risk.value, risk.low, risk.high])
+
+
+def _list_limits(policy: Deferral) -> dict[str, float]:
+    """Return the largest probability of an error that is promised for each group that keeps anything."""
+    if policy.goal not in ("accuracy", "coverage"):
+        why = "promises nothing" if policy.goal == "cost" else "promises an expectation over policies"
+        raise ValueError(
+            "policy must promise the accuracy of what it keeps: fit it with accuracy= or coverage=. Got one for "
+            f"{policy.goal}, which {why}."
+        )
+    limits = {
+        name: 1 - threshold.promise
+        for name, threshold in policy.thresholds.items()
+        if threshold.value is not None and threshold.promise is not None
+    }
+    if not limits:
+        raise ValueError("policy must keep something. Got one that defers all: there is nothing to watch.")
+    return limits
+
+
+def _check_audited(audited: Any, number: int) -> np.ndarray:
+    values = np.asarray(audited)
+    if values.shape != (number,) or values.dtype.kind not in "b":
+        raise ValueError(
+            f"audited must be booleans of shape ({number},), as to_audit returns. Got {values.dtype} of shape "
+            f"{values.shape}."
+        )
+    return values
+
+
+def _name_all(groups: Any, number: int) -> np.ndarray:
+    return np.full(number, "") if groups is None else np.asarray(groups).astype(str)
