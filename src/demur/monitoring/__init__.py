@@ -8,7 +8,19 @@ running_risk   the risk so far, with an interval that holds at all times
 records        the state as JSON; journal keeps it in a folder, through kills
 """
 
+from demur.monitoring.advice import Recommendation
+from demur.monitoring.drift import ColumnDrift, Drift, DriftStatus
 from demur.monitoring.monitor import Monitor
+from demur.monitoring.shift import shift_weights
 from demur.monitoring.status import GroupStatus, Status
 
-__all__ = ["GroupStatus", "Monitor", "Status"]
+__all__ = [
+    "ColumnDrift",
+    "Drift",
+    "DriftStatus",
+    "GroupStatus",
+    "Monitor",
+    "Recommendation",
+    "Status",
+    "shift_weights",
+]

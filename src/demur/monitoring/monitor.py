@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from demur.deferral import Deferral
-from demur.monitoring import journal, records
+from demur.monitoring import advice, journal, records
 from demur.monitoring.audits import AuditPlan, check_number_audited, toss_by_id, toss_by_place
 from demur.monitoring.running_risk import enclose_risk
 from demur.monitoring.status import GroupStatus, Status
@@ -258,6 +258,51 @@ class Monitor:
             confidence=self.confidence,
             groups=groups,
         )
+
+    def audits(self) -> dict[str, np.ndarray]:
+        """Return the audited inputs as columns: stream, place, group, score, probability, correct (nan: unknown).
+
+        For ``policy.refit(scores, correct, weights=1 / probability, weight_limit=1 / monitor.plan.least)``.
+        """
+        rows = [
+            (number, each.place, each.group, each.score, each.probability, each.outcome)
+            for number, stream in enumerate(self.streams)
+            for bets in stream.bets.values()
+            for each in bets.inputs
+        ]
+        columns = [np.array(column) for column in zip(*sorted(rows), strict=True)] or [np.empty(0)] * 6
+        names = ("stream", "place", "group", "score", "probability", "correct")
+        found = dict(zip(names, columns, strict=True))
+        found["correct"] = np.where(found["correct"] == MISSING, np.nan, 1.0 - found["correct"])
+        return found
+
+    def recommend(self, *, since: int | None = None) -> advice.Recommendation:
+        """Return what to do: keep the policy, a stricter threshold, or withdraw it (defer all).
+
+        Without an alarm: keep. After one: the loosest of some thresholds, fixed by scores before, for which
+        the audited inputs since the alarm prove the accuracy promised. That is a promise of its own, for
+        inputs as those since then, with the monitor's confidence, and however often it is asked. Until they
+        prove any: withdraw, and go on auditing what the policy would keep.
+
+        Parameters
+        ----------
+        since : int, optional
+            Use the audits from this input on instead of those since the alarm; and answer without an alarm,
+            too. It must not be chosen by looking at labels: the day of a deployment, or ``since`` of `Drift`.
+        """
+        if self.alarm_at is None and since is None:
+            return advice.keep(self.policy)
+        (stream, *others) = self._counted()
+        if others:
+            raise ValueError(
+                "recommend needs the monitor of one server, since places are counted by server. Got several, "
+                "merged: ask each by itself."
+            )
+        names = list(self.limits) if since is not None else list(self.alarms) or list(self.limits)
+        start = since if since is not None else max(self.alarms.values(), default=self.alarm_at or 0)
+        inputs = {name: stream.bets[name].inputs for name in names}
+        confidence = 1 - (1 - self.confidence) / len(self.limits)
+        return advice.recommend(self.policy, inputs, self.plan.least, confidence, start)
 
     def merge(self, other: Monitor) -> Monitor:
         """Take over what another server's monitor of the same policy saw, and return self.

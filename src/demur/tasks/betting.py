@@ -1,8 +1,8 @@
 """Bets against a claim about a mean: capital that can grow only if the claim is wrong.
 
 Capital starts at 1. While the claim holds, its expectation never grows, so by Ville's inequality it reaches
-1 / delta with probability at most delta, at any time and however often somebody looks (Waudby-Smith and Ramdas,
-2024, "Estimating means of bounded random variables by betting"). The derivations are in docs/watch-mathematics.md.
+1 / delta with probability at most delta, at any time and however often somebody looks (Waudby-Smith and
+Ramdas, 2024, "Estimating means of bounded random variables by betting"). Derivations: docs/watch-mathematics.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 LARGEST_CAPITAL = 1e300
 """Capital beyond this is given away, which keeps every promise and the numbers finite."""
 _STAKES = np.geomspace(5e-4, 0.9, 24)
-"""Shares of the largest stake that never loses all: each is one bettor, from 0.05 points of harm to total failure."""
+"""Shares of the largest stake that never loses all: each is one bettor, for harm from 0.05 points to total."""
 _LAST_START = 1 << 24
 """Bettors start again at each of the first so many observations, with capital 1 / (k * _SUM_OF_STARTS)."""
 _SUM_OF_STARTS = math.log(_LAST_START) + 0.5772156649015329
@@ -42,8 +42,8 @@ def start_capital(number: int) -> float:
 class Bettors:
     """Several bettors that start again at every observation: a bet on a change at a time that nobody knows.
 
-    Before observation k, each of J bettors gets ``start_capital(k) / J`` of fresh capital from the cash that was
-    set aside at the beginning; then all its capital S_j is multiplied by its factor:
+    Before observation k, each of J bettors gets ``start_capital(k) / J`` of fresh capital, from the cash that
+    was set aside at the beginning; then all its capital S_j is multiplied by its factor:
 
         S_j <- (S_j + start_capital(k) / J) * factor_j,        capital = cash + sum_j S_j
 
@@ -111,3 +111,28 @@ def locate_start(factors: np.ndarray) -> int:
     number = np.arange(1, len(factors) + 1)
     start = np.log(np.where(number < _LAST_START, 1 / number, np.finfo(float).tiny))
     return int(np.argmax(np.logaddexp.reduce(growth[-1] - before, axis=1) + start))
+
+
+def accuracy_factors(limit: float, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return by what the capitals are multiplied, (inputs, bettors) each: the prediction was right, was wrong.
+
+    Against the claim that inputs are wrong with probability `limit` at least: bettors win as predictions are
+    right. With the stake s of a bettor, E = 1 where the prediction is wrong, and the weight of an input as a
+    `share` of the largest weight there is (for audits: least probability / probability),
+
+        factor = 1 + s * share * (limit - E) / (1 - limit)
+
+    Parameters
+    ----------
+    limit : float
+        The probability of an error that is claimed, at least.
+    share : (inputs,) array
+        Weights over the largest one, from 0 to 1.
+    """
+    stake = share[:, None] * _STAKES
+    return 1 + stake * (limit / (1 - limit)), 1 - stake
+
+
+def average_capital(log_factors: np.ndarray) -> np.ndarray:
+    """Return the logarithm of the mean capital of bettors that all start at once, after each observation."""
+    return np.logaddexp.reduce(np.cumsum(log_factors, axis=0), axis=1) - np.log(log_factors.shape[1])
