@@ -130,6 +130,13 @@ class _Column:
         """New values, in their order."""
         return np.concatenate([np.empty(0), *self.parts])
 
+    def trace(self, points: int) -> np.ndarray:
+        """Return inputs observed and capital, at so many times."""
+        bettors = Bettors(np.zeros(len(_SHAPES)))
+        path = np.array([bettors.bet(factor) for part in self.factors for factor in part])
+        places = np.unique(np.linspace(1, len(path), min(points, len(path))).astype(int))
+        return np.column_stack([places, path[places - 1]]) if len(path) else np.empty((0, 2))
+
     def describe(self, needed: float, confidence: float) -> ColumnDrift:
         """Return what was found."""
         new = np.sort(self.values)
@@ -184,6 +191,11 @@ class Drift:
         self._columns = {name: _Column(values) for name, values in _check_columns(calibration, None).items()}
 
     @property
+    def names(self) -> list[str]:
+        """The columns."""
+        return list(self._columns)
+
+    @property
     def needed(self) -> float:
         """The capital that the alarm of a column takes."""
         return len(self._columns) / (1 - self.confidence)
@@ -204,6 +216,10 @@ class Drift:
             name: column.describe(self.needed, self.confidence) for name, column in self._columns.items()
         }
         return DriftStatus(self.observed, self.confidence, columns)
+
+    def trace(self, points: int = 300) -> dict[str, np.ndarray]:
+        """Return the course of the capital of each column, (points, 2): inputs observed, capital then."""
+        return {name: column.trace(points) for name, column in self._columns.items()}
 
     def __repr__(self) -> str:
         return repr(self.status)

@@ -276,6 +276,20 @@ class Monitor:
         found["correct"] = np.where(found["correct"] == MISSING, np.nan, 1.0 - found["correct"])
         return found
 
+    def has_seen(self, name: str) -> bool:
+        """Return whether an input with this id was observed here."""
+        return name in self.streams[0].ids
+
+    def is_audited(self, name: str) -> bool:
+        """Return whether an input with this id was observed here and audited."""
+        return self.streams[0].ids.get(name) is not None
+
+    def list_missing(self) -> list[str]:
+        """Return the ids of audited inputs that have no label yet."""
+        own = self.streams[0]
+        found = ((name, where) for name, where in own.ids.items() if where is not None)
+        return [name for name, (group, k) in found if own.bets[group].inputs[k].outcome == MISSING]
+
     def recommend(self, *, since: int | None = None) -> advice.Recommendation:
         """Return what to do: keep the policy, a stricter threshold, or withdraw it (defer all).
 
