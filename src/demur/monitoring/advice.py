@@ -10,7 +10,7 @@ from html import escape
 import numpy as np
 
 from demur.deferral import Deferral
-from demur.monitoring.stream import RIGHT, AuditedInput
+from demur.monitoring.stream import MISSING, RIGHT, AuditedInput
 from demur.tasks.betting import accuracy_factors, average_capital
 from demur.tasks.guarantees import Threshold, write_threshold
 
@@ -112,11 +112,11 @@ def _advise_group(
             else ""
         )
         why = few or f"the {seen} do not support any threshold yet"
-        return (
-            "withdraw",
-            replace(threshold, value=None, kept=0, number=max(len(after), 1), right=0),
-            f"Withdraw: defer all, since {why}. Go on auditing what the policy would keep, and ask again.",
-        )
+        missing = sum(each.outcome == MISSING for each in after)
+        if missing:
+            why += f" ({missing:,} of them have no label and count as wrong)"
+        text = f"Withdraw: defer all, since {why}. Go on auditing what the policy would keep, and ask again."
+        return "withdraw", replace(threshold, value=None, kept=0, number=max(len(after), 1), right=0), text
     value, kept, hits = found
     new = Threshold(value, kept, len(after), hits, threshold.promise)
     promise = (

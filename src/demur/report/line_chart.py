@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 _WIDTH, _HEIGHT = 760.0, 270.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 12.0, 14.0, 40.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 78.0, 34.0, 14.0, 40.0
 
 
 @dataclass
@@ -45,7 +45,8 @@ class LineChart:
     def add_line(self, x: np.ndarray, y: np.ndarray, kind: str = "set0") -> None:
         """Draw a line; parts where y is not a number are left out."""
         known = ~np.isnan(y)
-        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(self._x(x[known]), self._y(y[known]), strict=True))
+        places = zip(self._x(x[known]), self._y(y[known]), strict=True)
+        points = " ".join(f"{a:.1f},{b:.1f}" for a, b in places)
         self._parts.append(f'<polyline class="line {kind}" points="{points}"/>')
 
     def add_band(self, x: np.ndarray, low: np.ndarray, high: np.ndarray) -> None:
@@ -62,13 +63,14 @@ class LineChart:
             f'<text class="level" x="{_LEFT + 6}" y="{height - 5:.1f}">{html.escape(text)}</text>'
         )
 
-    def add_moment(self, x: float, text: str, kind: str) -> None:
-        """Draw an upright line with a word beside it."""
+    def add_moment(self, x: float, text: str, kind: str, *, left: bool = False) -> None:
+        """Draw an upright line with a word to its right or left, where there is room."""
         (place,) = self._x(np.array([x]))
-        late = place > _WIDTH * 0.7
+        late = place > _WIDTH * (0.3 if left else 0.85)
         anchor, shift = ("end", -5) if late else ("start", 5)
         self._parts.append(
-            f'<line class="moment {kind}" x1="{place:.1f}" x2="{place:.1f}" y1="{_TOP}" y2="{_HEIGHT - _BOTTOM}"/>'
+            f'<line class="moment {kind}" x1="{place:.1f}" x2="{place:.1f}" y1="{_TOP}" '
+            f'y2="{_HEIGHT - _BOTTOM}"/>'
             f'<text class="moment" text-anchor="{anchor}" x="{place + shift:.1f}" '
             f'y="{_TOP + (10 if kind == "alarm" else 26)}">{html.escape(text)}</text>'
         )
@@ -87,13 +89,14 @@ class LineChart:
                 f'<text x="{_LEFT - 7}" y="{height + 4:.1f}" text-anchor="end">{self.write(value)}</text>'
             )
         middle = (_HEIGHT - _BOTTOM + _TOP) / 2
+        name = html.escape(self.label)
         names = (
             f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 5}" text-anchor="middle">inputs observed</text>'
-            f'<text transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">{html.escape(self.label)}</text>'
+            f'<text transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">{name}</text>'
         )
         return (
-            f'<svg class="chart" role="img" aria-label="{html.escape(self.title)}" '
-            f'viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}">{"".join(ticks)}{names}{"".join(self._parts)}</svg>'
+            f'<div class="pan"><svg class="chart" role="img" aria-label="{html.escape(self.title)}" '
+            f'viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}">{"".join(ticks)}{names}{"".join(self._parts)}</svg></div>'
         )
 
     def _x(self, values: np.ndarray) -> np.ndarray:

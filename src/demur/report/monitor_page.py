@@ -72,7 +72,7 @@ def _add_moments(chart: LineChart, found: Status) -> None:
     if found.alarm_at is not None:
         chart.add_moment(found.alarm_at, "alarm", "alarm")
     if found.since is not None:
-        chart.add_moment(found.since, "change, as a guess", "guess")
+        chart.add_moment(found.since, "change, as a guess", "guess", left=True)
 
 
 def _draw_evidence(monitor: Monitor, found: Status) -> str:
