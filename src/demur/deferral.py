@@ -209,7 +209,7 @@ class Deferral(Displayed):
         >>> policy = demur.Deferral.fit(scores, correct, accuracy=0.95)
         >>> high = policy.refit(scores, correct, weights=2 * scores, weight_limit=2)     # more high scores now
         >>> policy.thresholds[""].kept, high.thresholds[""].kept
-        (2615, 1653)
+        (2615, 1738)
         """
         if weights is None:
             goal: dict[str, Any] = {self.goal: self.target}

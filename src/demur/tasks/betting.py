@@ -16,6 +16,8 @@ LARGEST_CAPITAL = 1e300
 """Capital beyond this is given away, which keeps every promise and the numbers finite."""
 _STAKES = np.geomspace(5e-4, 0.9, 24)
 """Shares of the largest stake that never loses all: each is one bettor, for harm from 0.05 points to total."""
+_STAKES_ON_ACCURACY = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9])
+"""The same for bets that predictions are right: the best stake is one minus the risk over its limit."""
 _LAST_START = 1 << 24
 """Bettors start again at each of the first so many observations, with capital 1 / (k * _SUM_OF_STARTS)."""
 _SUM_OF_STARTS = math.log(_LAST_START) + 0.5772156649015329
@@ -129,7 +131,7 @@ def accuracy_factors(limit: float, share: np.ndarray) -> tuple[np.ndarray, np.nd
     share : (inputs,) array
         Weights over the largest one, from 0 to 1.
     """
-    stake = share[:, None] * _STAKES
+    stake = share[:, None] * _STAKES_ON_ACCURACY
     return 1 + stake * (limit / (1 - limit)), 1 - stake
 
 
