@@ -2,8 +2,10 @@
 
 python -m benchmarks.monitor --out build/monitor [--streams 10000] [--quick]
 
-The loop below is that of `demur.tasks.betting.Bettors`, compiled; `check_loop` compares both on whole streams.
+The loop below is that of `demur.tasks.betting.Bettors`, compiled; `check_loop` compares both.
 """
+
+# ruff: noqa: NPY002 (compiled loops have no other random numbers that can be seeded inside them)
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ NULLS = {
     "audits ten times as frequent once the capital is 2": 5,
     "one error in every 20 kept, the same place": 6,
 }
-"""Courses of the risk for which the promise holds; in the last one it holds on average over any 20 in a row."""
+"""Courses of the risk for which the promise holds; in the last, on average over any 20 in a row."""
 
 
 class Found(NamedTuple):
@@ -45,7 +47,7 @@ class Found(NamedTuple):
 
 
 @numba.njit(cache=False)
-def follow(kind, streams, inputs, change, before, after, audit, limit, stakes, norm, needed, seed):  # noqa: D103
+def follow(kind, streams, inputs, change, before, after, audit, limit, stakes, norm, needed, seed):
     alarm, audits = np.full(streams, -1), np.zeros(streams, np.int64)
     number = len(stakes)
     for stream in range(streams):
@@ -173,7 +175,7 @@ def measure_delays(streams: int) -> list[dict[str, Any]]:
 
 
 def find_fixed_size(harm: float, power: float) -> int:
-    """Return how many audits the exact binomial test at 5 % needs, if it knows when the change came and looks once."""
+    """Return how many audits the exact binomial test needs that knows when the change came and looks once."""
 
     def reach(number: int) -> float:
         critical = binom.isf(1 - CONFIDENCE, number, LIMIT)  # rejects above it

@@ -1,4 +1,4 @@
-"""`demur.Monitor` on real data: digits that turn or blur, photographs with textures mixed in; and MAPIE beside it.
+"""`demur.Monitor` on real data (digits that turn, photographs with textures mixed in), and beside MAPIE.
 
 python -m benchmarks.monitor_data DATA --out build/monitor
 
@@ -102,11 +102,17 @@ def watch(name: str, before: Scored, changed: Scored, accuracy: float, share: fl
         else:  # others, mixed in
             mixed = rng.choice(len(changed.scores), int(share * len(late)))
             after = Scored(
-                *(np.concatenate([b[late][len(mixed) :], c[mixed]]) for b, c in zip(before, changed, strict=True))
+                *(
+                    np.concatenate([b[late][len(mixed) :], c[mixed]])
+                    for b, c in zip(before, changed, strict=True)
+                )
             )
             turn = rng.permutation(len(late))
             after = Scored(after.scores[turn], after.correct[turn])
-        monitor, drift = demur.Monitor(policy, audit=AUDIT, seed=run), demur.Drift(before.scores[fit], seed=run)
+        monitor, drift = (
+            demur.Monitor(policy, audit=AUDIT, seed=run),
+            demur.Drift(before.scores[fit], seed=run),
+        )
         for part in (Scored(before.scores[calm], before.correct[calm]), after):
             monitor.observe(part.scores, part.correct)
             drift.observe(part.scores)
@@ -139,8 +145,8 @@ def _write(value: float) -> float | None:
 def compare_with_mapie(runs: int = 200) -> list[dict[str, Any]]:
     """Watch the same audited answers with demur and with MAPIE's RiskMonitoring, at the same limit and level.
 
-    All kept inputs are audited, as MAPIE has no audits; each sees 10,000 at risk 0.05 or 0.04, then 20,000 at more.
-    MAPIE spends half of its level on reference data; with a threshold of its own none are needed, so its level is
+    All kept inputs are audited, as MAPIE has no audits; both see 10,000 inputs, then 20,000 at more risk.
+    MAPIE spends half of its level on reference data; with a threshold given there are none, so its level is
     doubled here to have 0.05 online.
     """
     from mapie.exchangeability_testing import RiskMonitoring

@@ -24,7 +24,9 @@ def draw_traffic(rng: np.random.Generator, day: int) -> tuple[np.ndarray, np.nda
 def main() -> None:
     """Fit a policy, watch it for a year, and ask what to do."""
     rng = np.random.default_rng(0)
-    scores, correct = (np.concatenate(each) for each in zip(*(draw_traffic(rng, 0) for _ in range(4)), strict=True))
+    scores, correct = (
+        np.concatenate(each) for each in zip(*(draw_traffic(rng, 0) for _ in range(4)), strict=True)
+    )
     policy = demur.Deferral.fit(scores, correct, accuracy=0.95)
     print(policy.promise())
 

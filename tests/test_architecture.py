@@ -20,7 +20,8 @@ ORDER = [
     "core.second_order_state", "core.given", "moments", "core.gaussian_integral", "core.gaussian_estimates",
     "core.bounds", "core.predictive", "core.second_order_measures", "decompose", "divergences", "regression",
     "averages", "credal", "adhoc",
-    "tasks", "deferral", "monitoring", "stores", "scoring.batch_parts", "scoring.batches", "scoring.checkpoint",
+    "tasks", "deferral", "monitoring",
+    "stores", "scoring.batch_parts", "scoring.batches", "scoring.checkpoint",
     "scoring.logit_spread", "posteriors", "scoring", "sequences", "report", "reproduce", "cli",
 ]  # fmt: skip
 

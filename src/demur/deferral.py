@@ -62,8 +62,8 @@ class Deferral(Displayed):
         How many clusters it was fitted on, where clusters were given: what is promised is then for inputs
         drawn from new clusters, one from each.
     weights : "known", "estimated" or None
-        Whether it was fitted with weights, and if they are known: what is promised is then for the source that
-        they point to, and only approximate where they are estimated.
+        Of which kind the weights are that it was fitted with. What is promised is then for the source that
+        they point to, and approximate where they are estimated.
     """
 
     goal: str
@@ -207,7 +207,7 @@ class Deferral(Displayed):
         >>> scores = rng.uniform(size=4000)
         >>> correct = rng.uniform(size=4000) > scores**2 / 3
         >>> policy = demur.Deferral.fit(scores, correct, accuracy=0.95)
-        >>> high = policy.refit(scores, correct, weights=2 * scores, weight_limit=2)     # more high scores now
+        >>> high = policy.refit(scores, correct, weights=2 * scores, weight_limit=2)  # more high scores now
         >>> policy.thresholds[""].kept, high.thresholds[""].kept
         (2615, 1738)
         """

@@ -70,7 +70,7 @@ def test_calm_traffic_then_harm_from_all_formats(folder, tmp_path) -> None:
     assert set(found["drift"]) == {"pairwise_epistemic", "size"}
     write_log(tmp_path / "bad.csv", *draw(1500, 9, harm=0.15), 1800)
     said = call("monitor", "observe", folder, tmp_path / "bad.csv", code=3)
-    assert "Alarm after" in said and "Withdraw" in said or "Defer scores above" in said
+    assert "Alarm after" in said and ("Withdraw" in said or "Defer scores above" in said)
     assert json.loads(call("monitor", "status", folder, "--json", code=3))["alarm_at"] > 1800
     page = Path(call("monitor", "report", folder).strip()).read_text()
     assert "Alarm after" in page and page.count("<svg") == 3 and "{{" not in page
@@ -85,7 +85,10 @@ def test_labels_come_later_for_those_asked(folder, tmp_path) -> None:
     assert f"Wrote {len(asked)} ids" in said and 50 < len(asked) < 150
     assert json.loads(call("monitor", "status", folder, "--json"))["missing"] == len(asked)
     numbers = [int(each[3:]) for each in asked]
-    answers = {"id": np.array([*asked, "in-9999"]), "correct": np.array([*correct[numbers], True]).astype(str)}
+    answers = {
+        "id": np.array([*asked, "in-9999"]),
+        "correct": np.array([*correct[numbers], True]).astype(str),
+    }
     write_columns(tmp_path / "answers.csv", answers)
     said = call("monitor", "observe", folder, tmp_path / "answers.csv", "--to-audit", tmp_path / "none.csv")
     assert "left out 1 label" in said and (tmp_path / "none.csv").read_text() == "id\n"
@@ -137,3 +140,40 @@ def test_folders_are_new_once_and_there_afterwards(folder, tmp_path, policy_file
     assert "must be the folder of a monitor" in call("monitor", "status", tmp_path / "none", code=2)
     said = call("monitor", "start", tmp_path / "b", "--policy", policy_file, "--column", "size", code=2)
     assert "--calibration" in said
+
+
+@pytest.mark.slow
+def test_a_year_of_traffic_in_a_cron_job(folder, tmp_path) -> None:
+    """A log a day, labels a week later; harm from day 200 on. Every seventh file is given twice."""
+    rng = np.random.default_rng(0)
+    waiting: list[tuple[list[str], np.ndarray]] = []
+    alarm = None
+    for day in range(365):
+        scores = rng.uniform(size=300)
+        correct = rng.uniform(size=300) > scores**2 / 3 + (0.15 if day >= 200 else 0)
+        log, ask = tmp_path / "day.csv", tmp_path / "ask.csv"
+        write_log(log, scores, correct, 300 * day, labels=False)
+        for _ in range(1 + (day % 7 == 0)):
+            found = json.loads(
+                invoke("monitor", "observe", folder, log, "--to-audit", ask, "--force", "--json")
+            )
+        waiting.append(([f"in-{300 * day + k}" for k in range(300)], correct))
+        if len(waiting) > 7:
+            ids, answers = waiting.pop(0)
+            with ask.open() as file:
+                asked = {row["id"] for row in csv.DictReader(file)}
+            chosen = [k for k, each in enumerate(ids) if each in asked]
+            columns = {"id": np.array(ids)[chosen], "correct": answers[chosen].astype(int)}
+            write_columns(tmp_path / "labels.csv", columns, force=True)
+            found = json.loads(invoke("monitor", "observe", folder, tmp_path / "labels.csv", "--json"))
+        if alarm is None and found["alarm"]:
+            alarm = day
+    assert alarm is not None and 200 < alarm < 240
+    assert found["observed"] == 365 * 300
+    assert "Alarm after" in Path(invoke("monitor", "report", folder).strip()).read_text()
+
+
+def invoke(*words: object) -> str:
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code in (0, 3), (done.output, done.exception)
+    return done.stdout

@@ -85,7 +85,7 @@ def test_merged_monitors_give_no_advice(policy, traffic) -> None:
 
 
 def test_weighted_bets_are_fair_under_the_new_source() -> None:
-    """In closed form: two kinds of inputs, frequent and rare, whose errors under the new source are at the limit."""
+    """In closed form: two kinds of inputs, whose errors under the new source are at the limit."""
     limit, old, new, risk = 0.1, np.array([0.8, 0.2]), np.array([0.4, 0.6]), np.array([0.025, 0.15])
     assert new @ risk == pytest.approx(limit)
     weights = new / old
@@ -97,7 +97,7 @@ def test_weighted_bets_are_fair_under_the_new_source() -> None:
 
 
 def run_refits(weighted: bool) -> float:
-    """How often a promise of 0.9 does not hold for a new source of high scores; the errors rise with the score."""
+    """How often a promise of 0.9 fails for a new source of high scores; the errors rise with the score."""
     broken = 0
     for run in range(60):
         rng = np.random.default_rng(run)

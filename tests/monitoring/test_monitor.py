@@ -94,7 +94,7 @@ def test_an_input_counts_once_and_its_label_may_come_later(policy, traffic) -> N
 
 
 def test_labels_that_come_for_errors_alone_raise_no_alarm(policy) -> None:
-    """Complaints come, praise does not: errors are known at once, the rest never. The risk is at the limit."""
+    """Complaints come, praise does not: errors are known at once, the rest never. Risk is at the limit."""
     false = 0
     for run in range(20):
         rng = np.random.default_rng(run)
@@ -157,7 +157,7 @@ def test_adaptive_audits_by_given_probabilities(policy, traffic) -> None:
         audited = monitor.to_audit(scores[part], probability=chance)
         monitor.observe(scores[part], correct[part], audited, probability=chance)
     assert monitor.status.alarm
-    with pytest.raises(ValueError, match="from 0.05"):
+    with pytest.raises(ValueError, match=r"from 0\.05"):
         monitor.to_audit(scores, probability=0.01)
 
 
@@ -187,7 +187,7 @@ def test_merging_refuses_what_would_count_twice_or_is_of_another_promise(policy,
     a, b = demur.Monitor(policy, seed=1), demur.Monitor(policy, seed=2)
     a.observe(*traffic(100), ids=[f"a{k}" for k in range(100)])
     b.observe(*traffic(100), ids=["a7", *(f"b{k}" for k in range(99))])
-    with pytest.raises(ValueError, match="'a7'.*twice"):
+    with pytest.raises(ValueError, match=r"'a7'.*twice"):
         a.merge(b)
     assert a.status.observed == 100
     with pytest.raises(ValueError, match="another confidence"):
@@ -212,7 +212,7 @@ def test_bad_settings_are_refused(policy, options, message) -> None:
 def test_bad_input_is_refused(policy, traffic) -> None:
     scores, correct = traffic(500)
     monitor = demur.Monitor(policy)
-    with pytest.raises(ValueError, match="expected. Got"):
+    with pytest.raises(ValueError, match=r"expected\. Got"):
         monitor.observe(scores, correct, np.ones(500, bool))  # all labels, as if each had been drawn
     with pytest.raises(ValueError, match="must be booleans"):
         monitor.observe(scores, correct, np.ones(500))

@@ -29,7 +29,7 @@ def capital(events: list[tuple[float, int]], limit: float, least: float) -> floa
 def risk_interval(
     events: list[tuple[float, int]], kept: int, least: float, confidence: float, steps: int = 2000
 ) -> tuple[float, float]:
-    """The means, on a grid, at which the average of all exp(L - b kept (mean - c)) is below 2 / (1 - confidence)."""
+    """The means, on a grid, at which the average of exp(L - b kept (mean - c)) is below 2 / (1 - level)."""
     centres = [0.0, 0.05, 0.15, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0]
     bets: dict[int, list[tuple[float, float, float]]] = {1: [], -1: []}
     for sign, own in bets.items():

@@ -82,7 +82,9 @@ def start(
         if columns is not None:
             Drift(columns, confidence=confidence, seed=seed).save(folder / _DRIFT)
     say(rule.promise())
-    say(f"Audits each kept input with probability {audit:g}. While the promise holds, the probability of ever")
+    say(
+        f"Audits each kept input with probability {audit:g}. While the promise holds, the probability of ever"
+    )
     say(f"an alarm is at most {1 - confidence:.4g}.")
     say(f"Started in {folder}")
 
@@ -238,9 +240,10 @@ def _read_correct(path: Path, columns: dict[str, np.ndarray]) -> np.ndarray | No
         words |= {"nan": math.nan}
         found = [words.get(str(cell).lower()) for cell in cells]
         if None in found:
+            row = found.index(None)
             raise ValueError(
-                f"{path}: expected true, false or nothing in correct, got {str(cells[found.index(None)])[:40]!r} "
-                f"at input {found.index(None)}"
+                f"{path}: expected true, false or nothing in correct, got {str(cells[row])[:40]!r} at input "
+                f"{row}"
             )
         return np.array(found, dtype=float)
     if "label" in columns and "prediction" in columns:

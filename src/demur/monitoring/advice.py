@@ -61,7 +61,7 @@ def recommend(
     confidence: float,
     since: int,
 ) -> Recommendation:
-    """Return the advice for groups with an alarm, from their audited inputs before `since` and from there on."""
+    """Return the advice for groups with an alarm, from their audited inputs before and since."""
     thresholds, lines, actions = dict(policy.thresholds), [], []
     for name, audited in inputs.items():
         action, threshold, text = _advise_group(policy.thresholds[name], audited, least, confidence, since)
@@ -81,10 +81,10 @@ def _advise_group(
 ) -> tuple[str, Threshold, str]:
     """Return action, threshold and words for one group.
 
-    Thresholds are quantiles of scores before `since`, so no label from there on chose them. The first, at 30 %
-    of what was kept, must be shown to have the accuracy before the next one is tried, and so on: among those
-    that do not have it, only the first is ever tested, and it passes with probability at most 1 - confidence,
-    however often this is asked.
+    Thresholds are quantiles of scores before `since`, so no label from there on chose them. The first, at
+    30 % of what was kept, must be shown to have the accuracy before the next one is tried, and so on: among
+    those that do not have it, only the first is ever tested, and it passes with probability at most
+    1 - confidence, however often this is asked.
     """
     assert threshold.promise is not None
     assert threshold.value is not None
@@ -120,8 +120,8 @@ def _advise_group(
     value, kept, hits = found
     new = Threshold(value, kept, len(after), hits, threshold.promise)
     promise = (
-        f"accuracy of the kept is at least {threshold.promise:.4g} for inputs as those since input {since:,}, with "
-        f"confidence {confidence:.4g}"
+        f"accuracy of the kept is at least {threshold.promise:.4g} for inputs as those since input "
+        f"{since:,}, with confidence {confidence:.4g}"
     )
     if value == candidates[-1]:
         return "keep", threshold, f"Keep the threshold: by the {seen}, {promise}."

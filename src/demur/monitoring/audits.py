@@ -1,8 +1,9 @@
-"""Which kept inputs are audited: coins with known probabilities, the same again for the same seed and input."""
+"""Which kept inputs are audited: coins with known probabilities, the same for the same seed and input."""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class AuditPlan:
         if not pairs or any(len(pair) != 2 for pair in pairs) or pairs[-1][0] != math.inf:
             raise ValueError(f"{wish}. Got {audit!r}.")
         steps = tuple((float(score), float(probability)) for score, probability in pairs)
-        if any(not a[0] < b[0] for a, b in zip(steps, steps[1:], strict=False)):
+        if any(not a[0] < b[0] for a, b in itertools.pairwise(steps)):
             raise ValueError(f"{wish}. Got {audit!r}.")
         for _, probability in steps:
             if not 0 < probability <= 1:
@@ -78,7 +79,7 @@ class AuditPlan:
 
 
 def toss_by_place(seed: int, start: int, number: int) -> np.ndarray:
-    """Return uniform numbers of inputs `start`, `start` + 1, ...: the same in whatever pieces they are asked for.
+    """Return uniform numbers of inputs from `start` on: the same in whatever pieces they are asked for.
 
     Examples
     --------

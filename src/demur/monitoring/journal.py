@@ -109,8 +109,8 @@ class Journal:
         chain, _, text = line.decode("utf-8", "replace").partition(" ")
         if chain != records.sum_text(text, self._chain):
             raise ValueError(
-                f"{path} must be as a monitor wrote it. Got line {number}, which was changed or does not follow "
-                "the one before. Take the last good copy of the folder."
+                f"{path} must be as a monitor wrote it. Got line {number}, which was changed or does not "
+                "follow the one before. Take the last good copy of the folder."
             )
         self._chain = chain
         return json.loads(text)
@@ -144,8 +144,8 @@ def _check_settings(path: Path, monitor: Monitor, new: Monitor) -> None:
     for name in ("policy", "confidence", "audit", "least", "seed"):
         if there[name] != wanted[name]:
             raise ValueError(
-                f"{path} must be a new folder, or one of a monitor with the same settings. Got another {name}: open it "
-                "without a policy, or choose another folder."
+                f"{path} must be a new folder, or one of a monitor with the same settings. Got another "
+                f"{name}: open it without a policy, or choose another folder."
             )
 
 
@@ -161,7 +161,7 @@ def _take_lock(folder: Path) -> IO[bytes]:
     except OSError:
         file.close()
         raise ValueError(
-            f"{folder} must be open in one process at a time. Got one that another has open: wait until it is done."
+            f"{folder} must be open in one process at a time. Got one that another has open: wait for it."
         ) from None
     return file
 

@@ -12,24 +12,20 @@ import numpy as np
 from demur.deferral import Deferral
 from demur.monitoring import advice, journal, records
 from demur.monitoring.audits import AuditPlan, check_number_audited, toss_by_id, toss_by_place
-from demur.monitoring.running_risk import enclose_risk
-from demur.monitoring.status import GroupStatus, Status
-from demur.monitoring.stream import MISSING, AuditedInput, Stream, find_new, read_ids, read_outcomes
-from demur.tasks.estimate import Estimate, check_scores, check_share
-
-_HISTORY_STEP = 1.01
-"""A point of the history is kept once this many times as many inputs were observed as at the last."""
+from demur.monitoring.state import MonitorState
+from demur.monitoring.stream import MISSING, find_new, read_ids, read_outcomes
+from demur.tasks.estimate import check_scores, check_share
 
 
-class Monitor:
+class Monitor(MonitorState):
     """Watches whether a policy's promise still holds, and says so at most once in 20 times without reason.
 
     A known share of the kept inputs is audited: somebody finds out whether the prediction was right. From
     these, the monitor bets against the promise; its capital grows only where the promise is broken. The
     promise, precisely: whatever happened before, the next kept input is wrong with probability at most one
     minus the accuracy promised. While it holds, the probability of an alarm at any time, ever, is at most
-    ``1 - confidence``: look as often as you like. The order of the inputs and a drift that harms nobody change
-    nothing of that. See the page "Watch a promise".
+    ``1 - confidence``: look as often as you like. The order of the inputs and a drift that harms nobody
+    change nothing of that. See the page "Watch a promise".
 
     Parameters
     ----------
@@ -73,24 +69,9 @@ class Monitor:
         least: float | None = None,
     ) -> None:
         check_share("confidence", confidence)
-        self.policy, self.confidence = policy, float(confidence)
-        self.plan = AuditPlan.parse(audit, least)
-        self.limits = _list_limits(policy)
-        self.streams = [Stream(int(seed), self.limits, self.plan.least)]
-        self.alarms: dict[str, int] = {}
-        self.alarm_at: int | None = None
-        self.course: list[list[float]] = []
+        plan = AuditPlan.parse(audit, least)
+        super().__init__(policy, float(confidence), plan, int(seed))
         self._journal: journal.Journal | None = None
-
-    @property
-    def seed(self) -> int:
-        """Seed of the audits."""
-        return self.streams[0].seed
-
-    @property
-    def history(self) -> np.ndarray:
-        """The course so far, (points, 6): inputs observed, audited, capital, risk, its low and its high."""
-        return np.array(self.course, dtype=float).reshape(-1, 6)
 
     def to_audit(
         self, scores: Any, *, ids: Any = None, groups: Any = None, probability: Any = None
@@ -241,26 +222,8 @@ class Monitor:
         if late:
             self._do({"kind": "label", "late": late})
 
-    @property
-    def status(self) -> Status:
-        """What was found so far."""
-        groups = {name: self._group_status(name) for name in self.limits}
-        return Status(
-            alarm=self.alarm_at is not None,
-            risk=self._risk(list(self.limits), self.confidence),
-            observed=sum(stream.observed for stream in self.streams),
-            kept=sum(group.kept for group in groups.values()),
-            audited=sum(group.audited for group in groups.values()),
-            missing=sum(group.missing for group in groups.values()),
-            capital=self._capital(),
-            alarm_at=self.alarm_at,
-            since=None if self.alarm_at is None else self._guess_change(),
-            confidence=self.confidence,
-            groups=groups,
-        )
-
     def audits(self) -> dict[str, np.ndarray]:
-        """Return the audited inputs as columns: stream, place, group, score, probability, correct (nan: unknown).
+        """Return audited inputs as columns: stream, place, group, score, probability, correct (nan: unknown).
 
         For ``policy.refit(scores, correct, weights=1 / probability, weight_limit=1 / monitor.plan.least)``.
         """
@@ -388,55 +351,6 @@ class Monitor:
         if self._journal is not None and self._journal.is_long():
             self._journal.snapshot(self)
 
-    def apply(self, record: dict[str, Any]) -> None:
-        """Change the state as a record says: the same records give the same state."""
-        own = self.streams[0]
-        if record["kind"] == "draw":
-            own.drawn += record["number"]
-        elif record["kind"] == "merge":
-            least = self.plan.least
-            self._take_streams([records.parse_stream(each, self.limits, least) for each in record["streams"]])
-        elif record["kind"] == "label":
-            for name, outcome in record["late"]:
-                group, index = own.ids[name] or ("", 0)
-                self._look(group, own.bets[group].resolve(index, outcome), own.observed)
-        else:
-            self._apply_observed(record)
-        self._look_at_all()
-        self._remember_course()
-
-    def _apply_observed(self, record: dict[str, Any]) -> None:
-        own, ids = self.streams[0], record.get("ids")
-        start = own.observed
-        for name in ids or ():
-            own.ids[name] = None
-        for index, group, score, probability, outcome in record["rows"]:
-            bets = own.bets[group]
-            if ids is not None:
-                own.ids[ids[index]] = (group, len(bets.inputs))
-            capital = bets.add(
-                AuditedInput(start + index, group, records.read_number(score), probability, outcome)
-            )
-            self._look(group, capital, start + index + 1)
-        own.observed += record["number"]
-        own.drawn = max(own.drawn, own.observed)
-        for name, number in record["kept"].items():
-            own.kept[name] += number
-        own.expected, own.variance = record["expected"], record["variance"]
-        own.trail.take(record["trail"])
-
-    def _take_streams(self, streams: list[Stream]) -> None:
-        """Add streams of others, or replace older states of theirs; from now on the average counts."""
-        for stream in streams:
-            for index, mine in enumerate(self.streams):
-                if mine.trail.is_same(stream.trail):
-                    if (stream.observed, stream.known) > (mine.observed, mine.known):
-                        self.streams[index] = stream
-                    break
-            else:
-                self.streams.append(stream)
-                self.alarms, self.alarm_at = {}, None
-
     def _refuse_common_inputs(self, other: Monitor) -> None:
         """Raise a `ValueError` where different streams have an input in common."""
         for stream in other.streams:
@@ -446,108 +360,17 @@ class Monitor:
                 for name in stream.ids:
                     if name in mine.ids:
                         raise ValueError(
-                            f"merge: expected inputs of another server. Got the input {name!r}, which was observed "
-                            "here, too, and would count twice."
+                            f"merge: expected inputs of another server. Got the input {name!r}, which was "
+                            "observed here, too, and would count twice."
                         )
-
-    def _counted(self) -> list[Stream]:
-        """Return the streams over which capital is averaged: one that only collects others is none."""
-        others = self.streams[1:]
-        return others if others and not self.streams[0].observed else self.streams
-
-    def _look(self, group: str, capital: float, place: int) -> None:
-        """Raise the alarm of a group where its capital, averaged over streams, is large enough."""
-        others = [stream.bets[group].current.total for stream in self.streams[1:]]
-        if (capital + sum(others)) / (1 + len(others)) >= self._needed():
-            self._raise(group, place)
-
-    def _raise(self, group: str, place: int) -> None:
-        """Raise the alarm of a group, unless it was raised before."""
-        self.alarms.setdefault(group, place)
-        if self.alarm_at is None:
-            self.alarm_at = place
-
-    def _look_at_all(self) -> None:
-        observed = sum(stream.observed for stream in self.streams)
-        for name in self.limits:
-            if self._group_capital(name) >= self._needed():
-                self._raise(name, observed)
-        if self.alarm_at is None and self._capital() >= 1 / (1 - self.confidence):
-            self.alarm_at = observed
-
-    def _needed(self) -> float:
-        """Return the capital that the alarm of a group takes."""
-        return len(self.limits) / (1 - self.confidence)
-
-    def _group_capital(self, name: str) -> float:
-        return float(np.mean([stream.bets[name].current.total for stream in self._counted()]))
-
-    def _capital(self) -> float:
-        """Return the capital averaged over groups and streams."""
-        return float(np.mean([self._group_capital(name) for name in self.limits]))
-
-    def _group_status(self, name: str) -> GroupStatus:
-        bets = [stream.bets[name] for stream in self.streams]
-        return GroupStatus(
-            accuracy=1 - self.limits[name],
-            alarm=name in self.alarms,
-            capital=self._group_capital(name),
-            needed=self._needed(),
-            risk=self._risk([name], 1 - (1 - self.confidence) / len(self.limits)),
-            kept=sum(stream.kept[name] for stream in self.streams),
-            audited=sum(len(each.inputs) for each in bets),
-            missing=sum(each.counts_of(MISSING) for each in bets),
-        )
-
-    def _risk(self, names: Sequence[str], confidence: float) -> Estimate:
-        """Return the mean risk of the kept inputs of some groups, of all streams."""
-        counts: dict[float, tuple[int, int, int]] = {}
-        for stream in self.streams:
-            for name in names:
-                for probability, (right, wrong, missing) in stream.bets[name].counts.items():
-                    a, b, c = counts.get(probability, (0, 0, 0))
-                    counts[probability] = (a + right, b + wrong, c + missing)
-        kept = sum(stream.kept[name] for stream in self.streams for name in names)
-        return enclose_risk(counts, kept, self.plan.least, confidence)
-
-    def _guess_change(self) -> int | None:
-        """Return where the bets of the group with the largest capital started that won the most."""
-        name = max(self.limits, key=self._group_capital)
-        stream = max(self.streams, key=lambda each: each.bets[name].current.total)
-        return stream.bets[name].locate_start()
-
-    def _remember_course(self) -> None:
-        observed = sum(stream.observed for stream in self.streams)
-        if observed and (not self.course or observed >= _HISTORY_STEP * self.course[-1][0]):
-            risk = self._risk(list(self.limits), self.confidence)
-            audited = sum(stream.audited for stream in self.streams)
-            self.course.append([observed, audited, self._capital(), risk.value, risk.low, risk.high])
-
-
-def _list_limits(policy: Deferral) -> dict[str, float]:
-    """Return the largest probability of an error that is promised for each group that keeps anything."""
-    if policy.goal not in ("accuracy", "coverage"):
-        why = "promises nothing" if policy.goal == "cost" else "promises an expectation over policies"
-        raise ValueError(
-            "policy must promise the accuracy of what it keeps: fit it with accuracy= or coverage=. Got one for "
-            f"{policy.goal}, which {why}."
-        )
-    limits = {
-        name: 1 - threshold.promise
-        for name, threshold in policy.thresholds.items()
-        if threshold.value is not None and threshold.promise is not None
-    }
-    if not limits:
-        raise ValueError("policy must keep something. Got one that defers all: there is nothing to watch.")
-    return limits
 
 
 def _check_audited(audited: Any, number: int) -> np.ndarray:
     values = np.asarray(audited)
     if values.shape != (number,) or values.dtype.kind not in "b":
         raise ValueError(
-            f"audited must be booleans of shape ({number},), as to_audit returns. Got {values.dtype} of shape "
-            f"{values.shape}."
+            f"audited must be booleans of shape ({number},), as to_audit returns. Got {values.dtype} of "
+            f"shape {values.shape}."
         )
     return values
 

@@ -115,7 +115,7 @@ def load(kind: type[Monitor], path: str | os.PathLike[str]) -> tuple[Monitor, in
     except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         why = str(error) if isinstance(error, ValueError) else "a damaged file"
         raise ValueError(
-            f"{os.fspath(path)} must be a monitor written by Monitor.save. Got {why}. Take the last good copy."
+            f"{os.fspath(path)} must be written by Monitor.save. Got {why}. Take the last good copy."
         ) from error
 
 
@@ -140,5 +140,6 @@ def check_same(monitor: Monitor, other: Monitor) -> None:
     for name in ("policy", "confidence", "least"):
         if a[name] != b[name]:
             raise ValueError(
-                f"merge: expected a monitor of the same policy, confidence and least probability. Got another {name}."
+                "merge: expected a monitor of the same policy, confidence and least probability. Got another "
+                f"{name}."
             )

@@ -1,4 +1,4 @@
-"""An interval for the mean risk so far that holds at all times at once, from audits with known probabilities."""
+"""An interval for the mean risk so far that holds at all times at once, from audited inputs."""
 
 from __future__ import annotations
 

@@ -15,8 +15,9 @@ def shift_weights(old: Any, new: Any, *, penalty: float = 1.0) -> np.ndarray:
     """Estimate how much more frequent each old input is in a new source, (old inputs,), with mean about 1.
 
     A logistic regression tells old inputs from new ones, by their columns and the squares of these; its odds
-    are the ratio of both densities (Bickel, Brückner and Scheffer, 2009). An estimate: the promise of a policy
-    that is refitted with it is approximate, and nothing helps where new inputs are unlike all old ones.
+    are the ratio of both densities (Bickel, Brückner and Scheffer, 2009). An estimate: the promise of a
+    policy that is refitted with it is approximate, and nothing helps where new inputs are unlike all old
+    ones.
 
     Parameters
     ----------
@@ -50,7 +51,7 @@ def shift_weights(old: Any, new: Any, *, penalty: float = 1.0) -> np.ndarray:
 
 
 def _fit_logistic(design: np.ndarray, truth: np.ndarray, penalty: float) -> np.ndarray:
-    """Return the coefficients of a penalised logistic regression, by Newton's method; the first has no penalty."""
+    """Return the coefficients of a logistic regression, by Newton's method; the first has no penalty."""
     ridge = np.full(design.shape[1], penalty)
     ridge[0] = 0.0
     coefficients = np.zeros(design.shape[1])

@@ -104,8 +104,8 @@ class Status(Displayed):
             )
         if self.missing:
             lines.append(
-                f"{self.missing:,} audited inputs have no label: each counts as right for an alarm and the lower "
-                "end of the risk, as wrong for its upper end."
+                f"{self.missing:,} audited inputs have no label: each counts as right for an alarm and the "
+                "lower end of the risk, as wrong for its upper end."
             )
         false = 1 - self.confidence
         lines.append(f"While the promise holds, the probability of ever an alarm is at most {false:.4g}.")

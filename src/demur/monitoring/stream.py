@@ -119,7 +119,7 @@ class Stream:
 
 
 class Trail:
-    """Checksums of the first 1, 2, 4, 8, ... inputs: by them a stream knows its own earlier and later states."""
+    """Checksums of the first 1, 2, 4, 8, ... inputs: by them a stream knows its earlier and later states."""
 
     def __init__(self, seed: int) -> None:
         self.count, self.sum, self.marks = 0, zlib.crc32(str(seed).encode()), list[int]()
@@ -179,8 +179,8 @@ def read_outcomes(correct: Any, number: int, wanted: np.ndarray) -> np.ndarray:
     if odd.any():
         first = int(np.argmax(odd))
         raise ValueError(
-            "correct must be True (or 1) where the prediction is right, False (or 0) where it is wrong, and nan "
-            f"where that is not known yet. Got {numbers[first]:g} at input {first}."
+            "correct must be True (or 1) where the prediction is right, False (or 0) where it is wrong, and "
+            f"nan where that is not known yet. Got {numbers[first]:g} at input {first}."
         )
     return np.where(np.isnan(numbers), MISSING, np.where(numbers == 1, RIGHT, WRONG)).astype(np.int8)
 

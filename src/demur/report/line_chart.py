@@ -85,7 +85,8 @@ class LineChart:
         for value in levels:
             (height,) = self._y(np.array([value]))
             ticks.append(
-                f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{height:.1f}" y2="{height:.1f}"/>'
+                f'<line class="grid" x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{height:.1f}" '
+                f'y2="{height:.1f}"/>'
                 f'<text x="{_LEFT - 7}" y="{height + 4:.1f}" text-anchor="end">{self.write(value)}</text>'
             )
         middle = (_HEIGHT - _BOTTOM + _TOP) / 2
@@ -96,7 +97,8 @@ class LineChart:
         )
         return (
             f'<div class="pan"><svg class="chart" role="img" aria-label="{html.escape(self.title)}" '
-            f'viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}">{"".join(ticks)}{names}{"".join(self._parts)}</svg></div>'
+            f'viewBox="0 0 {_WIDTH:.0f} {_HEIGHT:.0f}">{"".join(ticks)}{names}{"".join(self._parts)}'
+            "</svg></div>"
         )
 
     def _x(self, values: np.ndarray) -> np.ndarray:

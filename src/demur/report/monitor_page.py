@@ -81,7 +81,9 @@ def _draw_evidence(monitor: Monitor, found: Status) -> str:
     capital = np.clip(course[:, 2], None, _SHOWN_TO)
     low = min(0.1, float(capital.min(initial=1.0)) / 2)
     high = max(5 * needed, 2 * float(capital.max(initial=1.0)))
-    chart = LineChart("Capital of the bets over inputs observed", found.observed, low, high, "bets made of 1", True)
+    chart = LineChart(
+        "Capital of the bets over inputs observed", found.observed, low, high, "bets made of 1", True
+    )
     chart.add_level(needed, f"alarm at {needed:g}")
     chart.add_line(course[:, 0], capital)
     _add_moments(chart, found)
@@ -149,8 +151,8 @@ def _write_audits(monitor: Monitor, found: Status) -> str:
     steps = [f"{probability:g}" for _, probability in monitor.plan.steps]
     return (
         f'<div class="bar" role="img" aria-label="{words}">{bars}</div>'
-        f"<p>{words}, of {found.audited:,} audited inputs; {expected:,.0f} were expected of {found.kept:,} kept, "
-        f"each with probability {' or '.join(steps)} (by score where there are several).</p>"
+        f"<p>{words}, of {found.audited:,} audited inputs; {expected:,.0f} were expected of {found.kept:,} "
+        f"kept, each with probability {' or '.join(steps)} (by score where there are several).</p>"
     )
 
 
@@ -169,9 +171,16 @@ def _write_drift(drift: Drift | None) -> str:
     for index, trace in enumerate(traces.values()):
         chart.add_line(trace[:, 0], trace[:, 1], f"set{index % _COLOURS}")
     key = "".join(
-        f'<li><i class="set{index % _COLOURS}"></i>{_plain(name)}</li>' for index, name in enumerate(found.columns)
+        f'<li><i class="set{index % _COLOURS}"></i>{_plain(name)}</li>'
+        for index, name in enumerate(found.columns)
     )
-    head = ["column", "drift", "since about input", "P(new > calibration)", "largest distance of distributions"]
+    head = [
+        "column",
+        "drift",
+        "since about input",
+        "P(new > calibration)",
+        "largest distance of distributions",
+    ]
     rows = [
         [
             name,

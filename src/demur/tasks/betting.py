@@ -2,7 +2,7 @@
 
 Capital starts at 1. While the claim holds, its expectation never grows, so by Ville's inequality it reaches
 1 / delta with probability at most delta, at any time and however often somebody looks (Waudby-Smith and
-Ramdas, 2024, "Estimating means of bounded random variables by betting"). Derivations: docs/watch-mathematics.md.
+Ramdas, 2024, "Estimating means of bounded random variables by betting"). Proofs: docs/watch-mathematics.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 LARGEST_CAPITAL = 1e300
 """Capital beyond this is given away, which keeps every promise and the numbers finite."""
 _STAKES = np.geomspace(5e-4, 0.9, 24)
-"""Shares of the largest stake that never loses all: each is one bettor, for harm from 0.05 points to total."""
+"""Shares of the largest stake that never loses all, one for each bettor: from small harm to total failure."""
 _STAKES_ON_ACCURACY = np.array([0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9])
 """The same for bets that predictions are right: the best stake is one minus the risk over its limit."""
 _LAST_START = 1 << 24
@@ -116,7 +116,7 @@ def locate_start(factors: np.ndarray) -> int:
 
 
 def accuracy_factors(limit: float, share: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return by what the capitals are multiplied, (inputs, bettors) each: the prediction was right, was wrong.
+    """Return by what capitals are multiplied, (inputs, bettors) each: the prediction was right, was wrong.
 
     Against the claim that inputs are wrong with probability `limit` at least: bettors win as predictions are
     right. With the stake s of a bettor, E = 1 where the prediction is wrong, and the weight of an input as a

@@ -1,4 +1,4 @@
-"""Thresholds with a promise for another source than the labelled inputs come from: by weights of these inputs."""
+"""Thresholds with a promise for another source than that of the labelled inputs: by weights of these."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from demur.tasks.guarantees import NoGuarantee, Threshold, choose_numbers_kept
 from demur.tasks.thresholds import find_ends, find_threshold
 
 _MARGIN = 4.0
-"""By how much what could be proved if all were right must exceed what has to be proved, so that errors may come."""
+"""How many times what has to be proved could be proved if all were right, so that errors may come."""
 
 
 def check_weights(weights: Any, number: int, limit: float | None) -> tuple[np.ndarray, float]:
@@ -50,11 +50,11 @@ def fit_weighted_threshold(
     weight_limit: float,
     name: str,
 ) -> Threshold:
-    """Return the threshold that keeps the most and has the target accuracy in the source that weights point to.
+    """Return the threshold that keeps the most and has the accuracy in the source that weights point to.
 
     With w = dQ/dP for labelled inputs from P, the accuracy of the kept under Q is at least the target if and
-    only if the mean of w (E - limit) over the kept is at most 0, limit = 1 - target. Against the claim that it
-    is larger, bettors win with every right prediction; numbers kept are tested in the fixed order of
+    only if the mean of w (E - limit) over the kept is at most 0, limit = 1 - target. Against the claim that
+    it is larger, bettors win with every right prediction; numbers kept are tested in the fixed order of
     `demur.tasks.guarantees.fit_threshold`, up to the first whose capital is below 1 / (1 - confidence). Those
     too few to reach four times its logarithm if all were right are passed over: that depends on no label.
     """
@@ -74,7 +74,7 @@ def fit_weighted_threshold(
     if kept == 0:
         whose = f" for group {name}" if name else ""
         raise NoGuarantee(
-            f"No threshold can promise an accuracy of {target:g} with confidence {confidence:g}{whose} under these "
-            "weights. Ask for less, or give more inputs with known truth where weights are large."
+            f"No threshold can promise an accuracy of {target:g} with confidence {confidence:g}{whose} under "
+            "these weights. Ask for less, or give more inputs with known truth where weights are large."
         )
     return Threshold(find_threshold(ranked, kept), kept, len(ranked), int(hits[:kept].sum()), target)
