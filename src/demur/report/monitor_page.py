@@ -75,8 +75,15 @@ def _add_moments(chart: LineChart, found: Status) -> None:
         chart.add_moment(found.since, "change, as a guess", "guess", left=True)
 
 
-def _draw_evidence(monitor: Monitor, found: Status) -> str:
+def _list_course(monitor: Monitor, found: Status) -> np.ndarray:
+    """Return the points of the history, and the present, which is not always among them."""
+    now = [found.observed, found.audited, found.capital, found.risk.value, found.risk.low, found.risk.high]
     course = monitor.history
+    return np.vstack([course[course[:, 0] < found.observed], now])
+
+
+def _draw_evidence(monitor: Monitor, found: Status) -> str:
+    course = _list_course(monitor, found)
     needed = 1 / (1 - monitor.confidence)
     capital = np.clip(course[:, 2], None, _SHOWN_TO)
     low = min(0.1, float(capital.min(initial=1.0)) / 2)
@@ -91,7 +98,7 @@ def _draw_evidence(monitor: Monitor, found: Status) -> str:
 
 
 def _draw_risk(monitor: Monitor, found: Status) -> str:
-    course = monitor.history
+    course = _list_course(monitor, found)
     limits = {group.accuracy: 1 - group.accuracy for group in found.groups.values()}
     value = course[:, 3][~np.isnan(course[:, 3])]
     highest = max([*limits.values(), float(value[-1]) if len(value) else 0.0, found.risk.low])

@@ -47,7 +47,8 @@ class WatchedDigits:
             f"A policy keeps what the deep ensemble predicts with an accuracy of {_ACCURACY:g}. "
             f"{_IMAGES_A_WEEK} digits a week; from week {self.turned_week} they turn, up to "
             f"{self.degrees:g} degrees in week {_WEEKS}. A fifth of the kept is audited.",
-            f"Accuracy of the kept: {self.accuracies[0]:.3f} in week 1, {self.accuracies[-1]:.3f} at the end.",
+            f"Accuracy of the kept: {self.accuracies[0]:.3f} in week 1, {self.accuracies[-1]:.3f} in week "
+            f"{_WEEKS}.",
             f"Drift of the score, without labels: {_name_week(self.drift_week)}.",
             f"Alarm that the promise is broken, from audits: {_name_week(self.alarm_week)}.",
             str(self.advice),
