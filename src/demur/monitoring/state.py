@@ -187,10 +187,15 @@ class MonitorState:
         return enclose_risk(counts, kept, self.plan.least, confidence)
 
     def _guess_change(self) -> int | None:
-        """Return where the bets of the group with the largest capital started that won the most."""
-        name = max(self.limits, key=self._group_capital)
+        """Return where the bets started that had won the most at the first alarm.
+
+        Places of merged streams are not those of the alarm, so there all of the largest capital count.
+        """
+        name = min(
+            self.alarms, key=self.alarms.__getitem__, default=max(self.limits, key=self._group_capital)
+        )
         stream = max(self.streams, key=lambda each: each.bets[name].current.total)
-        return stream.bets[name].locate_start()
+        return stream.bets[name].locate_start(np.inf if len(self._counted()) > 1 else self.alarm_at or np.inf)
 
     def _remember_course(self) -> None:
         observed = sum(stream.observed for stream in self.streams)

@@ -86,11 +86,12 @@ class GroupBets:
         """Return how many audited inputs have an outcome."""
         return sum(each[outcome] for each in self.counts.values())
 
-    def locate_start(self) -> int | None:
-        """Return the place of the input from which on the bets won the most."""
-        if not self.inputs:
+    def locate_start(self, end: float) -> int | None:
+        """Return the place from which on bets on the inputs before place `end` won the most."""
+        known = [self.factors(each) for each in self.inputs if each.place < end]
+        if not known:
             return None
-        factors = np.stack([self.factors(each) for each in self.inputs])
+        factors = np.stack(known)
         return self.inputs[locate_start(factors)].place
 
 

@@ -79,7 +79,7 @@ def _list_course(monitor: Monitor, found: Status) -> np.ndarray:
     """Return the points of the history, and the present, which is not always among them."""
     now = [found.observed, found.audited, found.capital, found.risk.value, found.risk.low, found.risk.high]
     course = monitor.history
-    return np.vstack([course[course[:, 0] < found.observed], now])
+    return np.vstack([[0, 0, 1, np.nan, 0, 1], course[course[:, 0] < found.observed], now])
 
 
 def _draw_evidence(monitor: Monitor, found: Status) -> str:
