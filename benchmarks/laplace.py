@@ -62,7 +62,23 @@ def run_demur(features: int, classes: int, products: str) -> dict[str, float]:
     demur.score(posterior, [x[-SCORED:][:2]], progress=False)  # draws the heads
     drawn = time.perf_counter() - begin - fitted
     found = time_inputs(lambda: demur.score(posterior, [x[-SCORED:]], progress=False))
-    return {"fit": fitted, "draw": drawn, **found}
+    # The products of heads and features, and nothing else, over the time of everything.
+    rate = 2e-6 * features * classes * SAMPLES / found["processor_ms_per_input"]
+    return {"fit": fitted, "draw": drawn, **found, "gflops": rate, "peak_gflops": measure_peak(products)}
+
+
+def measure_peak(products: str) -> float:
+    """Return GFLOP per second of the processor in a large matrix product: as many as there can be."""
+    import torch
+
+    size, best = 2048, 0.0
+    kind = torch.bfloat16 if products == "bfloat16" else torch.float32
+    a, b = (torch.randn(size, size).to(kind) for _ in range(2))
+    for _ in range(5):
+        begin = time.process_time()
+        a @ b
+        best = max(best, 2e-9 * size**3 / (time.process_time() - begin))
+    return best
 
 
 def run_theirs(features: int, classes: int, kind: str) -> dict[str, float]:
@@ -126,7 +142,7 @@ def report(rows: list[dict[str, Any]]) -> str:
     """Return the table that is printed."""
     lines = [
         f"{'features':>8} {'classes':>7}  {'':<18} {'fit, s':>7} {'draw, s':>8} {'ms an input':>12} "
-        f"{'of processor':>13} {'peak, MB':>9}"
+        f"{'of processor':>13} {'peak, MB':>9} {'GFLOP/s':>8} {'at best':>8}"
     ]
     for row in rows:
         head = f"{row['features']:>8} {row['classes']:>7}  {row['contender']:<18}"
@@ -135,13 +151,15 @@ def report(rows: list[dict[str, Any]]) -> str:
             continue
         found = row["found"]
         drawn = f"{found['draw']:8.2f}" if "draw" in found else " " * 8
+        speed = f" {found['gflops']:8.0f} {found['peak_gflops']:8.0f}" if "gflops" in found else ""
         lines.append(
             f"{head} {found['fit']:7.2f} {drawn} {found['ms_per_input']:12.3f} "
-            f"{found['processor_ms_per_input']:13.3f} {found['peak_megabytes']:9.0f}"
+            f"{found['processor_ms_per_input']:13.3f} {found['peak_megabytes']:9.0f}{speed}"
         )
     lines.append(
-        f"({FITTED} inputs fitted, {SCORED} scored with {SAMPLES} samples; draw: the heads, once; "
-        "peak: of the whole process)"
+        f"({FITTED} inputs fitted, {SCORED} scored with {SAMPLES} samples; draw: the heads, once; peak, MB: "
+        "of the whole process; GFLOP/s: of the products of heads and features, per second of the processor; "
+        "at best: of a large product alone)"
     )
     return "\n".join(lines)
 

@@ -21,7 +21,6 @@ import numpy as np
 import demur
 
 RUNS = 50
-AUDIT = 0.2
 
 
 class Scored(NamedTuple):
@@ -89,13 +88,23 @@ def _read_idx(path: Path) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=4 + 4 * dims).reshape(shape)
 
 
-def watch(name: str, before: Scored, changed: Scored, accuracy: float, share: float) -> dict[str, Any]:
-    """Fit on a third of the inputs, then watch a third as they are and a third changed, many times over."""
+def watch(
+    name: str,
+    before: Scored,
+    changed: Scored,
+    *,
+    accuracy: float,
+    audit: float,
+    calm_share: float,
+    share: float = 1,
+) -> dict[str, Any]:
+    """Fit on a third of the inputs, then watch a share as they are and the rest changed, many times over."""
     early, delays, drifts, right, kept_share = 0, [], [], [], []
     for run in range(RUNS):
         rng = np.random.default_rng(run)
         order = rng.permutation(len(before.scores))
-        fit, calm, late = np.array_split(order, 3)
+        ends = (np.array([1 / 3, 1 / 3 + calm_share]) * len(order)).astype(int)
+        fit, calm, late = np.split(order, ends)
         policy = demur.Deferral.fit(before.scores[fit], before.correct[fit], accuracy=accuracy)
         if len(changed.scores) == len(before.scores):
             after = Scored(changed.scores[late], changed.correct[late])
@@ -110,7 +119,7 @@ def watch(name: str, before: Scored, changed: Scored, accuracy: float, share: fl
             turn = rng.permutation(len(late))
             after = Scored(after.scores[turn], after.correct[turn])
         monitor, drift = (
-            demur.Monitor(policy, audit=AUDIT, seed=run),
+            demur.Monitor(policy, audit=audit, seed=run),
             demur.Drift(before.scores[fit], seed=run),
         )
         for part in (Scored(before.scores[calm], before.correct[calm]), after):
@@ -126,6 +135,8 @@ def watch(name: str, before: Scored, changed: Scored, accuracy: float, share: fl
     row = {
         "change": name,
         "accuracy_promised": accuracy,
+        "inputs_before": len(calm),
+        "inputs_after": len(late),
         "accuracy_of_kept_after": float(np.mean(right)),
         "kept_after": float(np.mean(kept_share)),
         "alarms_before": early / RUNS,
@@ -203,12 +214,20 @@ def main() -> None:
     if options.data is not None:
         digits = score_digits(options.data)
         found["digits"] = [
-            watch(name, digits["as they are"], changed, 0.99, 1.0) for name, changed in digits.items()
+            watch(name, digits["as they are"], changed, accuracy=0.99, audit=0.2, calm_share=1 / 3)
+            for name, changed in digits.items()
         ]
         sets = score_photographs(options.data)
         found["photographs"] = [
-            watch(f"textures, {share:.0%}", sets["photographs"], sets["textures"], 0.85, share)
-            for share in (0.0, 0.1, 0.2, 0.4)
+            watch(
+                f"textures, {share:.0%}",
+                *sets.values(),
+                accuracy=0.85,
+                audit=1.0,
+                calm_share=1 / 6,
+                share=share,
+            )
+            for share in (0.0, 0.2, 0.4, 0.6)
         ]
     try:
         found["mapie"] = compare_with_mapie()

@@ -11,18 +11,19 @@ import demur
 
 SOURCE = Path(demur.__file__).parent
 ORDER = [
-    "progress", "atomic", "reading", "checksums", "control_characters",
+    "progress", "atomic", "reading", "checksums", "control_characters", "run_settings",
     "core.table_alignment", "core.arrays", "core.rounding", "core.logarithms", "core.probabilities",
     "core.least_divergence",
     "core.joint_information", "core.gamma_function", "core.class_terms", "core.rules", "core.parts_as_text",
     "families", "predictions", "core.state", "measures", "core.rounded_members", "kernels",
     "core.jackknife", "core.kernel_distances", "core.kernel_score",
-    "core.second_order_state", "core.given", "moments", "core.gaussian_integral", "core.gaussian_estimates",
+    "core.second_order_state", "core.processes", "core.given", "moments", "derived_moments",
+    "core.gaussian_integral", "core.gaussian_estimates",
     "core.bounds", "core.predictive", "core.second_order_measures", "decompose", "divergences", "regression",
     "averages", "credal", "adhoc",
-    "tasks", "deferral", "monitoring",
-    "stores", "scoring.batch_parts", "scoring.batches", "scoring.checkpoint",
-    "scoring.logit_spread", "posteriors", "scoring", "sequences", "report", "reproduce", "cli",
+    "tasks", "torchmetrics", "deferral", "deferrals", "monitoring", "stores", "scoring.batch_parts",
+    "scoring.batches", "scoring.checkpoint", "scoring.logit_spread", "posteriors", "scoring", "sklearn", "sequences", "report",
+    "reproduce", "cli",
 ]  # fmt: skip
 
 
@@ -67,7 +68,9 @@ def test_the_check_objects_to_an_import_that_goes_back(tmp_path) -> None:
 
 def test_importing_demur_imports_nothing_heavy() -> None:
     code = "import demur, sys; print([m for m in HEAVY if m in sys.modules])"
-    heavy = ("torch", "numba", "jax", "pandas", "matplotlib", "scipy.stats", "typer")
+    heavy = (
+        "torch", "numba", "jax", "pandas", "matplotlib", "sklearn", "scipy.stats", "typer", "zarr", "fsspec",
+    )  # fmt: skip
     printed = subprocess.check_output([sys.executable, "-c", f"HEAVY = {heavy!r}; {code}"], text=True)
     assert printed.strip() == "[]"
 
@@ -115,7 +118,8 @@ PUBLIC = {
     "Mixture": {"components", "mean", "shape", "weights"},
     "Uniform": DENSITY | {"hi", "lo"},
     "Moments": {
-        "count", "decompose", "effective_count", "load", "mean", "merge", "only", "save", "shape", "update",
+        "all_reduce", "count", "decompose", "effective_count", "load", "mean", "merge", "only", "save",
+        "shape", "update",
     },
     "Decomposition": {"map", "stderr", "to_dict", "to_pandas"},
     "Measure": {"predictor", "sides", "truth"},

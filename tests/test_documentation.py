@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import demur
+import demur.sklearn
 from demur.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -120,18 +121,30 @@ def test_pages_hold_examples():
 
 # Several seconds each; the demo or a page fits these posteriors to the same digits.
 SLOW_EXAMPLES = (
-    "bayes_by_backprop", "boosted_trees", "cyclical_sghmc", "deep_ensemble", "evidential", "hmc", "laplace",
-    "last_layer", "mc_dropout", "one_pass", "quam", "swag",
+    "bayes_by_backprop", "boosted_trees", "cyclical_sghmc", "deep_ensemble", "evidential", "hmc",
+    "language_models", "laplace", "last_layer", "mc_dropout", "one_pass", "quam", "swag", "forest",
+    "digits_ensemble",
 )  # fmt: skip
 
 # What each script must have printed, as patterns.
 PRINTED = {
+    "object_store.py": [r"^20000 inputs, 10 members$", r"^image-\d+: K \d\.\d+, I [01]\.\d+ nats$"],
+    "pixels_in_fixed_memory.py": [
+        r"certain limits; intervals over draws of 60 clusters\n  auroc  0\.\d+ to 0\.\d+ \[",
+        r"; exact; .*\n  auroc  0\.\d+ \[",
+        r"^Selective: 245,760 inputs",
+    ],
     "streaming_moments.py": [r"^256 members", r"all at once: equal$"],
     "cyclical_sghmc.py": [r"^accuracy on known digits: 0\.9\d+$", r"by K: AUROC 0\.\d+", r"all cycles: \d"],
     "deep_ensemble.py": [
         r"^DeepEnsemble\(5 models\).*accuracy 0\.9\d+$",
         r"by K: 0\.[89]\d+ \[",
         r"by I: 0\.[89]",
+    ],
+    "language_models.py": [
+        r"^K \d\.\d+ per token, perplexity +\d.*implicit\.$",
+        r"warm soup\.$",
+        r"^answer '.+', K \d",
     ],
     "last_layer.py": [
         r"^Features\(1000 inputs, 64 features",
@@ -170,6 +183,16 @@ PRINTED = {
         r"^feature_density +0\.[89]",
         r"^sngp +0\.[789]",
         r"^duq +0\.[789]",
+    ],
+    "meaning.py": [
+        r"^similarity: cosine of",
+        r"^most contradictory: When did the ship sink\?$",
+        r"first member alone: \[0\.",
+    ],
+    "deferring_classifier.py": [
+        r"accuracy of the kept is at least 0\.98, with confidence 0\.95",
+        r"^Accuracy of the kept: 0\.9",
+        r"^2 defer 2 6 ",
     ],
     "forest.py": [r"^prior 0\.0: .* K infinite for [89]\d% of", r"^prior 1\.0: .* K infinite for 0% of"],
     "own_posterior.py": [
@@ -222,15 +245,17 @@ def test_reference_lists_every_public_name():
     parts = {
         "posteriors": demur.posteriors, "posteriors.evidential": demur.posteriors.evidential,
         "posteriors.one_pass": demur.posteriors.one_pass, "report": demur.report,
-        "sequences": demur.sequences, "tasks": demur.tasks,
+        "sequences": demur.sequences, "sklearn": demur.sklearn, "tasks": demur.tasks,
+        "torchmetrics": demur.torchmetrics,
     }  # fmt: skip
+    for_users = {f"demur.stores.{name}" for name in ("open_maps", "register_reader", "write_predictions")}
     public = set(demur.__all__) - set(parts)
     inside = {f"demur.{name}.{own}" for name, part in parts.items() for own in part.__all__}
     modules = {f"demur.{name}" for name in parts} & listed
     # What a monitor returns is there to be read, not to be made.
     modules |= {name for name in listed if name.startswith("demur.monitoring.")}
     inside -= {"demur.posteriors.one_pass", "demur.posteriors.evidential"}
-    assert listed - modules == public | inside
+    assert listed - modules == public | inside | for_users
 
 
 def test_versions_agree():

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from reference import loops, members
 
 import demur
-from demur.moments import sums_of_given
+from demur.derived_moments import sums_of_given
 
 NAMES = tuple(loops.NAMES)
 

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from demur.averages import interval, mean, quantiles
     from demur.deferral import Deferral
     from demur.monitoring import Drift, Monitor, shift_weights
+    from demur.deferrals import Deferrals
     from demur.regression import information, information_bounds, variance
     from demur.scoring.score import score
     from demur.scoring.scores import Scores
@@ -64,6 +65,7 @@ __all__ = [
     "Credal",
     "Decomposition",
     "Deferral",
+    "Deferrals",
     "Deltas",
     "Dirichlet",
     "Draws",
@@ -115,6 +117,7 @@ _LATER = {
     "Deferral": "deferral",
     "Drift": "monitoring",
     "Monitor": "monitoring",
+    "Deferrals": "deferrals",
     "NoGuarantee": "tasks.guarantees",
     "Scores": "scoring.scores",
     "information": "regression",
@@ -130,14 +133,18 @@ _LATER = {
     "score": "scoring.score",
     "sequences": "",
     "shift_weights": "monitoring",
+    "sklearn": "",
     "softmax_variance": "adhoc",
+    "stores": "",
     "tasks": "",
+    "torchmetrics": "",
     "variance": "regression",
     "variation_ratio": "adhoc",
 }
 """The modules of names that few programs need; imported on first use, so that `import demur` is quick.
 
-None of them may share its name with a module of this package, which would hide it once imported."""
+Those that need a further package are not in ``__all__``. No function may share its name with a module of this
+package, which would hide it once imported."""
 
 
 if not TYPE_CHECKING:  # a checker would take every misspelt name for one of these

@@ -174,7 +174,8 @@ def decompose(
         return _settle_rounding(result, members, chosen, sides, width, unbiased, scale)
     summary, left = kernels.summarise(members, loss)
     aleatoric, epistemic = from_summary(chosen, *summary)
-    parts = np.array((aleatoric + epistemic, aleatoric, epistemic))
+    three = aleatoric + epistemic, aleatoric, epistemic
+    parts = np.array(three) if not members.stays else arrays.namespace(summary).stack(three)
     if left.size:
         rest = members.only(left)
         found = join_results(

@@ -23,6 +23,8 @@ from demur.tasks.weighted_guarantee import check_weights, fit_weighted_threshold
 
 _GOALS = ("accuracy", "coverage", "risk", "cost")
 _FORMAT = "demur deferral 1"
+SEVERAL = "demur deferrals 1"
+"""The format of a file of several policies, which `demur.deferrals` reads."""
 
 
 @dataclass(frozen=True)
@@ -327,8 +329,10 @@ def parse_policy(content: Any) -> Deferral:
     }
     names |= {"score": (str, None), "method": (str, None), "clusters": (int, None), "weights": (str, None)}
     if isinstance(content, dict):
+        if content.get("format") == SEVERAL:
+            raise ValueError("several policies, which demur.Deferrals.load reads: give it one of them")
         content = {"clusters": None, "weights": None} | content  # policies of before have no such entries
-    found = _check_entries("", content, names)
+    found = check_entries("", content, names)
     if found.pop("format") != _FORMAT:
         raise ValueError("another format")
     if found["goal"] not in _GOALS:
@@ -354,7 +358,7 @@ def parse_policy(content: Any) -> Deferral:
 def _parse_threshold(where: str, goal: str, content: Any) -> Threshold:
     """Return the threshold that JSON describes."""
     kinds = {"value": (float, str, None), "kept": int, "number": int, "right": int, "promise": (float, None)}
-    found = _check_entries(where, content, kinds)
+    found = check_entries(where, content, kinds)
     if isinstance(found["value"], str):
         if found["value"] not in ("inf", "-inf"):
             raise ValueError(f"{where}the value {found['value']!r}")
@@ -368,7 +372,7 @@ def _parse_threshold(where: str, goal: str, content: Any) -> Threshold:
     return Threshold(**found)
 
 
-def _check_entries(where: str, content: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
+def check_entries(where: str, content: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries of a JSON object; raise unless they are these, each of its kind.
 
     Numbers are finite, and True is none. A whole number may stand for any.

@@ -90,6 +90,7 @@ _SPOKEN = {
     "bald": "average", "M": "reverse",
 }  # fmt: skip
 _ALIASES = _SPOKEN | _CELLS
+PARTS = ("total", "aleatoric", "epistemic")
 GIVEN = ("A1", "A2", "A3", "B1", "C1")
 """Cells of the table that need a given model."""
 

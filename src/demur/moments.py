@@ -15,24 +15,24 @@ from demur.core import arrays
 from demur.core.arrays import ArrayLike
 from demur.core.given import (
     check_every_input,
-    given_side,
     given_sides,
     move_to_library,
-    refer_side,
     refer_sides,
     with_gradients,
 )  # fmt: skip
 from demur.core.jackknife import Estimates
 from demur.core.parts_as_text import Reading
-from demur.core.rounded_members import is_from_probs, is_given_rounded, may_be_rounded
-from demur.core.rounding import SATURATED, warn_if_infinite
+from demur.core.processes import share_in_order
+from demur.core.rounded_members import is_given_rounded, may_be_rounded, refuse_rounding
+from demur.core.rounding import warn_if_infinite
 from demur.core.rules import LOG, Array, Rule, RuleName, resolve_rule
 from demur.core.state import State, arrays_of, check_sums
 from demur.core.table_alignment import TableLabels, align_tables, join_labels
 from demur.families import FAMILIES, find_rule
 from demur.measures import Decomposition, Measure, MeasureName, check_base, name_unit, resolve
-from demur.predictions import Members, Prediction, as_prediction, as_real_array, gather, rule_for
+from demur.predictions import Members, Prediction, as_prediction, gather, rule_for
 from demur.predictions.categorical import Categorical
+from demur.predictions.members import read_single_weight
 from demur.predictions.places import choose_members_axis
 from demur.reading import open_regular, read_arrays
 
@@ -152,7 +152,7 @@ class Moments:
             raise ValueError(f"Expected predictions of classes, as before. Got {prediction!r}.")
         single = len(prediction.shape) == 2
         if single:
-            weights = _one_weight(weights)
+            weights = read_single_weight(weights)
         elif len(prediction.shape) != 3:
             raise ValueError(
                 "Expected one member (inputs, classes) or several (members, inputs, classes), "
@@ -166,8 +166,8 @@ class Moments:
         if self.state is not None and came != self.shape:
             shapes = [rule.shape_as_given(shape) for shape in (self.shape, came)]
             raise ValueError(f"Expected inputs and classes {shapes[0]}, as before. Got {shapes[1]}.")
-        _refuse_rounding(members)
-        if not _nothing_weighs(members):
+        refuse_rounding(members)
+        if not members.weigh_nothing:
             self._add(members, rule)
             self._from_probs = self._from_probs or may_be_rounded(members)
         self._double = self._double or arrays.is_double(prediction.values)
@@ -214,6 +214,39 @@ class Moments:
             self.state = self.state.merge(self._here(other.state))
         self._double = self._double or other._double
         self._from_probs = self._from_probs or other._from_probs
+        return self
+
+    def all_reduce(self, group: Any = None) -> Moments:
+        """Merge the members of all processes of ``torch.distributed``, in place; returns self.
+
+        States are merged as by ``merge``, in the order of ranks, and every process ends with the same bytes.
+        One that saw no members gets those of the others. Call it once, when all members have come: a second
+        call would count each of them several times.
+
+        Parameters
+        ----------
+        group
+            A process group, or None for the default one. All of its processes have to call this.
+        """
+        facts: dict[str, object] = {"groups of members": self.groups}
+        if self.state is not None:
+            facts |= {"inputs and classes": self.rule.shape_as_given(self.shape)}
+        if self.state is not None or self.rule != LOG:  # empty moments of the log rule go with every family
+            facts["rule"] = self.rule.name
+        parts = share_in_order(_on_host(self), facts, group)
+        merged = next(parts, None)
+        if merged is None:
+            return self
+        for other in parts:
+            merged.merge(other)
+        assert merged.state is not None
+        state, self.rule = merged.state, merged.rule
+        if self.state is None:
+            self._like = merged._like
+        elif arrays.library(self.state.reference) != "numpy":
+            state = move_to_library(state, self.state.reference)
+        self.state, self._double, self._table = state, merged._double, merged._table
+        self._from_probs = merged._from_probs
         return self
 
     def only(self, inputs: Any) -> Moments:
@@ -285,7 +318,7 @@ class Moments:
 
     def __copy__(self) -> Moments:
         """Return the same sums, which later members are not added to: updates may write in place."""
-        found = _share_sums(self)
+        found = share_sums(self)
         found.state = None if self.state is None else self.state.copy()
         return found
 
@@ -333,28 +366,20 @@ class Moments:
         return moments
 
 
-def scale_divergences(moments: Moments, factors: tuple[Array, Array]) -> Moments:
-    """Return the same sums, with K, I and M multiplied by factors; see ``jackknife.Estimates``."""
-    found = _share_sums(moments)
-    found._factors = factors
-    return found
-
-
-def _share_sums(moments: Moments) -> Moments:
+def share_sums(moments: Moments) -> Moments:
     """Return moments with the same arrays, which are not to be updated."""
     found = Moments()
     found.__dict__.update(moments.__dict__, _estimates=None)
     return found
 
 
-def sums_of_given(given: Any, moments: Moments) -> Moments:
-    """Return a given model's sums relative to the members of ``moments``, to use in several measures."""
-    inputs, classes = moments.shape
-    side = given_side("given", given, moments.rule, (inputs,), classes)
-    found = Moments()
-    found.rule = moments.rule
-    if side is not None:
-        found.state = refer_side(side, moments.rule, moments._filled().reference)
+def _on_host(moments: Moments) -> Moments | None:
+    """Return what other processes can read: sums in NumPy's arrays, or None where there are none."""
+    if moments.state is None:
+        return None
+    found = share_sums(moments)
+    found.state = move_to_library(moments.state, np.empty(0))
+    found._like = arrays.empty_of(arrays.library(moments._like))
     return found
 
 
@@ -364,32 +389,6 @@ def _common_rule(left: Moments, right: Moments) -> Rule | None:
         if empty.state is None and empty.rule == LOG and other.rule.name in FAMILIES:
             return other.rule
     return left.rule if left.rule == right.rule else None
-
-
-def _refuse_rounding(members: Members) -> None:
-    """Raise where the least value that fits is wanted."""
-    width = members.prediction._rounding if is_from_probs(members) else None
-    if width and width != SATURATED:
-        raise ValueError(
-            "rounding needs all members at once, and Moments add them up as they come. "
-            f"Got rounding {width:g}. Use demur.decompose, or pass logits."
-        )
-
-
-def _nothing_weighs(members: Members) -> bool:
-    """Tell whether all weights are known to be zero, so that nothing is to be done."""
-    weights = members.weights
-    return weights is not None and not arrays.is_traced(weights) and not bool((weights > 0).any())
-
-
-def _one_weight(weight: Any) -> Any:
-    """Return the weight of a single member as an array of one."""
-    if weight is None:
-        return None
-    found = as_real_array("weights", weight)
-    if found.ndim > 1:
-        raise ValueError(f"weights must be a number for one member. Got shape {tuple(found.shape)}.")
-    return found if found.ndim == 1 else np.asarray([float(found)])
 
 
 def _collapse_equal(values: Array, kind: type) -> Any:

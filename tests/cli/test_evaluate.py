@@ -293,6 +293,27 @@ def test_a_policy_for_other_scores_is_noticed(files) -> None:
         assert words in result.stderr and result.stderr.count("\n") == 1
 
 
+def test_defer_with_several_targets(files) -> None:
+    fit = ["defer", "fit", "id.csv", "--labels", "labels.npy"]
+    one, fit = [*fit, "--coverage", 0.8], [*fit, "--coverage", 0.5, "--coverage", 0.8, "--cost", 0.3]
+    text = run(*fit, "--out", "policies.json")
+    policies = demur.Deferrals.load("policies.json")
+    assert list(policies) == ["coverage=0.5", "coverage=0.8", "cost=0.3"]
+    assert policies.promise() in text and "coverage=0.8: keeps " in text and "Wrote the 3 policies" in text
+    assert {each.score for each in policies.values()} == {"pairwise_epistemic"}
+    found = run_json(*fit, "--out", "policies.json", "--force")
+    assert set(found["policies"]) == set(policies)
+    assert found["policies"]["coverage=0.8"]["promise"] == policies["coverage=0.8"].promise()
+
+    run(*one, "--out", "one.json")
+    assert demur.Deferral.load("one.json") == policies["coverage=0.8"]
+    chosen = run("defer", "apply", "policies.json", "ood.csv", "--target", "coverage=0.8")
+    assert chosen == run("defer", "apply", "one.json", "ood.csv")
+    assert chosen == run("defer", "apply", "one.json", "ood.csv", "--target", "coverage=0.8")
+    fails("defer", "apply", "policies.json", "ood.csv", words="expected --target, one of coverage=0.5")
+    fails("defer", "apply", "policies.json", "ood.csv", "--target", "best", words="Got 'best'")
+
+
 def test_defer_by_groups(files) -> None:
     columns = read_columns(Path("id.csv")) | {"label": files}
     columns["hall"] = np.where(np.arange(120) % 2, "east", "west")
@@ -465,7 +486,7 @@ def test_an_equals_sign_in_a_path_is_no_name():
             "expected a different name for each file, as NAME=./id.npy, got id twice",
         ),
         (("calibration", "id.npy", "--labels", "short.npy", "--logits"), "labels must be integers of shape"),
-        (("defer", "fit", "id.csv", "--labels", "labels.npy", "--out", "p.json"), "exactly one of accuracy"),
+        (("defer", "fit", "id.csv", "--labels", "labels.npy", "--out", "p.json"), "a target of accuracy"),
         (
             ("defer", "fit", "id.csv", "--labels", "labels.npy", "--accuracy", "0.9999", "--out", "p.json"),
             "No threshold can promise an accuracy of 0.9999",
@@ -478,7 +499,8 @@ def test_an_equals_sign_in_a_path_is_no_name():
         (("defer", "apply", "none.json", "ood.csv"), "none.json"),
         (
             ("defer", "apply", "odd.json", "ood.csv"),
-            "odd.json must be a policy written by Deferral.save. Got something else: 1 for score",
+            "odd.json must be a policy written by Deferral.save, or several by Deferrals.save. Got something "
+            "else: 1 for score",
         ),
     ],
 )

@@ -29,7 +29,7 @@ def write_log(path: Path, scores, correct, first: int, *, labels=True) -> None:
                 row = {"id": name, "pairwise_epistemic": score, "size": size}
                 file.write(json.dumps(row | ({"correct": bool(right)} if labels else {})) + "\n")
         return
-    write_columns(path, columns | ({"correct": correct.astype(int)} if labels else {}))
+    write_columns(path, columns | ({"correct": correct.astype(int)} if labels else {}), force=True)
 
 
 @pytest.fixture
@@ -143,21 +143,23 @@ def test_folders_are_new_once_and_there_afterwards(folder, tmp_path, policy_file
 
 
 @pytest.mark.slow
-def test_a_year_of_traffic_in_a_cron_job(folder, tmp_path) -> None:
+def test_a_year_of_traffic_in_a_cron_job(tmp_path, policy_file) -> None:
     """A log a day, labels a week later; harm from day 200 on. Every seventh file is given twice."""
+    folder = tmp_path / "watch"
+    invoke("monitor", "start", folder, "--policy", policy_file, "--audit", 0.3)
     rng = np.random.default_rng(0)
     waiting: list[tuple[list[str], np.ndarray]] = []
     alarm = None
     for day in range(365):
-        scores = rng.uniform(size=300)
-        correct = rng.uniform(size=300) > scores**2 / 3 + (0.15 if day >= 200 else 0)
+        scores = rng.uniform(size=150)
+        correct = rng.uniform(size=150) > scores**2 / 3 + (0.15 if day >= 200 else 0)
         log, ask = tmp_path / "day.csv", tmp_path / "ask.csv"
-        write_log(log, scores, correct, 300 * day, labels=False)
+        write_log(log, scores, correct, 150 * day, labels=False)
         for _ in range(1 + (day % 7 == 0)):
             found = json.loads(
                 invoke("monitor", "observe", folder, log, "--to-audit", ask, "--force", "--json")
             )
-        waiting.append(([f"in-{300 * day + k}" for k in range(300)], correct))
+        waiting.append(([f"in-{150 * day + k}" for k in range(150)], correct))
         if len(waiting) > 7:
             ids, answers = waiting.pop(0)
             with ask.open() as file:
@@ -169,7 +171,7 @@ def test_a_year_of_traffic_in_a_cron_job(folder, tmp_path) -> None:
         if alarm is None and found["alarm"]:
             alarm = day
     assert alarm is not None and 200 < alarm < 240
-    assert found["observed"] == 365 * 300
+    assert found["observed"] == 365 * 150
     assert "Alarm after" in Path(invoke("monitor", "report", folder).strip()).read_text()
 
 

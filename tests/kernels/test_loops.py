@@ -468,6 +468,24 @@ def test_bounded_rules_name_what_is_no_prediction(rule) -> None:
             demur.decompose(logits=wrong, rule=rule)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rule", ["brier", "zero_one"])
+def test_bounded_rules_name_the_probability_that_is_none(rule, dtype) -> None:
+    """Also the last of inputs that do not fill the lanes; where it has no weight it does not matter."""
+    p = np.random.default_rng(15).dirichlet(np.ones(10), size=(9, 501)).astype(dtype)
+    expected = demur.decompose(np.delete(p, 1, axis=0), rule=rule).epistemic
+    layouts = (lambda x: x, np.asfortranarray, lambda x: np.moveaxis(np.moveaxis(x, 2, 1).copy(), 1, 2))
+    for bad, words in ((np.nan, "must be numbers"), (-0.5, "must not be negative"), (3.0, "must sum to 1")):
+        wrong = p.copy()
+        wrong[1, 500, 2] = bad
+        for layout in layouts:
+            with pytest.raises(ValueError, match=rf"{words}.*\[1, 500"):
+                demur.decompose(layout(wrong), rule=rule)
+            weights = np.where(np.arange(9) == 1, 0.0, 2.0)
+            found = demur.decompose(layout(wrong), rule=rule, weights=weights).epistemic
+            np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize("rule", ["brier", "zero_one"])
 @pytest.mark.parametrize("classes", [2, 6, 7, 16, 37, pytest.param(1000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

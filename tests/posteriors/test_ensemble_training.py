@@ -174,7 +174,7 @@ def until(true, seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("processes", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_training_that_fails_names_its_member_and_loses_no_other(module, tmp_path, processes) -> None:
     train = functools.partial(module.train, fail=(1,))
     folder = None if processes else tmp_path / "ensemble"
@@ -238,7 +238,7 @@ def test_what_a_failure_keeps_goes_with_the_process(module, tmp_path, temporary)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="reads /proc")
-@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("processes", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_killed_process_leaves_no_temporary_folder_for_long(module, tmp_path, temporary, processes) -> None:
     log, script = tmp_path / "log", tmp_path / "code" / "fit_script.py"
     log.mkdir()

@@ -75,7 +75,7 @@ def test_hugging_face_ensembles(transformers, loader) -> None:
     np.testing.assert_allclose(scores["pairwise"].epistemic, expected.epistemic, rtol=1e-5)
 
 
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+@pytest.mark.parametrize("attention", ["sdpa", pytest.param("eager", marks=pytest.mark.slow)])
 def test_hugging_face_dropout_also_in_attention(transformers, loader, attention) -> None:
     """Attention reads the rate of the layer that it holds, and never calls it."""
     model = classifier(transformers, attention=attention)

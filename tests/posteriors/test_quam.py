@@ -58,10 +58,14 @@ def follow_search(model, parameters, posterior, row, target):
     return np.array(logits), np.array(excess)
 
 
-@pytest.mark.parametrize("layers", ["last", pytest.param("all", marks=pytest.mark.slow)])
+MOVING = {"last": ("4.",), "all": ("",), ("1", "4"): ("1.", "4.")}
+"""Which parameters move, by how their names begin."""
+
+
+@pytest.mark.parametrize("layers", ["last", pytest.param("all", marks=pytest.mark.slow), ("1", "4")])
 def test_members_and_weights_are_those_of_the_search_as_written(layers) -> None:
     model, data, points = problem()
-    names = [n for n, _ in model.named_parameters() if layers == "all" or n.startswith("4.")]
+    names = [n for n, _ in model.named_parameters() if n.startswith(MOVING[layers])]
     posterior = QUAM(
         model, data, layers=layers, temperature=0.01, bound=0.02, rate=0.1, penalty=1.0, targets=2, **FEW
     )
@@ -223,6 +227,42 @@ def test_blocks_of_targets_change_nothing_but_roundings(monkeypatch) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
+def pictures():
+    """A small convolutional network, its training data, and inputs to score."""
+    torch.manual_seed(0)
+    convolution = nn.Conv2d(1, 2, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()
+    model = nn.Sequential(*convolution, nn.Linear(8, 5), nn.Tanh(), nn.Linear(5, 3)).double()
+    return model, (torch.randn(40, 1, 6, 6).double(), torch.arange(40) % 3), torch.randn(3, 1, 6, 6).double()
+
+
+@pytest.mark.parametrize("layers", ["all", ("0", "6")])
+def test_target_classes_searched_at_once_are_those_searched_one_by_one(layers) -> None:
+    """Two at a time leave one for itself, since there are three."""
+    model, data, points = pictures()
+    options = FEW | {"layers": layers, "rate": 0.05}
+    alone = next(QUAM(model, data, **options).predict(points))
+    together = QUAM(model, data, **options, targets_at_once=2)
+    mapped = next(together.predict(points))
+    for found, expected in zip(mapped, alone, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+    # The same bits for an input, whatever else is in its batch.
+    for row in range(3):
+        for found, expected in zip(next(together.predict(points[row : row + 1])), mapped, strict=True):
+            np.testing.assert_array_equal(found[:, 0], expected[:, row])
+    # Convolutions move, and not only what comes after them.
+    still = next(QUAM(model, data, **options | {"layers": ("6",)}).predict(points))
+    assert np.abs(still[0] - alone[0]).max() > 1e-3
+
+
+def test_named_layers_tell_fingerprints_apart_and_the_last_alone_is_the_last_layer() -> None:
+    model, data, points = problem()
+    last, named, more = (QUAM(model, data, layers=each, **FEW) for each in ("last", ["4"], ["0", "4"]))
+    for found, expected in zip(next(named.predict(points)), next(last.predict(points)), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-12)
+    assert named.fingerprint() != more.fingerprint()
+    assert repr(more) == "QUAM(0 and 4, 3 targets, 12 steps)"
+
+
 def test_the_network_and_all_generators_are_left_alone() -> None:
     model, data, points = problem()
     model.train()
@@ -373,6 +413,10 @@ def test_what_is_for_random_draws_is_refused(option) -> None:
     ("options", "message"),
     [
         ({"layers": "first"}, "layers must be"),
+        ({"layers": []}, "layers must be"),
+        ({"layers": ["0", "3"]}, "names of layers with parameters that require gradients: 0, 1, 4. Got '3'"),
+        ({"targets_at_once": 2}, "targets_at_once is not for layers='last'"),
+        ({"layers": "all", "targets_at_once": 0}, "targets_at_once must be a positive integer"),
         ({"bound": -1.0}, "bound must be 0 or more"),
         ({"temperature": 0.0}, "temperature must be positive"),
         ({"targets": 4}, "at most the number of classes, 3"),

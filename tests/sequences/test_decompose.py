@@ -8,7 +8,8 @@ import torch
 from reference.sequences import Chain, parts_along, step_parts
 
 import demur
-from demur.sequences import Stream, attribute, decompose
+from demur.predictions import as_prediction
+from demur.sequences import Stream, attribute, decompose, step_figures
 
 MEASURES = {"pairwise": "K", "average": "I", "reverse": "M"}
 
@@ -222,3 +223,30 @@ def test_chunks_that_do_not_go_together_are_refused() -> None:
         Stream().decompose()
     with pytest.raises(ValueError, match="perplexity needs the tokens"):
         _ = stream.decompose().perplexity
+
+
+@pytest.mark.parametrize("scale", [1e-7, 1e-3, 1.0, 30.0])
+@pytest.mark.parametrize("kind", ["logits", "log_probs"])
+def test_m_by_prefix_is_that_of_the_sums_over_members(scale, kind) -> None:
+    """Against ``Moments``, the way that is taken where members exclude tokens."""
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(1, 5, 40)) + scale * rng.normal(size=(3, 5, 40))
+    if kind == "log_probs":
+        logits = logits - np.logaddexp.reduce(logits, axis=-1, keepdims=True)
+    prior, prefix = rng.random((3, 5)) + 0.1, rng.random((3, 5)) ** 4
+    prefix[0, 0] = 0.0
+    given = {"probs": None, "logits": None, "log_probs": None, kind: logits}
+    prediction = as_prediction(**given)
+    found = step_figures.compute_prefix_figures(prediction, prior, prefix)
+    truth = demur.Moments().update(prediction, weights=prior)
+    expected = demur.decompose(prediction, measure=demur.Measure("bma", truth), weights=prefix).epistemic
+    np.testing.assert_allclose(found[3], expected, rtol=1e-5 if scale < 1e-6 else 1e-8)
+    assert (found[3] > 0).all()
+
+
+def test_m_by_prefix_of_equal_members_is_exactly_0() -> None:
+    rng = np.random.default_rng(0)
+    logits = np.broadcast_to(rng.normal(size=(1, 5, 40)), (3, 5, 40)).astype(np.float32)
+    prediction = as_prediction(None, logits, None)
+    prefix = rng.random((3, 5))
+    assert (step_figures.compute_prefix_figures(prediction, np.ones((3, 5)), prefix)[1:] == 0).all()

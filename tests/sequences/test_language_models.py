@@ -1,5 +1,7 @@
 """Language models as members: against their own forward passes and transformers' own generation."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -208,6 +210,38 @@ def test_encoder_decoder_models(tokenizer) -> None:
         members.score(["cat"])
 
 
+@pytest.mark.parametrize("kind", ["T5", "Bart"])
+def test_encoder_decoders_write_what_transformers_writes(tokenizer, kind) -> None:
+    """In batches of prompts of different lengths; Bart's positions are absolute."""
+    torch.manual_seed(1)
+    if kind == "T5":
+        config = transformers.T5Config(
+            vocab_size=16, d_model=16, d_kv=8, d_ff=16, num_layers=1, num_heads=2, decoder_start_token_id=0,
+            eos_token_id=2, pad_token_id=0, initializer_factor=3.0,
+        )  # fmt: skip
+        model = transformers.T5ForConditionalGeneration(config).eval()
+    else:
+        config = transformers.BartConfig(
+            vocab_size=16, d_model=16, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+            decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=64,
+            init_std=0.5, decoder_start_token_id=2, eos_token_id=15, pad_token_id=0, bos_token_id=1,
+            forced_eos_token_id=None,
+        )  # fmt: skip
+        model = transformers.BartForConditionalGeneration(config).eval()
+    prompts = ["the cat", "a big red dog ate it", "it"]
+    members = LanguageModels(model, tokenizer)
+    answers = members.generate(prompts, max_new_tokens=6)
+    for n, prompt in enumerate(prompts):
+        ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+        out = model.generate(input_ids=ids, max_new_tokens=6, do_sample=False)[0, 1:].tolist()
+        assert answers.token_ids[n] == out[: len(answers.token_ids[n])] and len(out) >= 1
+        own = answers.token_ids[n]
+        with torch.no_grad():
+            logits = model(input_ids=ids, labels=torch.tensor([own])).logits.numpy()
+        expected = decompose(logits=logits[None], tokens=[own]).log_likelihood[0]
+        assert answers.decompose().log_likelihood[n] == pytest.approx(expected, rel=1e-4)
+
+
 def test_tables(llamas, tokenizer) -> None:
     table = LanguageModels(llamas, tokenizer).score(TEXTS).to_pandas()
     assert list(table.columns[:2]) == ["text", "pairwise_total"] and (table["tokens"] == [6, 3, 9]).all()
@@ -249,3 +283,25 @@ def test_models_without_a_common_vocabulary_are_refused(llamas, tokenizer) -> No
     with pytest.raises(ValueError, match=r"one vocabulary. Got \[16, 20\]"):
         LanguageModels([llamas[0], other], tokenizer).score(["a cat"])
     assert demur.sequences.LanguageModels is LanguageModels
+
+
+def test_folders_and_the_first_example_of_the_page(llamas, tokenizer, tmp_path, monkeypatch, capsys) -> None:
+    for model, name in zip(llamas, ("model-a", "model-b"), strict=False):
+        model.save_pretrained(tmp_path / name)
+        tokenizer.save_pretrained(tmp_path / name)
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[2] / "docs" / "language-models.md").read_text("utf-8")
+    first = page.split("```py\n")[1].partition("```")[0]
+    names: dict = {}
+    exec(first, names)
+    printed = capsys.readouterr().out.splitlines()
+    expected = LanguageModels(llamas[:2], tokenizer).score(names["scores"].texts, progress=False)
+    assert len(printed) == len(expected.tokens[0]) > 5
+    for line, (token, k) in zip(printed, expected.list_tokens()[0], strict=True):
+        assert line == f"{token!r:12} {k:.2f}"
+    alone = LanguageModels.load(tmp_path / "model-a", dtype="float16")
+    assert (alone.score(["a cat"]).decompose().tokens.epistemic == 0).all()
+    with pytest.raises(ValueError, match=r"with config\.json\. Got 'model-c'"):
+        LanguageModels.load(["model-a", "model-c"])
+    with pytest.raises(ValueError, match="Got an empty list"):
+        LanguageModels.load([])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from reference.files import read, refused
 
-from demur.stores import read_columns
+from demur.stores import read_columns, write_columns
 
 
 @pytest.mark.parametrize("header", ["", "class_0,class_1,class_2,class_3\n", "0,1,2,3\n"])
@@ -89,3 +89,12 @@ def test_names_that_python_takes_for_numbers(tmp_path):
     (tmp_path / "s.csv").write_text("group,x\n1_0,1\n10,2\n")
     columns = read_columns(tmp_path / "s.csv")
     assert columns["group"].tolist() == ["1_0", "10"] and columns["x"].tolist() == [1, 2]
+
+
+def test_text_with_any_end_of_line_comes_back(tmp_path) -> None:
+    texts = np.array(["a\rb", "\r", "a\nb", "\r\n", 'say "x", y', "plain", "", "nan", "1"])
+    write_columns(tmp_path / "a.csv", {"text": texts, "x": np.arange(9.0)})
+    found = read_columns(tmp_path / "a.csv")
+    assert found["text"].tolist() == texts.tolist() and found["x"].tolist() == list(range(9))
+    write_columns(tmp_path / "b.csv", {"x": np.arange(2)})
+    assert (tmp_path / "b.csv").read_bytes() == b"x\n0\n1\n"

@@ -78,6 +78,8 @@ def of_selective(interval: str) -> Draw:
             "auc": (found.auc, 0.875),
             "aurc": (found.aurc, 0.125),
             "excess": (found.excess, float(best - 0.875)),
+            "augrc": (found.augrc, 1 / 12),
+            "prr": (found.prr, (1 / 8 - 1 / 12) / (1 / 8 - 1 / 32)),
         }
         if interval == "asymptotic":  # the others are always resampled
             return areas
@@ -90,14 +92,14 @@ def of_selective(interval: str) -> Draw:
 
 
 @cache
-def area_truth(scale: float, power: int, levels: int) -> tuple[float, float]:
-    """Return area and excess where the error rate is scale * s**power at the share s, or per level of it."""
+def area_truth(scale: float, power: int, levels: int) -> tuple[float, float, float]:
+    """Return area, excess and AUGRC where the error rate is scale * s**power at the share s, or per level."""
     errors = scale * ((np.arange(1_000_000) + 0.5) / 1_000_000) ** power
     if levels:
         errors = np.repeat(errors.reshape(levels, -1).mean(axis=1), 1_000_000 // levels)
     curve = np.cumsum(1 - errors) / np.arange(1, 1_000_001)
     best = curve[-1] * (1 - np.log(curve[-1]))  # the area where all errors come last
-    return float(curve.mean()), float(best - curve.mean())
+    return float(curve.mean()), float(best - curve.mean()), float(np.cumsum(errors).mean() / 1_000_000)
 
 
 def of_large_selective(scale: float, power: int, levels: int = 0) -> Draw:
@@ -107,11 +109,14 @@ def of_large_selective(scale: float, power: int, levels: int = 0) -> Draw:
         correct = rng.uniform(size=LARGE) > scale * scores**power
         found = selective(np.floor(levels * scores) if levels else scores, correct)
         assert found.auc.method == "asymptotic"
-        area, excess = area_truth(scale, power, levels)
+        area, excess, generalized = area_truth(scale, power, levels)
+        share = scale / (power + 1)
         kept = 1 - scale * 0.8**power / (power + 1)  # the accuracy of four fifths, where a level ends, too
         return {
             "auc": (found.auc, area),
             "excess": (found.excess, excess),
+            "augrc": (found.augrc, generalized),
+            "prr": (found.prr, (share / 2 - generalized) / (share / 2 - share**2 / 2)),
             "accuracy at 0.8": (found.accuracy_at(0.8), kept),
             "coverage": (found.coverage_at(kept), 0.8),
         }

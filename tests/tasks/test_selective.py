@@ -1,20 +1,27 @@
 """Accuracy over the fraction kept against loops over all orders of ties."""
 
-from itertools import pairwise, permutations
-
 import numpy as np
 import pytest
+from reference.selective import area_under_generalized_risk, list_orders, prediction_rejection_ratio
+from sklearn.metrics import roc_auc_score
 
-from demur.tasks import selective
-from demur.tasks.selective import area_influence, area_of, count_right_and_wrong, excess_influence, excess_of
+from demur.tasks import compare, misclassification, selective
+from demur.tasks.kept_areas import (
+    area_influence,
+    area_of,
+    excess_influence,
+    excess_of,
+    generalized_risk_influence,
+    generalized_risk_of,
+)
+from demur.tasks.selective import count_right_and_wrong
 
 
 def by_loops(scores, correct) -> np.ndarray:
     """Average the curve over all orders of the inputs that agree with the scores."""
     curves = [
         np.cumsum(np.asarray(correct)[list(order)]) / np.arange(1, len(scores) + 1)
-        for order in permutations(range(len(scores)))
-        if all(scores[i] <= scores[j] for i, j in pairwise(order))
+        for order in list_orders(scores)
     ]
     return np.mean(curves, axis=0)
 
@@ -31,6 +38,9 @@ def test_ties_are_the_mean_over_their_orders(seed) -> None:
     assert float(found.aurc) == pytest.approx(1 - expected.mean(), abs=1e-14)
     best = by_loops(np.arange(7), np.sort(correct)[::-1]).mean()
     assert float(found.excess) == pytest.approx(best - expected.mean(), abs=1e-14)
+    assert float(found.augrc) == pytest.approx(area_under_generalized_risk(scores, correct), abs=1e-14)
+    ratio = prediction_rejection_ratio(scores, correct)
+    assert float(found.prr) == pytest.approx(ratio, abs=1e-13) and found.prr.low <= ratio <= found.prr.high
     for kept in range(1, 8):
         assert float(found.accuracy_at(kept / 7)) == pytest.approx(expected[kept - 1], abs=1e-12)
     for target in (0.3, 0.5, 0.65, 0.9):
@@ -68,7 +78,12 @@ def test_influence_is_what_leaving_inputs_out_shows() -> None:
     scores = rng.normal(size=20_000).round(1)
     correct = rng.uniform(size=20_000) < 0.8
     right, wrong = count_right_and_wrong(scores, correct)
-    for figure, influences in ((area_of, area_influence), (excess_of, excess_influence)):
+    figures = (
+        (area_of, area_influence),
+        (excess_of, excess_influence),
+        (generalized_risk_of, generalized_risk_influence),
+    )
+    for figure, influences in figures:
         for level in (1, 20, 40):
             for kind, of_kind in enumerate(influences(right, wrong)):
                 more = [right.copy(), wrong.copy()]
@@ -134,3 +149,70 @@ def test_shares_of_many_inputs_at_the_ends() -> None:
     assert found.coverage_at(0.5).value == found.coverage_at(0.5).low == 1
     none = selective(scores, scores < 0).coverage_at(0.9)
     assert (none.value, none.low) == (0, 0) and none.high < 0.01
+
+
+def test_rejection_ratio_and_generalized_risk_are_those_of_their_papers() -> None:
+    rng = np.random.default_rng(5)
+    scores = rng.choice(12, 400) / 4.0
+    correct = rng.uniform(size=400) > scores / 5
+    found = selective(scores, correct)
+    for order in (rng.permutation(400), np.arange(400)[::-1], np.argsort(correct, kind="stable")):
+        again = selective(scores[order], correct[order])
+        assert (again.augrc, again.prr) == (found.augrc, found.prr)  # the order of ties has no say
+    errors = 1 - correct.mean()
+    auroc = float(misclassification(scores, correct).auroc)
+    closed = (1 - auroc) * errors * (1 - errors) + errors**2 / 2  # Traub et al. (2024), section 3
+    assert float(found.augrc) == pytest.approx(closed, abs=1e-14)
+    assert float(found.prr) == pytest.approx((errors / 2 - closed) / (errors / 2 - errors**2 / 2), abs=1e-12)
+    ranked = np.argsort(np.argsort(correct, kind="stable"))
+    best, worst = selective(-1.0 * ranked, correct), selective(ranked, correct)
+    assert (float(best.prr), float(worst.prr)) == (1, -1)
+    assert float(best.augrc) == pytest.approx(errors**2 / 2) and best.augrc.high > best.augrc.value
+    assert float(selective(np.zeros(400), correct).prr) == 0
+
+
+def test_rejection_ratio_without_errors_is_unknown() -> None:
+    found = selective(np.arange(50.0), np.ones(50, bool))
+    assert np.isnan(found.prr.value) and (found.prr.low, found.prr.high) == (-1, 1)
+    share = 1 - 0.025 ** (1 / 50)
+    assert (found.augrc.value, found.augrc.high) == (0, pytest.approx(share - share**2 / 2))
+    wrong = selective(np.arange(50.0), np.zeros(50)).augrc
+    assert (wrong.value, wrong.high, wrong.low) == (0.5, 0.5, pytest.approx((1 - share) ** 2 / 2))
+    with pytest.raises(ValueError, match="both right and wrong"):
+        compare(np.arange(5.0), np.arange(5.0), "selective", correct=np.ones(5), figure="prr")
+
+
+@pytest.mark.parametrize("clusters", [False, True])
+def test_intervals_of_new_figures_agree_with_resampling(clusters) -> None:
+    rng = np.random.default_rng(2)
+    scores = rng.uniform(size=2000).round(2)
+    correct = rng.uniform(size=2000) > scores / 2
+    options = {"clusters": rng.integers(300, size=2000)} if clusters else {}
+    formula = selective(scores, correct, interval="asymptotic", **options)
+    drawn = selective(scores, correct, interval="bootstrap", resamples=400, **options)
+    ratio = drawn.figure(lambda r, w: np.array([estimate_of_prr(*each) for each in zip(r, w, strict=True)]))
+    for a, b in ((formula.augrc, drawn.augrc), (formula.prr, ratio)):
+        assert a.value == pytest.approx(b.value)
+        assert a.high - a.low == pytest.approx(b.high - b.low, rel=0.2)
+        assert (a.low + a.high) / 2 == pytest.approx((b.low + b.high) / 2, abs=0.15 * (b.high - b.low))
+    a, b = scores, rng.uniform(size=2000).round(1)
+    for figure, of in (("augrc", "augrc"), ("prr", "prr")):
+        compared = compare(a, b, "selective", correct=correct, figure=figure, resamples=500, **options)
+        other = selective(b, correct, interval="asymptotic")
+        difference = float(getattr(formula, of)) - float(getattr(other, of))
+        assert compared.difference.value == pytest.approx(difference, abs=1e-12)
+        assert compared.difference.low < difference < compared.difference.high and compared.p_value < 0.01
+
+
+def estimate_of_prr(right, wrong) -> float:
+    scores = np.repeat(np.arange(2 * len(right)) // 2, np.stack([right, wrong], 1).ravel())
+    correct = np.repeat(np.tile([True, False], len(right)), np.stack([right, wrong], 1).ravel())
+    return 2 * float(roc_auc_score(~correct, scores)) - 1
+
+
+def test_splits_average_the_new_figures() -> None:
+    rng = np.random.default_rng(0)
+    scores, correct = rng.uniform(size=90), rng.uniform(size=90) < 0.7
+    found = selective(scores, correct, splits=3)
+    assert found.prr.spread is not None and found.augrc.spread is not None
+    assert -1 <= found.prr.low <= found.prr.value <= found.prr.high <= 1

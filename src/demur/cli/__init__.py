@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from demur.cli import demo, evaluate, monitor, report, reproduce, score, warm
+from demur.cli import demo, evaluate, monitor, report, reproduce, score, store, warm
 from demur.cli.printing import bad_output_exits, complain, mend_streams
 
 # typer brings its own copy of click, or before 0.25 the real one: this is UsageError of either.
@@ -71,6 +71,7 @@ def _options(
 
 
 app.command()(score.score)
+app.command()(store.store)
 app.command()(report.report)
 app.command()(demo.demo)
 app.add_typer(evaluate.app, name="evaluate")

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from demur.deferral import Deferral, Report
+    from demur.deferrals import Deferrals
 
 app = typer.Typer(
     help="Decide which inputs to defer to a person: fit a threshold with a guarantee, and apply it."
@@ -66,28 +67,29 @@ def fit(
         str, typer.Option(metavar="COLUMN", help="The score to threshold: a column, or K, I, M or aleatoric.")
     ] = DEFAULT_SCORE,
     accuracy: Annotated[
-        float | None,
+        list[float] | None,
         typer.Option(
             show_default=False,
-            help="Keep as many inputs as possible with this accuracy, guaranteed on new inputs.",
+            help="Keep as many inputs as possible with this accuracy, guaranteed on new inputs. Goals "
+            "may be given together and repeatedly: the file then holds a policy for each target.",
         ),
     ] = None,
     coverage: Annotated[
-        float | None,
+        list[float] | None,
         typer.Option(
             show_default=False,
             help="Keep this share of the inputs; guarantees a lower bound of their accuracy.",
         ),
     ] = None,
     risk: Annotated[
-        float | None,
+        list[float] | None,
         typer.Option(
             show_default=False,
             help="Keep inputs so that at most this share of all is kept and wrong, in expectation.",
         ),
     ] = None,
     cost: Annotated[
-        float | None,
+        list[float] | None,
         typer.Option(
             show_default=False,
             help="Minimise cost: that of a deferral, where an error costs 1. No guarantee.",
@@ -106,12 +108,12 @@ def fit(
 ) -> None:
     """Fit a threshold on labelled inputs that the model was not trained on (a calibration set).
 
-    Choose the goal: --accuracy, --coverage, --risk or --cost.
+    Choose the goal: --accuracy, --coverage, --risk or --cost; or several, for policies to choose from.
 
     demur evaluate defer fit scores.csv --labels labels.npy --accuracy 0.99 --out policy.json
     """
     with bad_input_exits():
-        from demur.deferral import Deferral
+        from demur.deferrals import Deferrals
         from demur.stores import StoreError, check_output, explain_write_errors
 
         if out.suffix.lower() != ".json":
@@ -124,22 +126,33 @@ def fit(
         _refuse_inputs(out, source.path, labels)
         source, correct = source.judge(labels, prediction, tolerance)
         names = _pick_groups(source, groups, task)
-        policy = Deferral.fit(
-            source.score(score), correct, accuracy=accuracy, coverage=coverage, risk=risk, cost=cost,
-            confidence=confidence, groups=names, seed=seed,
+        goals = {"accuracy": accuracy, "coverage": coverage, "risk": risk, "cost": cost}
+        fitted = Deferrals.fit(
+            source.score(score), correct, confidence=confidence, groups=names, seed=seed,
             clusters=None if clusters is None else pick_clusters(clusters, source, labels),
+            **{goal: targets for goal, targets in goals.items() if targets},
         )  # fmt: skip
-        policy = replace(policy, score=score, method=find_method(source.path) or None)
+        method = find_method(source.path) or None
+        policies = Deferrals(
+            {name: replace(each, score=score, method=method) for name, each in fitted.items()}
+        )
         with explain_write_errors(out):
-            policy.save(out)
+            _get_single(policies).save(out)
     # The fit has seen these inputs, so their shares estimate nothing about new ones: no intervals.
-    kept = ~policy.defer(source.score(score), names)
+    kept = {name: ~deferred for name, deferred in policies.defer(source.score(score), names).items()}
+    several = len(policies) > 1
     if json:
-        print_object({"promise": policy.promise(), "kept": float(kept.mean()), "out": str(out)})
+        found = {
+            name: {"promise": policies[name].promise(), "kept": float(each.mean())}
+            for name, each in kept.items()
+        }
+        print_object(({"policies": found} if several else next(iter(found.values()))) | {"out": str(out)})
         return
-    say(policy.promise())
-    say(f"Keeps {kept.sum()} of the {len(kept)} inputs that it was fitted on.")
-    say(f"Wrote the policy to {out}")
+    say(_get_single(policies).promise())
+    for name, each in kept.items():
+        who = f"{name}: keeps" if several else "Keeps"
+        say(f"{who} {each.sum()} of the {len(each)} inputs that it was fitted on.")
+    say(f"Wrote the {f'{len(policies)} policies' if several else 'policy'} to {out}")
 
 
 @app.command()
@@ -148,6 +161,14 @@ def apply(
         Path, typer.Argument(metavar="POLICY", show_default=False, help="The policy that fit wrote.")
     ],
     scores: _ScoreFile,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            show_default=False,
+            help="Which of several policies in the file, as accuracy=0.95.",
+        ),
+    ] = None,
     labels: Labels = None,
     prediction: Prediction = "prediction",
     tolerance: Tolerance = None,
@@ -180,13 +201,12 @@ def apply(
     demur evaluate defer apply policy.json new.csv --out decisions.csv
     """
     with bad_input_exits():
-        from demur.deferral import Deferral
         from demur.stores import check_output, open_binary, write_columns
 
         if out is not None:
             check_output(out, force=force)
         open_binary(policy).close()  # raises a StoreError, and never waits for a pipe
-        rule = Deferral.load(policy)
+        rule = _read_policy(policy, target)
         column = score or str(rule.score or DEFAULT_SCORE)
         reader = Reader([column], logits=logits, probs=probs, log_probs=log_probs, axis=axis, task=task)
         source, column = reader.read(scores), reader.head
@@ -208,6 +228,23 @@ def apply(
     say(report)
     if out is not None:
         say(f"Wrote the decisions on {len(decisions['decision'])} inputs to {out}")
+
+
+def _get_single(policies: Deferrals) -> Deferral | Deferrals:
+    """Return the policy, where there is one only."""
+    return next(iter(policies.values())) if len(policies) == 1 else policies
+
+
+def _read_policy(path: Path, target: str | None) -> Deferral:
+    """Return the policy in a file, or that of a target."""
+    from demur.deferrals import Deferrals
+
+    policies = Deferrals.load(path)
+    if target is None and len(policies) > 1:
+        raise ValueError(f"{path}: expected --target, one of {', '.join(policies)}. Got none.")
+    if target is not None and target not in policies:
+        raise ValueError(f"{path}: --target: expected one of {', '.join(policies)}. Got {target!r}.")
+    return policies[next(iter(policies)) if target is None else target]
 
 
 def _refuse_inputs(out: Path, *read: str | None) -> None:

@@ -13,6 +13,7 @@ from demur.cli import defer
 from demur.cli.calibration import calibration
 from demur.cli.disentanglement import disentanglement
 from demur.cli.figures import choose_form, json_figures, pick_clusters, say_intervals
+from demur.cli.limits import Exact, Limited, show_limits, wants_limits
 from demur.cli.method_files import MethodScores, Reader, name_methods, pair_methods
 from demur.cli.options import (
     Axis,
@@ -49,8 +50,12 @@ _TITLES = {
     "misclassification": "Wrong predictions against right ones",
     "selective": "Accuracy over the share of inputs kept",
 }
-_FIGURES_SHOWN = {"detection": ("auroc", "aupr", "fpr95"), "selective": ("auc", "aurc", "excess")}
-_FIGURES_SHOWN["misclassification"] = _FIGURES_SHOWN["detection"]
+_RANKING = ("auroc", "aupr", "fpr95")
+_FIGURES_SHOWN = {
+    "detection": _RANKING,
+    "misclassification": _RANKING,
+    "selective": ("auc", "aurc", "excess", "augrc", "prr"),
+}
 
 _Score = Annotated[
     list[str] | None,
@@ -69,8 +74,8 @@ _Figure = Annotated[
         "--figure",
         metavar="NAME",
         show_default=False,
-        help="A figure to show: auroc, aupr or fpr95; with selective auc, aurc or excess. Repeat it for "
-        "several. Default: all for one score, the first for several.",
+        help="A figure to show: auroc, aupr or fpr95; with selective auc, aurc, excess, augrc or prr. Repeat "
+        "it for several. Default: all for one score, the first for several.",
     ),
 ]
 _Interval = Annotated[
@@ -133,6 +138,8 @@ def ood(
     seed: Seed = 0,
     clusters: Clusters = None,
     strata: _Strata = None,
+    limits: Limited = False,
+    exact: Exact = False,
     json: Json = False,
     latex: Latex = False,
     csv: Csv = False,
@@ -146,6 +153,15 @@ def ood(
     """
     with bad_input_exits():
         form = choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
+        predictions = logits or probs or log_probs
+        if not predictions and wants_limits([*known, *unknown], limits=limits, exact=exact):
+            show_limits(
+                "detection", {"--id": known, "--ood": unknown}, exact=exact, form=form,
+                others={"--score": score, "--figure": figure, "--task": task, "--splits": splits,
+                        "--clusters": clusters, "--strata": strata},
+                confidence=confidence, resamples=resamples, seed=seed,
+            )  # fmt: skip
+            return
         reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis, task=task)
         pairs = pair_methods(reader.read_all(known), reader.read_all(unknown))
         names = reader.scores([source for pair in pairs.values() for source in pair])
@@ -199,6 +215,8 @@ def _add_command(task: str, text: str) -> None:
         seed: Seed = 0,
         clusters: Clusters = None,
         strata: _Strata = None,
+        limits: Limited = False,
+        exact: Exact = False,
         json: Json = False,
         latex: Latex = False,
         csv: Csv = False,
@@ -206,6 +224,16 @@ def _add_command(task: str, text: str) -> None:
     ) -> None:
         with bad_input_exits():
             form = choose_form(json=json, latex=latex, csv=csv, markdown=markdown)
+            predictions = logits or probs or log_probs
+            if not predictions and wants_limits(files, limits=limits, exact=exact):
+                given = {"scores": files, "--labels": [labels or ""], "--prediction": [prediction]}
+                show_limits(
+                    task, given, exact=exact, form=form,
+                    others={"--score": score, "--figure": figure, "--task": one_task, "--splits": splits,
+                            "--clusters": clusters, "--strata": strata, "--tolerance": tolerance},
+                    confidence=confidence, resamples=resamples, seed=seed,
+                )  # fmt: skip
+                return
             reader = Reader(score, logits=logits, probs=probs, log_probs=log_probs, axis=axis, task=one_task)
             sources = reader.read_all(files)
             judged = {
@@ -238,7 +266,7 @@ def _add_command(task: str, text: str) -> None:
 _add_command("misclassification", "Detect wrong predictions: AUROC, average precision, FPR95.")
 _add_command(
     "selective",
-    "Measure accuracy against coverage: areas under the accuracy and the risk curve, excess risk.",
+    "Measure accuracy against coverage: areas under the accuracy and risk curves, excess risk, AUGRC, PRR.",
 )
 app.command()(calibration)
 

@@ -134,10 +134,14 @@ class Reader:
         if self.kind is None:
             columns = _read_scores(Path(path))
         else:
+            from demur.scoring.score_table import ScoreTable
+
             names = [_spell_out(each, ()) for each in self.wanted or PAPER]
             measures = list(dict.fromkeys(each.rpartition("_")[0] or each for each in names))
             options = {"rule": "log", "base": None, "unbiased": False, "stderr": False, "measures": measures}
-            columns = score_files([path], self.kind, axis=self.axis, options=options).columns
+            scores = score_files([path], self.kind, axis=self.axis, options=options)
+            assert isinstance(scores, ScoreTable)  # in memory, since nothing is written
+            columns = scores.columns
         self.wanted = tuple(dict.fromkeys(_spell_out(each, columns) for each in self.wanted))
         stem = Path(path).stem  # several sets of one method are told apart by their own names
         found = name or (stem == "id" and find_method(path)) or stem

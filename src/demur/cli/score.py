@@ -12,6 +12,7 @@ from demur.cli.printing import bad_input_exits, complain, count_things, print_su
 from demur.cli.scored_files import Kind, choose_kind, refuse_to_replace, score_files
 
 if TYPE_CHECKING:
+    from demur.scoring.block_scores import BlockScores
     from demur.scoring.score_table import ScoreTable
     from demur.stores import Outcome
 
@@ -26,7 +27,8 @@ def score(
         typer.Argument(
             metavar="FILE",
             show_default=False,
-            help="Predictions: .npy, .npz, .safetensors, .pt, .csv or .parquet. A file with three axes "
+            help="Predictions: .npy, .npz, .safetensors, .pt, .csv, .parquet or .zarr, here or at a URL "
+            "such as s3://bucket/run.zarr. A file with three axes "
             "(members, inputs, classes) holds several members; one with two (one row per input, one column "
             "per class) is one member. Write file.npz:name to pick one array of several. A quoted glob such "
             "as 'run/*.npy' takes its files in natural order (9 before 10). Columns of tables are matched "
@@ -128,6 +130,32 @@ def score(
             "the numbers are exact.",
         ),
     ] = None,
+    logprobs: Annotated[
+        str | None,
+        typer.Option(
+            metavar="openai|vllm",
+            show_default=False,
+            help="The files are answers of language models, JSON Lines with a record per prompt and member: "
+            "id, member, and response as the service returned it, or its logprobs. Scores are limits per "
+            "token.",
+        ),
+    ] = None,
+    vocabulary: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            show_default=False,
+            help="With --logprobs: how many tokens there are. Without it, entropies have no upper limit.",
+        ),
+    ] = None,
+    tokens: Annotated[
+        bool,
+        typer.Option(
+            "--tokens",
+            help="With --logprobs: also score each token. With --out DIR/NAME.csv they go to "
+            "DIR/tokens-NAME.csv, where demur report finds them.",
+        ),
+    ] = False,
     top: Annotated[
         int | None,
         typer.Option(metavar="K", help="List the K most uncertain inputs.", min=1, show_default=False),
@@ -136,8 +164,9 @@ def score(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write the scores to a .csv, .parquet, .npz or .json file. Columns are {measure}_{part}, "
-            "then members and unit.",
+            help="Write the scores to a .csv, .parquet, .npz or .json file or a .zarr store, here or at a "
+            "URL. Columns are {measure}_{part}, then members and unit. .zarr and .parquet are written as the "
+            "scores come: the same command resumes after an interruption.",
         ),
     ] = None,
     force: Force = False,
@@ -159,10 +188,29 @@ def score(
     demur score 'run/member_*.npy' --logits --out scores.csv
 
     demur score 'run/model_*.csv' --probs --binary --out scores.csv
+
+    demur score answers.jsonl --logprobs openai --vocabulary 200019 --tokens --out run/id.csv
     """
+    if logprobs is not None or tokens or vocabulary is not None or files[0].lower().endswith(".jsonl"):
+        from demur.cli.score_answers import score_answer_files
+
+        others = {
+            "--logits": logits, "--probs": probs, "--log-probs": log_probs, "--binary": binary,
+            "--multilabel": multilabel, "--points": points, "--gaussian": gaussian, "--axis": axis != 0,
+            "--class-axis": class_axis != -1, "--weights": weights, "--labels": labels,
+            "--rule": rule != "log", "--unbiased": unbiased, "--stderr": stderr,
+        }  # fmt: skip
+        score_answer_files(
+            files, logprobs, others=[name for name, given in others.items() if given],
+            vocabulary=vocabulary, tokens=tokens, id_field=id_column, keep=keep or [], measures=measure,
+            base=base, rounding=rounding, top=top, out=out, force=force, as_json=json,
+        )  # fmt: skip
+        return
     with bad_input_exits():
         from demur.core.rounding import describe as describe_infinite
+        from demur.scoring.block_scores import BlockScores
         from demur.stores import split_name
+        from demur.stores.urls import show_place
 
         outcome = _choose_outcome(binary=binary, multilabel=multilabel, points=points, gaussian=gaussian)
         kind = _choose_kind_of(outcome, logits=logits, probs=probs, log_probs=log_probs)
@@ -182,16 +230,18 @@ def score(
         scores = score_files(
             files, kind, weights=weights, labels=labels, out=out, force=force, layout=layout, options=options
         )
-        facts = _describe(scores, kind, files, options)
-        if top is not None:
-            facts["top"] = _top_rows(scores, top)
-        if out is not None:
+        written = isinstance(scores, BlockScores)
+        facts = _describe(scores, kind, files, options, summary=json or not written)
+        shown = scores.pick_top(top) if top is not None else None
+        if top is not None and shown is not None:
+            facts["top"] = _top_rows(shown, top)
+        if out is not None and not written:
             from demur.scoring.saved_scores import write_scores
 
             write_scores(out, scores.columns, facts, force=force)
-    if scores.failed.any():
+    if scores.count_failed():
         complain(
-            f"no prediction for {scores.failed.sum()} of {count_things(scores.inputs, 'row')} (NaN in all "
+            f"no prediction for {scores.count_failed()} of {count_things(scores.inputs, 'row')} (NaN in all "
             "members): kept in the table, marked in the column status, and left out of the summary"
         )
     if scores.members == 1:
@@ -210,12 +260,12 @@ def score(
     if json:
         _print_json(scores, facts, out)
         return
-    if out is None:
+    if out is not None:
+        say(f"Wrote the scores of {_describe_rows(scores)} to {show_place(out)}")
+    elif not isinstance(scores, BlockScores):
         print_summary(scores, facts["unit"])
-    else:
-        say(f"Wrote the scores of {_describe_rows(scores)} to {out}")
-    if top is not None:
-        print_top(scores, top, facts["unit"])
+    if top is not None and shown is not None:
+        print_top(shown, top, facts["unit"])
     if options["rounding"] and (out is None or top is not None):
         say("Epistemic parts are lower bounds: the least that fit the rounded probabilities.")
 
@@ -255,9 +305,14 @@ def _parse_rounding(text: str | None) -> float | str | None:
 
 
 def _describe(
-    scores: ScoreTable, kind: Kind | None, files: list[str], options: dict[str, Any]
+    scores: ScoreTable | BlockScores,
+    kind: Kind | None,
+    files: list[str],
+    options: dict[str, Any],
+    *,
+    summary: bool,
 ) -> dict[str, Any]:
-    """Return what the JSON object says about a run besides the scores."""
+    """Return what the JSON object says about a run besides the scores; the summary where it is wanted."""
     from demur.measures import name_unit
 
     rule = "energy" if scores.outcome == "points" else options["rule"]
@@ -272,11 +327,11 @@ def _describe(
         "unit": name_unit(rule, options["base"]),
         "unbiased": options["unbiased"],
         **({} if options["rounding"] is None else {"rounding": options["rounding"]}),
-        "summary": scores.summary(),
-    } | ({"failed": int(scores.failed.sum())} if scores.failed.any() else {})
+        **({"summary": scores.summary()} if summary else {}),
+    } | ({"failed": scores.count_failed()} if scores.count_failed() else {})
 
 
-def _describe_rows(scores: ScoreTable) -> str:
+def _describe_rows(scores: ScoreTable | BlockScores) -> str:
     """Return how many inputs there are, and tasks or pixels of each."""
     inner = {thing: number for thing, number in scores.sizes.items() if thing in ("task", "prediction")}
     inputs = count_things(scores.sizes["input"], "input")
@@ -293,11 +348,17 @@ def _top_rows(scores: ScoreTable, count: int) -> list[dict[str, Any]]:
     ]
 
 
-def _print_json(scores: ScoreTable, facts: dict[str, Any], out: Path | None) -> None:
+def _print_json(scores: ScoreTable | BlockScores, facts: dict[str, Any], out: Path | None) -> None:
     """Print one JSON object; the scores are in it unless they are in a file."""
     import json
 
+    from demur.scoring.block_scores import BlockScores
     from demur.stores import json_columns
+    from demur.stores.urls import show_place
 
-    rest = {"scores": json_columns(scores.columns)} if out is None else {"out": str(out)}
+    if out is None:
+        assert not isinstance(scores, BlockScores)  # these are in a file
+        rest: dict[str, Any] = {"scores": json_columns(scores.columns)}
+    else:
+        rest = {"out": show_place(out)}
     print(json.dumps({**facts, **rest}, allow_nan=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,6 +12,7 @@ from demur.progress import progress_bar
 if TYPE_CHECKING:
     import numpy as np
 
+    from demur.scoring.block_scores import BlockScores
     from demur.scoring.score_table import ScoreTable
     from demur.stores import Predictions
 
@@ -45,25 +47,42 @@ def score_files(
     force: bool = False,
     layout: dict[str, Any] | None = None,
     options: dict[str, Any],
-) -> ScoreTable:
+) -> ScoreTable | BlockScores:
     """Read files and score their inputs, with a progress bar on a terminal.
 
-    ``layout`` holds further arguments of `open_predictions`.
+    ``layout`` holds further arguments of `open_predictions`. Scores are written here where that is done
+    block by block; else the caller has them in memory.
     """
+    from demur.scoring.block_scores import score_in_blocks, takes_blocks
     from demur.scoring.score_files import score_predictions
     from demur.stores import check_output, open_predictions, read_weights
+    from demur.stores.urls import find_url
 
     if out is not None:
         check_output(out, force=force)
-    where: dict[str, Any] = {"axis": axis, "directory": out.parent if out else None}
+    local = out is not None and find_url(out) is None
+    where: dict[str, Any] = {"axis": axis, "directory": out.parent if out and local else None}
     with open_predictions(files, **where | (layout or {})) as predictions:
-        refuse_to_replace([source.path for source in predictions.sources], out)
+        refuse_to_replace([source.place for source in predictions.sources], out)
         chosen = None
         if weights is not None:
             chosen = read_weights(weights, members=predictions.members, inputs=predictions.batch[0])
             refuse_to_replace([weights], out)
         truth = None if labels is None else _read_truth(labels, predictions)
         with progress_bar(predictions.inputs, "inputs") as progress:
+            if out is not None and takes_blocks(predictions, out):
+                return score_in_blocks(
+                    predictions,
+                    kind,
+                    out,
+                    weights=chosen,
+                    weights_label=str(weights),
+                    add=None if truth is None else _make_adder(truth, predictions.inputs, files[0]),
+                    labels=labels,
+                    force=force,
+                    progress=progress,
+                    **options,
+                )
             scores = score_predictions(
                 predictions,
                 kind,
@@ -107,6 +126,22 @@ def _read_truth(labels: str, predictions: Predictions) -> dict[str, np.ndarray]:
     return read_labels(labels, named[0] if named else None)
 
 
+def _make_adder(
+    truth: dict[str, np.ndarray], rows: int, path: str
+) -> Callable[[ScoreTable, int], ScoreTable]:
+    """Return a function that adds labels to the scores of a block of rows."""
+    from demur.stores import StoreError
+
+    if len(truth["label"]) != rows:
+        raise StoreError(f"labels: expected {rows}, one for each input of {path}, got {len(truth['label'])}")
+
+    def add(scores: ScoreTable, first: int) -> ScoreTable:
+        own = {name: values[first : first + scores.inputs] for name, values in truth.items()}
+        return _add_labels(scores, own, path)
+
+    return add
+
+
 def _add_labels(scores: ScoreTable, truth: dict[str, np.ndarray], path: str) -> ScoreTable:
     """Return scores with the labels of the same inputs among their columns."""
     from demur.stores import match_labels
@@ -123,8 +158,10 @@ def _add_labels(scores: ScoreTable, truth: dict[str, np.ndarray], path: str) -> 
 def refuse_to_replace(read: list[Path], out: Path | None) -> None:
     """Raise a `StoreError` where the output file is one that is read."""
     from demur.stores import StoreError
+    from demur.stores.urls import is_same_place, show_place
 
-    if out is not None and out.exists() and any(path.samefile(out) for path in read):
+    if out is not None and any(is_same_place(path, out) for path in read):
         raise StoreError(
-            f"{out}: expected a file that is not read from, got one of the inputs: choose another name"
+            f"{show_place(out)}: expected a file that is not read from, got one of the inputs: choose "
+            "another name"
         )

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from demur.predictions.answers import Similarities
 from demur.predictions.points import Kernel
 
 NUMBERS_AT_ONCE = 1 << 22  # held for a block of inputs
@@ -176,13 +177,19 @@ KernelMembers = EnergyMembers | PairedMembers
 
 def members_under(kernel: Kernel, values: np.ndarray) -> KernelMembers:
     """Return members, (inputs, members, draws), ready for sums under a kernel."""
-    return EnergyMembers(values) if kernel == "energy" else PairedMembers(values, kernel)
+    if isinstance(kernel, Similarities):
+        kernel.check_inputs(values)
+        return PairedMembers(values, kernel)
+    return EnergyMembers(values) if isinstance(kernel, str) else PairedMembers(values, kernel)
 
 
 def inputs_at_once(kernel: Kernel, members: int, draws: int) -> int:
     """Return how many inputs with so many members and draws make a block."""
     # The energy kernel keeps about ten arrays of the draws; another, all pairs of members and of one row.
-    each = 8 * members * draws if kernel == "energy" else members * (draws * draws + 2 * members)
+    # Of answers, a table of all pairs.
+    each = 8 * members * draws if isinstance(kernel, str) else members * (draws * draws + 2 * members)
+    if isinstance(kernel, Similarities):
+        each = 8 * (members * draws) ** 2
     return max(1, NUMBERS_AT_ONCE // each)
 
 

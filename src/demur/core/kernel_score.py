@@ -20,6 +20,7 @@ from demur.core.kernel_distances import KernelMembers, inputs_at_once, members_u
 from demur.core.parts_as_text import Reading
 from demur.families.family import variance_over
 from demur.measures import Decomposition, Measure, Parts, resolve
+from demur.predictions.answers import FunctionSimilarities
 from demur.predictions.points import ArrangedNumbers, Draws, Kernel, Numbers, Points, arrange_numbers
 
 
@@ -36,7 +37,8 @@ def decompose_numbers(
     chosen = resolve(measure)
     if groups is not None and (not isinstance(groups, Integral) or groups < 2):
         raise ValueError(f"groups must be None or an integer of at least 2. Got {groups!r}.")
-    members = arrange_numbers(prediction, weights, axis)
+    members = arrange_numbers(prediction, weights, axis, prediction._similarities)
+    kernel = prediction._pair_kernel
     given = [
         None if isinstance(side, str) else _arrange_given(name, side, prediction, members.batch)
         for name, side in (("predictor", chosen.predictor), ("truth", chosen.truth))
@@ -44,11 +46,11 @@ def decompose_numbers(
     if unbiased or stderr:
         _check_enough(members.weights, stderr=stderr)
     sets = [members, *(side for side in given if side is not None)]
-    size = min(inputs_at_once(prediction.kernel, len(s.values), s.values[0, 0].size) for s in sets)
+    size = min(inputs_at_once(kernel, len(s.values), s.values[0, 0].size) for s in sets)
     inputs = members.values.shape[1]
     edges = [*range(0, inputs, size), inputs]
     found = [
-        _Block(prediction.kernel, chosen, members, given, slice(*ends)).decompose(unbiased, stderr, groups)
+        _Block(kernel, chosen, members, given, slice(*ends)).decompose(unbiased, stderr, groups)
         for ends in itertools.pairwise(edges)
     ]
 
@@ -67,7 +69,7 @@ def decompose_numbers(
 
 def _name_unit(prediction: Numbers) -> str:
     """Return the unit of the parts."""
-    if prediction.kernel != "energy":
+    if not isinstance(prediction.kernel, str):
         return "the unit of the kernel"
     return "the unit of the numbers" if prediction.scale is None else "units of the scale"
 
@@ -175,6 +177,8 @@ def _share_of_pairs(weights: np.ndarray) -> np.ndarray:
 
 def _arrange_given(name: str, value: Any, like: Numbers, batch: tuple[int, ...]) -> ArrangedNumbers:
     """Return a given side: numbers of one model, or of a set of members with one more axis in front."""
+    if like._similarities is not None:
+        return _arrange_given_answers(name, value, like, batch)
     if not isinstance(value, Numbers):
         try:
             value = Points(value, kernel=like.kernel)
@@ -200,6 +204,28 @@ def _arrange_given(name: str, value: Any, like: Numbers, batch: tuple[int, ...])
             f"more axis in front. Got {value.shape}."
         )
     return arrange_numbers(kind(array, kernel=like.kernel, scale=like.scale), None, 0)
+
+
+def _arrange_given_answers(name: str, value: Any, like: Numbers, batch: tuple[int, ...]) -> ArrangedNumbers:
+    """Return the answers of one model, or of a set of members, numbered together with those of `like`."""
+    similarities = like._similarities
+    if not isinstance(similarities, FunctionSimilarities):
+        raise ValueError(
+            f"{name} needs the similarities of its answers to those of the members, which no matrix of the "
+            "members' own holds. Give kernel as a function k(x, y)."
+        )
+    if not isinstance(value, Numbers):
+        value = Draws(value, kernel=like.kernel)
+    if value.kernel != like.kernel or value._similarities is None:
+        raise ValueError(f"{name} must be answers with the members' kernel. Got {value!r}.")
+    kind = type(value)
+    array = value.values[None] if value.values.ndim == len(batch) + (kind is Draws) else value.values
+    if array.ndim != len(batch) + 1 + (kind is Draws) or array.shape[1 + (kind is Draws) :] != batch:
+        raise ValueError(
+            f"{name} must be answers to the same inputs, shape {batch} after members and draws. "
+            f"Got {value.shape}."
+        )
+    return arrange_numbers(kind(array, kernel=like.kernel), None, 0, similarities)
 
 
 def _check_enough(weights: np.ndarray, *, stderr: bool) -> None:

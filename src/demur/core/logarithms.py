@@ -59,3 +59,15 @@ def generalised_kl_term(xp: Any, relative: Array, log: Array) -> Array:
     series = 1 / 144 + t * (1 / 840 + t / 5760)
     series = t * t * (1 / 2 + t * (1 / 3 + t * (1 / 8 + t * (1 / 30 + t * series))))
     return xp.where(small, series, (1 + relative) * log - relative)
+
+
+def exponential_excess(xp: Any, relative: Array, log: Array) -> Array:
+    """Return ``r - 1 - log r >= 0``, given both ``r - 1`` and ``log r``; by its series where they agree.
+
+    This is what one class adds to the divergence of an average from a member, over the average.
+    """
+    small = xp.abs(log) < 0.3
+    t = xp.where(small, log, xp.zeros_like(log))
+    series = 1 / 120 + t * (1 / 720 + t * (1 / 5040 + t / 40320))
+    series = t * t * (1 / 2 + t * (1 / 6 + t * (1 / 24 + t * series)))
+    return xp.where(small, series, relative - log)

@@ -55,3 +55,11 @@ def sum_classes(numbers: Array) -> Array:
     if numbers.shape[-1] >= 64:
         return np.add.reduce(numbers, axis=-1)
     return numbers @ np.ones(numbers.shape[-1], numbers.dtype)
+
+
+def lost_in_difference(xp: Any, left: Array, right: Array) -> Array:
+    """Return, exactly, what rounding takes from ``left - right`` (Knuth's sum of two numbers)."""
+    rounded = left - right
+    of_right = rounded - left
+    lost = (left - (rounded - of_right)) - (right + of_right)
+    return xp.where(xp.isfinite(lost), lost, 0.0)

@@ -72,6 +72,16 @@ def may_be_rounded(members: Members) -> bool:
     return "float" in members.prediction.precision
 
 
+def refuse_rounding(members: Members) -> None:
+    """Raise where the least value that fits is wanted."""
+    width = members.prediction._rounding if is_from_probs(members) else None
+    if width and width != SATURATED:
+        raise ValueError(
+            "rounding needs all members at once, and Moments add them up as they come. "
+            f"Got rounding {width:g}. Use demur.decompose, or pass logits."
+        )
+
+
 def is_given_rounded(measure: Measure, sides: list[Any]) -> bool:
     """Tell whether a probability of 0 of a given side, checked members or Moments, may be one by rounding."""
     if any(isinstance(side, Members) and may_be_rounded(side) for side in sides):

@@ -21,7 +21,15 @@ import numpy as np
 
 from demur.core.arrays import Array
 from demur.core.logarithms import epsilon, generalised_kl_term
-from demur.core.probabilities import odds_beside_top, one_hot, own_variance, softmax, sum_classes, vote
+from demur.core.probabilities import (
+    lost_in_difference,
+    odds_beside_top,
+    one_hot,
+    own_variance,
+    softmax,
+    sum_classes,
+    vote,
+)
 
 RuleName = Literal["log", "brier", "spherical", "zero_one"]
 """Names of the rules that demur has, for type checkers and editors; ``register_rule`` adds others."""
@@ -181,7 +189,7 @@ class LogRule(Rule):
         if epsilon(xp, logits) > 1e-10:  # float32, which has few digits of members that agree left by now
             chosen_top = xp.max(chosen, axis=-1, keepdims=True)
             kept = xp.where(reference > floor, chosen, chosen_top)
-            d = d + (_lost_in(xp, finite, offset) - _lost_in(xp, kept, chosen_top))
+            d = d + (lost_in_difference(xp, finite, offset) - lost_in_difference(xp, kept, chosen_top))
         d = d if lost is None else d + lost
         exponent = xp.where(excluded | (d < floor), xp.full_like(d, floor), d)
         growth = xp.expm1(exponent)
@@ -312,14 +320,6 @@ class ZeroOneRule(BoundedRule):
         mean_top, top_of_mean = np.add.reduce(top * shares, axis=0), np.max(mean, axis=-1)
         k, m = (np.vecdot(high[:, None] - mean, mean_vote) for high in (mean_top, top_of_mean))
         return 1 - mean_top, k, mean_top - top_of_mean, m
-
-
-def _lost_in(xp: Any, left: Array, right: Array) -> Array:
-    """Return, exactly, what rounding takes from ``left - right`` (Knuth's sum of two numbers)."""
-    rounded = left - right
-    of_right = rounded - left
-    lost = (left - (rounded - of_right)) - (right + of_right)
-    return xp.where(xp.isfinite(lost), lost, 0.0)
 
 
 def _gini(xp: Any, logits: Array) -> Array:

@@ -17,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from demur.core.arrays import Array
 from demur.core.probabilities import sum_classes
 from demur.core.rules import BrierRule, Rule, ZeroOneRule
 from demur.core.state import SUMS, State, joined, pairs_of
-from demur.kernels import compiling, plain_arrays
+from demur.kernels import compiling, on_device, plain_arrays
 from demur.kernels.compiling import cache_folder, has_numba
 from demur.kernels.threads import WORTH_A_THREAD, count_threads, in_parallel, map_parts, run_together
 from demur.predictions import Categorical, Members, arrays
@@ -74,7 +75,9 @@ def usable(members: Members, rule: Rule, answer: str = "sums") -> bool:
 
 def summarises(members: Members, rule: Rule) -> bool:
     """Tell whether ``summarise`` takes these members under a rule."""
-    if members.stays or not isinstance(members.prediction, Categorical):
+    if members.stays:
+        return on_device.takes(members, rule)
+    if not isinstance(members.prediction, Categorical):
         return False
     if rule.compiled:
         return True
@@ -83,11 +86,14 @@ def summarises(members: Members, rule: Rule) -> bool:
     return enough and type(rule).summarise is not Rule.summarise
 
 
-def summarise(members: Members, rule: Rule) -> tuple[np.ndarray, np.ndarray]:
+def summarise(members: Members, rule: Rule) -> tuple[Array, np.ndarray]:
     """Return mean entropy, K and I, shape (3, inputs), and the inputs that have to be taken another way.
 
-    Rules besides the log rule add a row for M, which is K - I for that.
+    Rules besides the log rule add a row for M, which is K - I for that. Tensors on an accelerator have it,
+    too, and what is returned is there.
     """
+    if members.stays:
+        return on_device.summarise(members, rule), _NONE
     if usable(members, rule, "figures"):
         return _summarise_by_loops(members)
     if not rule.compiled and members.size >= SMALLEST and isinstance(rule, BrierRule | ZeroOneRule):

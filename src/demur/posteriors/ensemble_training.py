@@ -25,7 +25,7 @@ from demur.posteriors.posterior import check_count
 from demur.posteriors.tensor_files import load_state, read_tensors, write_tensors
 from demur.progress import progress_bar
 from demur.reading import read_json
-from demur.scoring.checkpoint import describe_changes
+from demur.run_settings import describe_changes
 
 _METHOD = "DeepEnsemble.fit"
 _SETTINGS = "ensemble.json"

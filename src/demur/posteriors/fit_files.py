@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from demur.posteriors.tensor_files import read_tensors, write_tensors
-from demur.scoring.checkpoint import describe_changes
+from demur.run_settings import describe_changes
 
 
 class FitFile:

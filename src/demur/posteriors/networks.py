@@ -180,17 +180,12 @@ def extract_predictions(found: Any) -> Any:
             f"Got {type(found).__name__}. Give forward=lambda model, inputs: ... that returns the logits, "
             "or demur.Gaussian(mean, variance), demur.Points(numbers) or demur.Dirichlet(concentration)."
         )
-    if isinstance(found, torch.Tensor) and found.ndim == 1:
+    if isinstance(found, torch.Tensor) and found.ndim < 2:
         raise ValueError(
             f"A model must return logits of shape (inputs, classes). Got {tuple(found.shape)}, a number for "
             "each input. For the logit of yes or no give forward=lambda model, inputs: "
             "demur.Bernoulli(logits=model(inputs).flatten()); for a predicted number, demur.Points(...), or "
             "demur.Gaussian(...) with its variance."
-        )
-    if isinstance(found, torch.Tensor) and found.ndim != 2:
-        raise ValueError(
-            f"A model must return logits of shape (inputs, classes). Got {tuple(found.shape)}. "
-            "Give forward=lambda model, inputs: ... that returns such logits, or demur.Gaussian(...)."
         )
     return found
 

@@ -111,11 +111,11 @@ class Posterior(ABC):
         return fingerprint({name: each for name, each in vars(self).items() if not name.startswith("_")})
 
 
-def parse_chunk(chunk: Any) -> tuple[Any, Any]:
+def parse_chunk(chunk: Any, *, on_host: bool = True) -> tuple[Any, Any]:
     """Return the predictions of a chunk, on the processor, and its weights.
 
-    An array is logits. Predictions that cannot be summed member by member, `Dirichlet` and `Points`, say, are
-    returned as they are.
+    An array is logits. With ``on_host=False``, tensors on an accelerator stay there. Predictions that cannot
+    be summed member by member, `Dirichlet` and `Points`, say, are returned as they are.
     """
     given, weights = chunk if isinstance(chunk, tuple) else (chunk, None)
     prediction = as_predictions(given)
@@ -124,7 +124,10 @@ def parse_chunk(chunk: Any) -> tuple[Any, Any]:
     if isinstance(prediction, SecondOrder) or is_numbers(prediction):
         return prediction, weights
     # Scores are columns of a table, without gradients or devices.
-    host = prediction.with_values(arrays.to_numpy(prediction.values))
+    values = prediction.values
+    if not on_host and arrays.library(values) == "torch" and arrays.stays(values.detach()):
+        return prediction.with_values(values.detach()), weights
+    host = prediction.with_values(arrays.to_numpy(values))
     host.precision = prediction.precision
     return host, weights
 

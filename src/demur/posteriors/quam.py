@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -63,12 +63,14 @@ class QUAM(Posterior):
         A few ten thousand inputs are enough; they are kept in memory.
     layers
         ``"last"``: only the last layer moves, so that features are computed once. ``"all"``: all parameters
-        that require gradients; many times slower.
+        that require gradients; many times slower. Or names of layers, as in ``model.named_modules()``, such
+        as ``["encoder.1", "head"]``: only their parameters move.
     targets
         How many classes to search towards, the likeliest first; None: all.
     steps, keep_every
         Steps of a search, and how many lie between two models that are kept. The authors take 194 steps on
-        MNIST and keep all; those after the 60th are less than a thirteenth of the first.
+        MNIST and keep all; those after the 60th are less than a thirteenth of the first, and let the network
+        settle. With fewer steps, lower ``rate``: "Steps and step size" in the documentation says how far.
     penalty, growth, growth_every
         :math:`c` in the first step, the factor by which it grows, and the number of steps between.
     rate, weight_decay, batch_size
@@ -88,6 +90,11 @@ class QUAM(Posterior):
         Of the order of the training inputs. All searches see the same batches.
     layer, forward
         As for `LastLayer`.
+    targets_at_once
+        Without ``layers="last"``: how many target classes are searched at once, by ``torch.func.vmap``. Their
+        parameters, gradients and Adam's two moments are in memory together. On a processor, networks of few
+        small linear layers gain; convolutions are faster one by one. The last layers of all target classes
+        are always searched together, as many as fit in little memory.
     progress
         Show a progress bar while the features of the training data are computed.
 
@@ -116,7 +123,7 @@ class QUAM(Posterior):
         model: Any,
         data: Any,
         *,
-        layers: Literal["last", "all"] = "last",
+        layers: Literal["last", "all"] | Sequence[str] = "last",
         targets: int | None = None,
         steps: int = 60,
         keep_every: int = 5,
@@ -132,39 +139,47 @@ class QUAM(Posterior):
         seed: int = 0,
         layer: str | None = None,
         forward: networks.Forward | None = None,
+        targets_at_once: int = 1,
         progress: bool = True,
     ) -> None:
         networks.check_network("model", model)
-        if layers not in ("last", "all"):
-            raise ValueError(f"layers must be 'last' or 'all'. Got {layers!r}.")
+        if (isinstance(layers, str) and layers not in ("last", "all")) or not layers:
+            raise ValueError(f"layers must be 'last', 'all' or a list of names. Got {layers!r}.")
         if bound is not None and not 0 <= bound < math.inf:
             raise ValueError(f"bound must be 0 or more nats, or None. Got {bound!r}.")
         if not 0 < temperature < math.inf:
             raise ValueError(f"temperature must be positive and finite. Got {temperature!r}.")
         check_count("batch_size", batch_size)
         check_count("loss_inputs", loss_inputs)
+        if check_count("targets_at_once", targets_at_once) > 1 and layers == "last":
+            raise ValueError("targets_at_once is not for layers='last', which searches many at once anyway.")
         plan = SearchPlan(steps, keep_every, rate, penalty, growth, growth_every, weight_decay)
         if layers == "last":
             source = LastLayer(model, dropout=0.5, layer=layer, forward=forward)  # no dropout is drawn
             training = _read_features(source, data, seed, layer, progress)
             self._search: Search = HeadSearch(source, training, plan, batch_size, loss_inputs, seed)
         elif layer is not None or isinstance(data, Features):
-            raise ValueError("layers='all' takes no layer and no Features, which are for the last layer.")
+            raise ValueError(f"layers={layers!r} takes no layer and no Features: these are for 'last'.")
         else:
-            batches = read_whole(data, _READ_TOGETHER, seed)
-            self._search = NetworkSearch(model, forward, batches, plan, batch_size, loss_inputs, seed)
+            self._search = NetworkSearch(
+                model, forward, read_whole(data, _READ_TOGETHER, seed), None if layers == "all" else layers,
+                targets_at_once, plan, batch_size, loss_inputs, seed,
+            )  # fmt: skip
         classes = self._search.classes
         self._targets = classes if targets is None else check_count("targets", targets)
         if self._targets > classes:
             raise ValueError(f"targets must be at most the number of classes, {classes}. Got {targets}.")
-        self.layers, self.plan, self.bound, self.temperature = layers, plan, bound, temperature
-        self.seed, self.layer = seed, layer
+        self.layers = layers if isinstance(layers, str) else tuple(layers)
+        self.plan, self.bound, self.temperature = plan, bound, temperature
+        self.seed, self.layer, self.targets_at_once = seed, layer, targets_at_once
         self.batch_size, self.loss_inputs = batch_size, loss_inputs
         self.members = 1 + self._targets * plan.kept
         self.tile = max(1, _LOGITS_HELD // (self.members * classes))
 
     def __repr__(self) -> str:
-        where = "last layer" if self.layers == "last" else "all layers"
+        where = f"{self.layers} layer{'s' * (self.layers == 'all')}"
+        if not isinstance(self.layers, str):
+            where = " and ".join(self.layers)
         return f"QUAM({where}, {self._targets} targets, {self.plan.steps} steps)"
 
     @property
@@ -209,14 +224,14 @@ class QUAM(Posterior):
 
     def _describe(self) -> dict[str, Any]:
         """Return the settings by name, as the class takes them."""
-        names = ("bound", "temperature", "seed", "batch_size", "loss_inputs", "layer")
+        names = ("bound", "temperature", "seed", "batch_size", "loss_inputs", "layer", "targets_at_once")
         own = {name: getattr(self, name) for name in names}
         return {**dataclasses.asdict(self.plan), **own, "targets": self._targets}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the features of the training data, the last layer and all settings to a safetensors file."""
         if not isinstance(self._search, HeadSearch):
-            raise ValueError("save is for layers='last'. All layers need the training data: keep those.")
+            raise ValueError("save is for layers='last'. Others need the training data: keep those.")
         training, layer = self._search.training, self._search.source.layer
         facts = {"method": "QUAM", "settings": json.dumps(self._describe())}
         write_tensors(path, {**_pack(training), **layer.state_dict()}, facts)

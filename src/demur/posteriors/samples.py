@@ -71,7 +71,8 @@ class Samples(Posterior):
                 raise ValueError(f"Expected {self.members} members. Got {found!r}, which has none.")
             yield found
             return
-        if len(found.shape) != 3 and not is_numbers(found):
+        axes = len(found.shape)
+        if axes < 3 and not is_numbers(found):
             raise ValueError(
                 "A callable must return predictions of shape (members, inputs, classes). "
                 f"Got {tuple(found.shape)}."

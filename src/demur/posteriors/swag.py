@@ -19,9 +19,15 @@ from demur.posteriors.parameter_vectors import join_parameters, split_vector
 from demur.posteriors.posterior import check_count, select_members
 from demur.posteriors.resumable_training import TrainingFile
 from demur.posteriors.tensor_files import load_state, read_tensors, write_tensors
-from demur.posteriors.weight_averaging.batch_norm import compute_statistics, find_batch_norm
+from demur.posteriors.weight_averaging.batch_norm import MemberStatistics, find_batch_norm
 from demur.posteriors.weight_averaging.descent import DescentPlan, collect_iterates
 from demur.posteriors.weight_averaging.moments import IterateMoments
+from demur.posteriors.weight_averaging.packing import (
+    join_moments,
+    pack_tensors,
+    sort_by_kind,
+    stack_members,
+)
 
 
 class SWAG(ParameterSamples):
@@ -114,7 +120,7 @@ class SWAG(ParameterSamples):
         start = copy_parameters(model)
         self._shapes = {name: value.shape for name, value in start.items()}
         self.moments = IterateMoments(join_parameters(start), rank)
-        self._statistics: dict[int, dict[str, Any]] = {}
+        self._statistics = MemberStatistics(model, self._call, self._minibatches)
         self._ready: set[int] = set()
 
     def __repr__(self) -> str:
@@ -227,7 +233,8 @@ class SWAG(ParameterSamples):
         if not vector.isfinite().all():
             raise FloatingPointError("Expected finite parameters. Got others. Lower the learning rate.")
         self.moments.collect(vector)
-        self._samples, self._statistics, self._ready = None, {}, set()
+        self._samples, self._ready = None, set()
+        self._statistics.clear()
 
     @property
     def mean(self) -> dict[str, Any]:
@@ -241,7 +248,7 @@ class SWAG(ParameterSamples):
         """Return the parameters of samples, and their batch-norm statistics, with samples on axis 0."""
         wanted = select_members(members, self.members or 0)
         if not self._predicts_in_chunks:
-            return _stack([self._draw_member(k) for k in wanted])
+            return stack_members([self._draw_member(k) for k in wanted])
         for k in wanted:
             if k not in self._ready:
                 drawn = self._draw_member(k)
@@ -264,17 +271,15 @@ class SWAG(ParameterSamples):
 
     def _draw_member(self, k: int) -> dict[str, Any]:
         """Return the parameters of a member, and its batch-norm statistics, which are always kept."""
+        found = self._draw_parameters(k)
+        return found | self._statistics.find(k, found) if self.refresh else found
+
+    def _draw_parameters(self, k: int) -> dict[str, Any]:
+        """Return the parameters of a member."""
         self._check_collected()
-        drawn = split_vector(
-            self.moments.draw(self.scale, networks.derive_seed(self.seed, 4, k)), self._shapes
-        )
+        vector = self.moments.draw(self.scale, networks.derive_seed(self.seed, 4, k))
         own = dict(self.model.named_parameters())
-        found = {name: value.to(own[name]) for name, value in drawn.items()}
-        if not self.refresh or not find_batch_norm(self.model):
-            return found
-        if k not in self._statistics:
-            self._statistics[k] = compute_statistics(self.model, self._call, found, self._read_inputs())
-        return found | self._statistics[k]
+        return {name: value.to(own[name]) for name, value in split_vector(vector, self._shapes).items()}
 
     def _check_collected(self) -> None:
         """Raise unless there are iterates enough."""
@@ -282,16 +287,6 @@ class SWAG(ParameterSamples):
             raise ValueError(
                 f"Expected at least 2 iterates. Got {self.moments.count}. Call collect after each epoch."
             )
-
-    def _read_inputs(self) -> Any:
-        """Yield the inputs of one pass over the data, the same ones for each member."""
-        if self._minibatches is None:
-            raise ValueError(
-                "model has batch norm, whose statistics are computed anew for each draw. Give training data: "
-                "SWAG(model, data=...), or keep the model's own statistics with refresh=False."
-            )
-        for step in range(self._minibatches.batches_per_pass):
-            yield self._minibatches.at(step)[0]
 
     def _list_rest(self) -> dict[str, Any]:
         """Return what the members share: parameters that are not drawn, and buffers."""
@@ -329,15 +324,12 @@ class SWAG(ParameterSamples):
     def pack(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return tensors and settings for a file."""
         self._check_collected()
-        tensors = {f"rest {name}": value for name, value in self._list_rest().items()}
-        for part, values in self.moments.tensors().items():
-            named = split_vector(values, self._shapes)
-            tensors |= {f"{part} {name}": value for name, value in named.items()}
-        if self.refresh and find_batch_norm(self.model):
-            for k in range(self.members or 0):
-                self._draw_member(k)
-            rows = [self._statistics[k] for k in range(self.members or 0)]
-            tensors |= {f"statistics {name}": value for name, value in _stack(rows).items()}
+        statistics = [
+            self._statistics.find(k, self._draw_parameters(k))
+            for k in range(self.members or 0)
+            if self.refresh and find_batch_norm(self.model)
+        ]
+        tensors = pack_tensors(self._list_rest(), self.moments.tensors(), self._shapes, statistics)
         facts = {
             "samples": self.members, "rank": self.moments.rank, "scale": self.scale, "seed": self.seed,
             "refresh": self.refresh, "count": self.moments.count,
@@ -349,29 +341,15 @@ class SWAG(ParameterSamples):
         cls, tensors: dict[str, Any], facts: dict[str, Any], model: Any, *, data: Any, forward: Any
     ) -> Self:
         """Return what ``pack`` packed."""
-        kinds = ("rest", "mean", "squares", "deviations", "statistics")
-        parts: dict[str, dict[str, Any]] = {kind: {} for kind in kinds}
-        for name, value in tensors.items():
-            kind, _, rest = name.partition(" ")
-            parts[kind][rest] = value
+        parts = sort_by_kind(tensors)
         load_state("model", model, parts["rest"] | parts["mean"])
         self = cls(model, data=data, forward=forward, **{n: v for n, v in facts.items() if n != "count"})
         if parts["mean"].keys() != self._shapes.keys():
             raise ValueError("model must have requires_grad on the parameters that were drawn. Got others.")
-        vectors = {
-            part: join_parameters({n: parts[part][n] for n in self._shapes}, axes=int(part == "deviations"))
-            for part in ("mean", "squares", "deviations")
-        }
-        self.moments.restore(facts["count"], vectors)
+        self.moments.restore(facts["count"], join_moments(parts, list(self._shapes)))
         if parts["statistics"]:
             place = networks.locate_model(model)[0]
             for k in range(self.members or 0):
-                self._statistics[k] = {n: v[k].to(place) for n, v in parts["statistics"].items()}
+                own = {name: value[k].to(place) for name, value in parts["statistics"].items()}
+                self._statistics.restore(k, own)
         return self
-
-
-def _stack(members: list[dict[str, Any]]) -> dict[str, Any]:
-    """Stack the tensors of members by name."""
-    import torch
-
-    return {name: torch.stack([each[name] for each in members]) for name in members[0]}

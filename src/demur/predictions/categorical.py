@@ -82,7 +82,9 @@ class Categorical:
         values = arrays.to_numpy(self.values)
         return self if values is self.values else self.with_values(values)
 
-    def _to_logits(self, ignored: Array | None = None, places: Places | None = None) -> Array:
+    def _to_logits(
+        self, ignored: Array | None = None, places: Places | None = None, *, widen: bool = True
+    ) -> Array:
         """Return checked logits in float64, or in the widest type that the library or device has.
 
         Parameters
@@ -91,8 +93,10 @@ class Categorical:
             True for predictions (members, inputs) that have no weight and are not checked.
         places
             Where the numbers stand in the user's array, for errors; None: where they are.
+        widen
+            False: in the type that they have.
         """
-        values = arrays.widened(self.values)
+        values = arrays.widened(self.values) if widen else self.values
         xp = arrays.namespace(values)
         if ignored is not None:  # since 0 times NaN would be NaN
             nothing = xp.ones_like(values) if self.kind == "probs" else xp.zeros_like(values)

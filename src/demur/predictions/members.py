@@ -86,10 +86,21 @@ class Members:
         """True where a prediction has no weight."""
         return None if self.weights is None else self.weights == 0
 
+    @property
+    def weigh_nothing(self) -> bool:
+        """Whether all weights are known to be zero, so that nothing is to be done."""
+        weights = self.weights
+        return weights is not None and not arrays.is_traced(weights) and not bool((weights > 0).any())
+
     def logits(self) -> Array:
         """Return checked logits in float64, in the array's own library if they stay there, else NumPy."""
         here = self.prediction if self.stays else self.prediction.on_host()
         return here._to_logits(self.ignored, self.places)
+
+    def single_logits(self) -> Array:
+        """Return checked logits in float32, where they are; for PyTorch."""
+        here = self.prediction.with_values(self.prediction.values.float())
+        return here._to_logits(self.ignored, self.places, widen=False)
 
     @property
     def kernel_precision(self) -> str:
@@ -200,6 +211,16 @@ def _check_weights(weights: Any, values: Array, batch: tuple[int, ...], may_be_z
     moved = xp.asarray(arrays.to_numpy(weights)) if arrays.library(weights) == "numpy" else weights
     moved = arrays.widened(moved.to(values.device) if hasattr(moved, "to") else moved)
     return xp.broadcast_to(xp.reshape(moved, (count, -1)), (count, inputs))
+
+
+def read_single_weight(weight: Any) -> Any:
+    """Return the weight of a single member as an array of one."""
+    if weight is None:
+        return None
+    found = as_real_array("weights", weight)
+    if found.ndim > 1:
+        raise ValueError(f"weights must be a number for one member. Got shape {tuple(found.shape)}.")
+    return found if found.ndim == 1 else np.asarray([float(found)])
 
 
 def scale_moderately(weights: np.ndarray) -> np.ndarray:

@@ -11,35 +11,48 @@ import numpy as np
 
 from demur.core import arrays
 from demur.core.arrays import Array
+from demur.predictions.answers import Similarities, as_answers, as_similarities, holds_answers
 from demur.predictions.categorical import Categorical
 from demur.predictions.members import gather
 from demur.predictions.parametric import as_real_array, find_members_axis
 
 _LARGEST = 1e150  # whose squares are no problem
-Kernel = str | Callable[[np.ndarray, np.ndarray], np.ndarray]
+Kernel = str | Callable[[Any, Any], Any]
 
 
 class Numbers:
-    """What ``Points`` and ``Draws`` share: an array of numbers, a kernel, and a unit per output."""
+    """What ``Points`` and ``Draws`` share: an array of numbers, a kernel, and a unit per output.
 
-    __slots__ = ("kernel", "scale", "values")
+    Answers that are no numbers stand in the same places; ``_similarities`` says how alike they are.
+    """
+
+    __slots__ = ("_similarities", "kernel", "scale", "values")
 
     values: Array
-    kernel: Kernel
+    kernel: Any
     scale: np.ndarray | None
+    _similarities: Similarities | None
 
-    def __init__(self, values: Any, kernel: Kernel = "energy", scale: Any = None) -> None:
+    def __init__(self, values: Any, kernel: Any = "energy", scale: Any = None) -> None:
+        self.kernel, self._similarities = kernel, None
+        if holds_answers(values, kernel):
+            self.values = as_answers(type(self).__name__, values)
+            self._similarities = as_similarities(kernel)
+            if scale is not None:
+                raise ValueError(f"scale goes with numbers. Got answers and scale={scale!r}. Leave it out.")
+            self.scale = None
+            return
         self.values = as_real_array(type(self).__name__, values)
         if kernel != "energy" and not callable(kernel):
             raise ValueError(
                 f"kernel must be 'energy' or a function k(x, y) of two arrays that broadcast. Got {kernel!r}."
             )
-        self.kernel = kernel
         self.scale = None if scale is None else _check_scale(scale, tuple(self.values.shape))
 
     def __repr__(self) -> str:
         unit = "" if self.scale is None else ", scale"
-        return f"{type(self).__name__}(shape={self.shape}{unit}, {arrays.type_name(self.values)})"
+        kind = arrays.type_name(self.values) if self._similarities is None else "answers"
+        return f"{type(self).__name__}(shape={self.shape}{unit}, {kind})"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -51,8 +64,15 @@ class Numbers:
         """How many axes there are besides the members' and the batch's."""
         return int(isinstance(self, Draws)) + int(self.scale is not None)
 
+    @property
+    def _pair_kernel(self) -> Kernel:
+        """The kernel of two arrays: of numbers, or of the numbers that answers have got."""
+        return self.kernel if self._similarities is None else self._similarities
+
     def _to_result(self, result: np.ndarray) -> Array:
         """Return a result in the library, on the device and in the precision of the numbers."""
+        if self._similarities is not None:
+            return np.asarray(result)
         return arrays.like(np.asarray(result), self.values, arrays.is_double(self.values))
 
 
@@ -96,12 +116,12 @@ class Points(Numbers):
 
     __slots__ = ()
 
-    def __init__(self, values: Any, *, kernel: Kernel = "energy", scale: Any = None) -> None:
+    def __init__(self, values: Any, *, kernel: Any = "energy", scale: Any = None) -> None:
         super().__init__(values, kernel, scale)
 
 
 class Draws(Numbers):
-    r"""Forecasts as draws: each member predicts a distribution by numbers drawn from it.
+    r"""Forecasts as draws: each member predicts a distribution by numbers, or answers, drawn from it.
 
     Scored by the energy score (CRPS), or that of another kernel. With :math:`d_{ij}` the mean distance of a
     draw of member i from a different draw of member j,
@@ -116,9 +136,21 @@ class Draws(Numbers):
     Parameters
     ----------
     values
-        Shape (members, draws, ...), at least 2 draws; an array of NumPy, PyTorch or JAX.
+        Shape (members, draws, ...), at least 2 draws; an array of NumPy, PyTorch or JAX. Or answers that are
+        no numbers, such as texts that language models wrote: nested lists, or an array of objects.
     kernel, scale
-        As for ``Points``. A function is called for all pairs of draws.
+        As for ``Points``. A function is called for all pairs of draws. For answers it is called with two of
+        them, once for each pair of different ones and in both orders. Or a matrix of similarities for each
+        input, shape (..., members * draws, members * draws), with the answers member by member. Similarities
+        must be symmetric and positive definite, as cosines of embeddings are.
+
+    Notes
+    -----
+    For answers, :math:`d` is how unlike two of them are in meaning, ``(k(x, x) + k(y, y)) / 2 - k(x, y)``:
+    the aleatoric part is the spread of meaning within a member, K that between members; see Gruber and
+    Buettner (2024), "A bias-variance-covariance decomposition of kernel scores for generative models". With
+    one member, the total alone says something: the spread of its own answers. ``k(x, y) = 1[x = y]`` is half
+    the Brier score of the answers' probabilities.
 
     Examples
     --------
@@ -128,11 +160,25 @@ class Draws(Numbers):
     >>> u = demur.decompose(demur.Draws(y))
     >>> u.aleatoric.round(2), u.epistemic.round(2)
     (array([0.57, 0.56]), array([0.  , 3.91]))
+
+    Two members answered three questions three times each, (members, draws, questions). They agree on the
+    first, each wavers on the second, and they contradict each other on the third:
+
+    >>> answers = [
+    ...     [["Paris", "a cat", "1912"], ["Paris", "a dog", "in 1912"], ["Paris", "a fox", "1912"]],
+    ...     [["Paris", "a cat", "1915"], ["paris", "a dog", "1915"], ["Paris", "a fox", "1915"]],
+    ... ]
+    >>> def share_words(x, y):
+    ...     one, two = set(x.lower().split()), set(y.lower().split())
+    ...     return len(one & two) / len(one | two)
+    >>> u = demur.decompose(demur.Draws(answers, kernel=share_words))
+    >>> u.aleatoric.round(2), u.epistemic.round(2)
+    (array([0.  , 0.33, 0.08]), array([0.  , 0.  , 0.42]))
     """
 
     __slots__ = ()
 
-    def __init__(self, values: Any, kernel: Kernel = "energy", *, scale: Any = None) -> None:
+    def __init__(self, values: Any, kernel: Any = "energy", *, scale: Any = None) -> None:
         super().__init__(values, kernel, scale)
 
 
@@ -145,8 +191,18 @@ class ArrangedNumbers:
     batch: tuple[int, ...]
 
 
-def arrange_numbers(prediction: Numbers, weights: Any, axis: int) -> ArrangedNumbers:
-    """Move members first, draws last, flatten the batch, and check ranks, weights and numbers."""
+def arrange_numbers(
+    prediction: Numbers, weights: Any, axis: int, similarities: Similarities | None = None
+) -> ArrangedNumbers:
+    """Move members first, draws last, flatten the batch, and check ranks, weights and numbers.
+
+    Answers are arranged by the numbers that `similarities` give them.
+    """
+    if prediction._similarities is not None and similarities is None:
+        raise ValueError(
+            f"Only demur.decompose takes answers, by how alike they are. Got {prediction!r}, which are no "
+            "numbers and have no mean, variance or quantiles."
+        )
     kind, shape = type(prediction).__name__, prediction.shape
     has_draws, has_outputs = isinstance(prediction, Draws), prediction.scale is not None
     named = "members" + ", draws" * has_draws + ", ..." + ", outputs" * has_outputs
@@ -155,11 +211,12 @@ def arrange_numbers(prediction: Numbers, weights: Any, axis: int) -> ArrangedNum
     axis = find_members_axis(kind, axis, shape, len(shape) - has_outputs)
     for given in (prediction.values, weights):
         _refuse_gradients(given)
-    values = np.moveaxis(arrays.to_numpy(prediction.values), axis, 0).astype(np.float64, copy=False)
+    values = np.moveaxis(arrays.to_numpy(prediction.values), axis, 0)
+    values = values.astype(np.float64, copy=False) if similarities is None else similarities.encode(values)
     if has_draws and values.shape[1] < 2:
         raise ValueError(
             f"Draws must have at least 2 draws of each member, shape ({named}). Got {shape}. "
-            "For one number per member use demur.Points."
+            f"For one {'number' if similarities is None else 'answer'} per member use demur.Points."
         )
     count, batch = len(values), values.shape[1 + has_draws : values.ndim - has_outputs]
     shares = _shares_of(weights, (count, *batch))

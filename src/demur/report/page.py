@@ -12,7 +12,14 @@ from demur.atomic import write_text
 from demur.control_characters import escape_controls
 from demur.report.cards import make_cards, make_parts_card
 from demur.report.contents import ReportContents
-from demur.report.page_inputs import add_pictures, list_inputs, list_mistakes, sample_points
+from demur.report.page_inputs import (
+    add_answers,
+    add_maps,
+    add_pictures,
+    list_inputs,
+    list_mistakes,
+    sample_points,
+)
 from demur.report.page_json import embed_json
 from demur.report.page_results import describe_score
 from demur.report.percent import write_points
@@ -100,6 +107,8 @@ def gather_data(found: ReportContents, top: int = 20) -> dict[str, Any]:
         "tally": _count_marks(found),
         "top": top,
         **add_pictures(run, rows, mistakes),
+        **add_answers(run, found.scores, rows, mistakes),
+        **add_maps(run, rows, found.scores),
         "rows": [[*(rows[m.name, s] for s in run.sets), mistakes[m.name]] for m in run.methods],
         "files": [[m.sets[s].path.relative_to(run.path).as_posix() for s in run.sets] for m in run.methods],
         "members": [[s in m.members for s in run.sets] for m in run.methods],

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from demur.decompose import attribute
+from demur.report.answers import SURPRISAL
 from demur.report.contents import ReportContents
 from demur.report.downsampling import spread_by_rank
 from demur.report.page_json import shorten, shorten_all
@@ -15,6 +16,9 @@ from demur.report.thumbnails import make_sprite
 
 _POINTS_PER_SET = 200  # inputs of a set in the figure of K against I
 _THUMBNAIL_BYTES = 400_000  # of all thumbnails, before they are compressed
+_MAP_BYTES, _MAP_SIDE = 1_600_000, 96  # of all maps, and of the longer side of one, in pixels
+_MOST, _LEAST = (0x00, 0x3A, 0x66), (0xF5, 0xF7, 0xF9)  # colours of the highest and the lowest score of a map
+_HIGHEST = 0.99  # share of the pixels of all maps of a set that are below the strongest colour
 _CLASSES_NAMED = 3  # classes that are named for an input
 
 
@@ -86,6 +90,34 @@ def _name_classes(parts: np.ndarray, run: Run) -> list[list[list[Any]]]:
     ]
 
 
+def add_answers(
+    run: Run,
+    scores: list[str],
+    rows: dict[tuple[str, str], list[dict[str, Any]]],
+    mistakes: dict[str, list[dict[str, Any]] | None],
+) -> dict[str, Any]:
+    """Give each row of a language model's answer its tokens; return which scores these have, and scales."""
+    found = []
+    for method in run.methods:
+        by_set: list[dict[str, Any] | None] = []
+        for name in run.sets:
+            tokens, scored = method.tokens.get(name), method.sets[name]
+            if tokens is None:
+                by_set.append(None)
+                continue
+            names = [each for each in (*scores, SURPRISAL) if each in tokens.scores]
+            listed = [*rows[method.name, name], *((mistakes[method.name] or []) if name == "id" else [])]
+            for row in listed:
+                place = row["input"]
+                text = "" if scored.texts is None else str(scored.texts[place])
+                file_row = place if scored.inputs is None else int(scored.inputs[place])
+                row["answer"] = tokens.describe_answer(file_row, text, names)
+            scales = tokens.describe_scales(names)
+            by_set.append({"scores": names, "scales": scales, "limits": tokens.limits})
+        found.append(by_set)
+    return {"tokens": found}
+
+
 def add_pictures(
     run: Run,
     rows: dict[tuple[str, str], list[dict[str, Any]]],
@@ -106,3 +138,45 @@ def add_pictures(
             row["picture"] = place[row["input"]]
         sheets.append(make_sprite(np.asarray(run.images[name][some]), _THUMBNAIL_BYTES // len(run.images)))
     return {"pictures": sheets}
+
+
+def add_maps(
+    run: Run, rows: dict[tuple[str, str], list[dict[str, Any]]], scores: list[str]
+) -> dict[str, Any]:
+    """Return maps of the inputs that are listed, of one score, and tell each row which one is its own.
+
+    Parameters
+    ----------
+    run
+        The run.
+    rows
+        By method and set.
+    scores
+        Names of the scores, in the order of the page.
+    """
+    stored = [each for method in run.methods for each in method.maps.values()]
+    names = [name for name in scores if stored and all(name in each for each in stored)]
+    name = next((name for name in names if name.endswith("_epistemic")), next(iter(names), None))
+    sheets: list[list[dict[str, Any] | None]] = []
+    for method in run.methods:
+        sheets.append([])
+        for each in run.sets:
+            if name is None or each not in method.maps or not rows[method.name, each]:
+                sheets[-1].append(None)
+                continue
+            own = rows[method.name, each]
+            inputs = method.sets[each].inputs
+            places = [row["input"] if inputs is None else int(inputs[row["input"]]) for row in own]
+            maps = np.stack([method.maps[each][name][place] for place in places])
+            for place, row in enumerate(own):
+                row["map"] = place
+            sheets[-1].append(make_sprite(_colour(maps), _MAP_BYTES // len(stored), longer=_MAP_SIDE))
+    return {"maps": sheets, "mapped": None if name is None else scores.index(name)}
+
+
+def _colour(maps: np.ndarray) -> np.ndarray:
+    """Return maps as pictures, uint8 (inputs, height, width, 3), all on one scale from 0."""
+    finite = maps[np.isfinite(maps)]
+    top = float(np.quantile(finite, _HIGHEST)) if finite.size else 1.0
+    share = np.clip(np.where(np.isfinite(maps), maps, np.inf) / (top or 1.0), 0, 1)[..., None]
+    return np.rint(share * np.array(_MOST) + (1 - share) * np.array(_LEAST)).astype(np.uint8)

@@ -2,8 +2,10 @@
 
     DIR/run.json                  title, command, training, methods, seed, versions, classes, sets and sources
     DIR/images/SET.npy            thumbnails, uint8 (inputs, height, width) or (inputs, height, width, 3)
-    DIR/METHOD/SET.csv            scores, also .parquet, .npz or .json
+    DIR/METHOD/SET.csv            scores, also .parquet, .npz, .json or .zarr
     DIR/METHOD/members-SET.npy    log-probabilities (members, inputs, classes)
+    DIR/METHOD/tokens-SET.csv     scores of the tokens of answers, in any of these formats
+    DIR/METHOD/maps-SET.zarr      maps of scores (inputs, height, width), as demur.score(maps=) writes them
 
 SET is `id`, `ood-NAME` or `adversarial-NAME`. Score files directly in DIR are those of one method without
 a name.
@@ -18,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from demur.reading import read_array_header, read_json
+from demur.report.answers import AnswerTokens, read_tokens
 from demur.report.row_parts import find_ids, split_tasks
 from demur.report.run_sets import MethodScores, Run, SetScores, kind_of
 from demur.report.score_names import EQUAL_COLUMNS, SCORE_NAMES
@@ -26,14 +29,16 @@ from demur.stores import (
     StoreError,
     natural_key,
     open_binary,
+    open_maps,
     pick_column,
     pick_numbers,
     read_columns,
 )
 from demur.stores.errors import EmptyError
 from demur.stores.mapped_arrays import FileArray
+from demur.stores.zarr_arrays import ZarrColumn
 
-_OTHER_COLUMNS = ("input", "id", "label", "prediction", "deployed", "members")
+_OTHER_COLUMNS = ("input", "id", "label", "prediction", "deployed", "members", "accuracy")
 _SET_KINDS = ("id", "ood", "adversarial")
 
 
@@ -88,7 +93,9 @@ def score_files(folder: Path) -> list[Path]:
     found = (
         f
         for f in folder.iterdir()
-        if f.suffix.lower() in COLUMN_SUFFIXES and kind_of(f.stem) and not f.is_dir()
+        if f.suffix.lower() in COLUMN_SUFFIXES
+        and kind_of(f.stem)
+        and (f.suffix.lower() == ".zarr" or not f.is_dir())
     )
     return sorted(found, key=lambda f: _order_of(f.stem))
 
@@ -96,7 +103,9 @@ def score_files(folder: Path) -> list[Path]:
 def _read_method(name: str, folder: Path, wanted: str | None, clusters: str | None) -> list[MethodScores]:
     """Return scores and members of a method, by set; each task as a method of its own, or the wanted one."""
     tasks: dict[str, dict[str, SetScores]] = {}
-    members = {}
+    members: dict[str, np.ndarray] = {}
+    tokens: dict[str, AnswerTokens] = {}
+    maps = {}
     seen: dict[str, Path] = {}
     for file in score_files(folder):
         if file.stem in seen:
@@ -114,10 +123,16 @@ def _read_method(name: str, folder: Path, wanted: str | None, clusters: str | No
         found = folder / f"members-{file.stem}.npy"
         if found.exists() and "task" not in columns:
             members[file.stem] = _read_members(found, tasks[""][file.stem])
+        of_answers = read_tokens(folder, file.stem, len(next(iter(columns.values()))))
+        if of_answers is not None:
+            tokens[file.stem] = of_answers
+        pixels = folder / f"maps-{file.stem}.zarr"
+        if pixels.exists() and "task" not in columns:
+            maps[file.stem] = _open_maps(pixels, tasks[""][file.stem])
     return [
-        MethodScores(f"{name} {task}".strip(), sets, members, task)
+        MethodScores(f"{name} {task}".strip(), sets, members, task, tokens, maps)
         if wanted is None
-        else MethodScores(name, sets, members)
+        else MethodScores(name, sets, members, tokens=tokens, maps=maps)
         for task, sets in tasks.items()
     ]
 
@@ -132,7 +147,11 @@ def _read_scored(path: Path, whole: dict[str, np.ndarray], clusters: str | None)
     columns = {name: values[rows] for name, values in whole.items()}
     scores = {}
     for name, values in columns.items():
-        if name in (*_OTHER_COLUMNS, clusters) or name.endswith("_stderr") or name.startswith("prediction_"):
+        if (
+            name in (*_OTHER_COLUMNS, clusters)
+            or name.endswith(("_stderr", "_upper"))
+            or name.startswith("prediction_")
+        ):
             continue
         if name in SCORE_NAMES or name in EQUAL_COLUMNS or name == "reference":
             pick_numbers(columns, name, path)  # one bad cell makes text of a column
@@ -165,9 +184,20 @@ def _read_scored(path: Path, whole: dict[str, np.ndarray], clusters: str | None)
     unit = str(columns["unit"][0]) if "unit" in columns else ""
     together = None if clusters is None else pick_column(columns, clusters, path)
     left_out = len(rows) - int(rows.sum())
+    texts = columns["text"].astype(str) if "text" in columns else None
+    marked = _read_marks(path, columns) if label is None and "correct" in columns else None
     return SetScores(
-        path, scores, label, prediction, ids, inputs, left_out, numbers, unit, together, reference
-    )
+        path, scores, label, prediction, ids, inputs, left_out, numbers, unit, together, reference,
+        marked, texts,
+    )  # fmt: skip
+
+
+def _read_marks(path: Path, columns: dict[str, np.ndarray]) -> np.ndarray:
+    """Return which answers are right, as the column correct says with 0 and 1."""
+    marks = pick_numbers(columns, "correct", path)
+    if not np.isin(marks, (0, 1)).all():
+        raise StoreError(f"{path}: expected 0 or 1 in correct, got {marks[~np.isin(marks, (0, 1))][0]}")
+    return marks.astype(bool)
 
 
 def _as_classes(values: np.ndarray | None) -> np.ndarray | None:
@@ -200,6 +230,18 @@ def _read_members(path: Path, scored: SetScores) -> np.ndarray:
     if values.ndim != 3 or values.shape[1] != number or values.dtype.kind != "f" or 0 in values.shape:
         raise StoreError(f"{path}: expected {expected}, got {values.dtype} of shape {values.shape}")
     return values if scored.inputs is None else values[:, scored.inputs]
+
+
+def _open_maps(path: Path, scored: SetScores) -> dict[str, ZarrColumn]:
+    """Open the maps of a set, by name, without reading them."""
+    number = scored.number + scored.left_out
+    found = open_maps(path)
+    for name, values in found.items():
+        if len(values) != number or len(values.shape) != 3 or 0 in values.shape:
+            raise StoreError(
+                f"{path}: expected maps of shape ({number}, height, width), got {name} of {values.shape}"
+            )
+    return found
 
 
 def _read_images(folder: Path, name: str, scored: SetScores) -> np.ndarray | None:

@@ -8,6 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from demur.report.answers import AnswerTokens
+from demur.stores.zarr_arrays import ZarrColumn
+
 
 @dataclass(frozen=True)
 class SetScores:
@@ -33,6 +36,10 @@ class SetScores:
         (inputs,) labels of inputs that belong together, where a column of them was asked for.
     reference
         (inputs,) what the aleatoric part should follow, as the entropy of people's labels, or None.
+    marked
+        (inputs,) whether each answer is right, where the file says that instead of labels, or None.
+    texts
+        (inputs,) the answers of language models, or None.
     """
 
     path: Path
@@ -46,6 +53,8 @@ class SetScores:
     unit: str = ""
     clusters: np.ndarray | None = None
     reference: np.ndarray | None = None
+    marked: np.ndarray | None = None
+    texts: np.ndarray | None = None
 
     @property
     def number(self) -> int:
@@ -54,21 +63,25 @@ class SetScores:
 
     @property
     def correct(self) -> np.ndarray | None:
-        """Where the prediction is the label; None where nobody can tell."""
+        """Where the prediction is the label, or was marked as right; None where nobody can tell."""
+        if self.marked is not None:
+            return self.marked
         return None if self.label is None or self.prediction is None else self.label == self.prediction
 
 
 @dataclass(frozen=True)
 class MethodScores:
-    """What one method gave: scores and, where they were kept, members' log-probabilities, by set.
+    """What one method gave: scores and, where kept, members' log-probabilities, tokens and maps, by set.
 
-    Each task of a method that has several is one of these, and named after both.
+    Each task of a method that has several is one of these, and named after both. Maps are by name, unread.
     """
 
     name: str
     sets: dict[str, SetScores]
     members: dict[str, np.ndarray]
     task: str = ""
+    tokens: dict[str, AnswerTokens] = field(default_factory=dict)
+    maps: dict[str, dict[str, ZarrColumn]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

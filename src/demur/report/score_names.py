@@ -58,6 +58,11 @@ SCORE_NAMES = {
     ),
 }  # fmt: skip
 _ONE_PASS_NAMES = {
+    "perplexity": Name(
+        "perplexity",
+        "perplexity of the answer",
+        "How unlikely the tokens of an answer are to the member that gave it. It needs no second member.",
+    ),
     "feature_density": Name(
         "feature density",
         "feature density, −log p(features)",

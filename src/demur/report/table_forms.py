@@ -23,7 +23,7 @@ _GROUP_NAMES = {
 }
 FIGURE_NAMES = {
     "auroc": "AUROC", "aupr": "AUPR", "fpr95": "FPR95", "auc": "AUC", "aurc": "AURC", "excess": "excess",
-    "nll": "NLL", "brier": "Brier", "ece": "ECE",
+    "augrc": "AUGRC", "prr": "PRR", "nll": "NLL", "brier": "Brier", "ece": "ECE",
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ _LONGER_SIDE = 48  # pixels of the longer side
 _SHORTEST_SIDE = 16
 
 
-def make_sprite(images: np.ndarray, budget: int) -> dict[str, Any]:
+def make_sprite(images: np.ndarray, budget: int, *, longer: int = _LONGER_SIDE) -> dict[str, Any]:
     """Return pictures side by side as one data address.
 
     Parameters
@@ -23,10 +23,12 @@ def make_sprite(images: np.ndarray, budget: int) -> dict[str, Any]:
     budget
         Bytes that the pixels may take before they are compressed: pictures are made smaller to fit, down to
         16 pixels.
+    longer
+        Pixels of the longer side, at most; it is shown as long.
     """
     channels = 3 if images.ndim == 4 else 1
     height, width = images.shape[1:3]
-    side = min(max(height, width), _LONGER_SIDE)
+    side = min(max(height, width), longer)
     while (
         side > _SHORTEST_SIDE
         and len(images) * channels * side * side * height * width > budget * max(height, width) ** 2
@@ -36,7 +38,7 @@ def make_sprite(images: np.ndarray, budget: int) -> dict[str, Any]:
     rows, columns = small.shape[1:3]
     sheet = small.transpose(1, 0, 2, 3).reshape(rows, len(images) * columns, channels)
     address = "data:image/png;base64," + base64.b64encode(encode_png(sheet)).decode()
-    return {"image": address, "width": columns, "height": rows, "count": len(images)}
+    return {"image": address, "width": columns, "height": rows, "count": len(images), "shown": longer}
 
 
 def shrink(images: np.ndarray, side: int) -> np.ndarray:

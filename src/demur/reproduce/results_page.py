@@ -11,7 +11,7 @@ from demur.atomic import copy_file, write_text
 _SECTION_ORDER = (
     "tables-imagenet", "tables-kit-imagenet-features", "tables-kit-imagenet-ensemble",
     "tables-kit-imagenet-images", "tables-kit-cifar10", "tables-kit-mnist", "tables-kit-fashion-mnist",
-    "precision", "active-learning", "regression", "inference",
+    "precision", "active-learning", "regression", "inference", "cifar10", "language",
 )  # fmt: skip
 """The order of the sections on the page; others come last."""
 

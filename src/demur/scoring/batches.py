@@ -34,6 +34,8 @@ class InputBatch:
         How many inputs there are.
     has_rows
         Whether the first axis of the inputs is known to be the inputs, so that rows can be taken.
+    label_maps
+        (inputs, ...): a label for each pixel of an input; None where there are none.
     """
 
     inputs: Any
@@ -42,6 +44,7 @@ class InputBatch:
     position: int
     size: int
     has_rows: bool = True
+    label_maps: np.ndarray | None = None
 
     @property
     def mark(self) -> int:

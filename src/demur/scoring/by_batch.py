@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from demur.core.rules import resolve_rule
+from demur.derived_moments import scale_divergences
 from demur.measures import needs_groups, resolve
-from demur.moments import scale_divergences
 from demur.posteriors.posterior import Ask, Posterior, is_numbers, parse_chunk
 from demur.posteriors.shared_pass import share_passes
 from demur.predictions import SecondOrder, rule_for
@@ -34,11 +34,12 @@ def score_by_batch(job: ScoringJob, checkpoint: Checkpoint, advance: Callable[[]
                 so_far.check(index, batch)
             else:
                 with share_passes():
-                    found = (
-                        _score_batch(job, batch)
-                        if stopping is None
-                        else _score_adaptively(job, batch, stopping)
-                    )
+                    if job.dense is not None:
+                        found = job.dense.score_batch(job, batch, _score_rows)
+                    elif stopping is None:
+                        found = _score_batch(job, batch)
+                    else:
+                        found = _score_adaptively(job, batch, stopping)
                     found["columns"] |= job.score_detectors(batch)
                 so_far.add(batch, **found)
                 so_far.outcome = job.outcome
@@ -71,7 +72,7 @@ def _score_rows(
     moments, held, numbers, members = job.make_moments(), [], [], 0
     chunks = iter(chunks)  # a posterior of a user's own may return a list
     for chunk in chunks:
-        prediction, weights = check_chunk(chunk, inputs)
+        prediction, weights = check_chunk(chunk, inputs, on_host=job.rounding is not None)
         if isinstance(prediction, SecondOrder):
             if members or weights is not None or next(chunks, None) is not None:
                 raise ValueError(

@@ -14,6 +14,7 @@ from demur import atomic
 from demur.checksums import sum_arrays
 from demur.moments import Moments
 from demur.reading import open_regular, parse_json, read_arrays
+from demur.run_settings import describe_changes
 
 _FORMAT = "demur checkpoint 1"
 
@@ -77,20 +78,6 @@ class Checkpoint:
         """Remove the file, once the run is done."""
         if self.path is not None:
             self.path.unlink(missing_ok=True)
-
-
-def list_changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Return the names of the settings that changed."""
-    return [name for name in {**before, **now} if before.get(name) != now.get(name)]
-
-
-def describe_changes(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """Return a text that says which settings changed, and how; empty where none did."""
-    names = list_changes(before, now)
-    # Long values are fingerprints, which mean nothing to a reader.
-    short = [name for name in names if max(len(repr(s.get(name))) for s in (before, now)) <= 32]
-    said = [f"{name} was {before.get(name)!r} and is {now.get(name)!r}" for name in short]
-    return ", ".join([*(f"{name} changed" for name in names if name not in short), *said])
 
 
 def pack_moments(moments: Moments, beside: Path) -> np.ndarray:

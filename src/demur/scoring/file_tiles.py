@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from demur.decompose import decompose
+from demur.measures import PARTS
 from demur.moments import Moments
 from demur.predictions import arrays
 from demur.scoring.file_predictions import Kind, fill_missing, find_complaint, make_prediction
-from demur.scoring.score_table import PARTS, compute_columns
+from demur.scoring.score_table import compute_columns
 from demur.stores import Chunk, Outcome, Predictions, StoreError, describe_row, name_rows
 from demur.stores.column_names import list_names
 
@@ -220,7 +221,8 @@ class Tiles:
     def _describe_place(self, member: int, row: int) -> str:
         """Return the file, member and input that a message is about."""
         source = self.predictions.source_of(member)
-        at = describe_row(name_rows(self.predictions.batch, self.predictions.tasks, {}), row)
+        rows = name_rows(self.predictions.batch, self.predictions.tasks, {}, first=self.predictions.first)
+        at = describe_row(rows, row)
         return f"{source.label}: {'' if source.axis is None else f'member {member - source.first}, '}{at}"
 
     def _choose_weights(self, members: range, inputs: slice) -> np.ndarray | None:

@@ -10,19 +10,24 @@ import numpy as np
 
 from demur.core.rounding import check_rounding
 from demur.core.rules import resolve_rule
+from demur.derived_moments import sums_of_given
 from demur.families.labels import MultiLabelRule
 from demur.measures import GIVEN, Measure, canonical_name, cell, check_base, resolve
-from demur.moments import Moments, sums_of_given
+from demur.moments import Moments
 from demur.posteriors.one_pass.detector import Detector, check_detectors, score_columns
 from demur.posteriors.posterior import Posterior, is_numbers, parse_chunk
 from demur.predictions import Categorical, SecondOrder, arrays
 from demur.scoring.adaptive import ERROR_GROUPS, check_tolerance
 from demur.scoring.batch_parts import Unpack, check_unpack
 from demur.scoring.batches import InputBatch, iterate_batches
+from demur.scoring.dense import DenseScoring, take_label_maps
 from demur.scoring.given_models import GivenModels, ask_given_models, deployed_of
 from demur.scoring.held_members import is_draws
 from demur.scoring.outcomes import Outcome, name_outcome
 from demur.scoring.score_table import compute_columns, count_groups
+
+_LABEL_AXES = 8
+"""Axes of labels of pixels, at most: inputs, then those of an image or a volume."""
 
 
 @dataclass
@@ -41,6 +46,7 @@ class ScoringJob:
     classes: Any = None
     rounding: float | str | None = None
     detectors: Sequence[Detector] = ()
+    dense: DenseScoring | None = None
     groups: int | None = field(default=None, init=False)
     own: dict[str, Measure] = field(default_factory=dict, init=False)
     outcome: Outcome = field(default="classes", init=False)
@@ -86,6 +92,8 @@ class ScoringJob:
         self.groups = count_groups(named, members or 0, unbiased=self.unbiased, stderr=self.stderr)
         if self.tolerance is not None:
             self.groups = min(ERROR_GROUPS, members or 0)
+        if self.dense is not None:
+            self.dense.check(self, order)
 
     def _check_rounding(self, order: str) -> None:
         """Raise where the least value that fits is wanted of members that are not held all at once."""
@@ -110,11 +118,15 @@ class ScoringJob:
         # None where there are none, as in checkpoints from before there were detectors.
         asked["columns"] = {each.name: each.fingerprint() for each in self.detectors} or None
         own = {"posterior": type(self.posterior).__name__, "parameters": self.posterior.fingerprint()}
-        return {"order": order, **own, **chosen, **asked}
+        dense = {} if self.dense is None else self.dense.settings()
+        return {"order": order, **own, **chosen, **asked, **dense}
 
     def iterate_batches(self) -> Iterator[InputBatch]:
         """Yield the batches of the loader."""
-        return iterate_batches(self.loader, unpack=self.unpack, label_axes=2)
+        if self.dense is None:
+            return iterate_batches(self.loader, unpack=self.unpack, label_axes=2)
+        found = iterate_batches(self.loader, unpack=self.unpack, label_axes=_LABEL_AXES)
+        return map(take_label_maps, found)
 
     def make_moments(self) -> Moments:
         """Return empty moments."""
@@ -133,7 +145,8 @@ class ScoringJob:
             self.check_classes(summed.mean.shape[-1])
         own = logits.own if isinstance(logits, GivenModels) else None
         logits = deployed_of(logits)
-        given = None if logits is None else parse_chunk(logits)[0]
+        on_host = not (isinstance(summed, Moments) and arrays.library(summed._filled().reference) == "torch")
+        given = None if logits is None else parse_chunk(logits, on_host=on_host)[0]
         if given is not None and isinstance(summed, Moments) and not set(GIVEN).isdisjoint(self.measures):
             given = sums_of_given(given, summed)
         for name, values in compute_columns(summed, self.name_measures(given, own), **options):
@@ -160,7 +173,7 @@ class ScoringJob:
         logits = deployed_of(logits)
         if logits is None or not hasattr(logits, "ndim"):
             return None
-        return self.to_labels(arrays.to_numpy(logits).argmax(-1))
+        return self.to_labels(arrays.to_numpy(arrays.namespace(logits).argmax(logits, axis=-1)))
 
     def to_labels(self, columns: np.ndarray) -> np.ndarray:
         """Return the labels of predicted classes; several labels, and numbers, are left as they are."""
@@ -196,9 +209,9 @@ def count_classes(moments: Moments) -> int:
     return count // 2 if isinstance(moments.rule, MultiLabelRule) else count
 
 
-def check_chunk(chunk: Any, inputs: int) -> tuple[Any, Any]:
+def check_chunk(chunk: Any, inputs: int, *, on_host: bool = True) -> tuple[Any, Any]:
     """Return the predictions and weights of a chunk; raise unless they are for this many inputs."""
-    prediction, weights = parse_chunk(chunk)
+    prediction, weights = parse_chunk(chunk, on_host=on_host)
     shape = tuple(prediction.shape)
     if isinstance(prediction, SecondOrder):
         if len(shape) != 1 + prediction._over_classes or shape[0] != inputs:
@@ -216,7 +229,9 @@ def check_chunk(chunk: Any, inputs: int) -> tuple[Any, Any]:
             )
     elif len(shape) != 3 or shape[1] != inputs:
         raise ValueError(
-            f"A posterior must predict (members, inputs, classes), of {inputs} inputs. Got {shape}."
+            f"A posterior must predict (members, inputs, classes), of {inputs} inputs. Got {shape}. Where "
+            "there are classes for each pixel, say on which axis: class_axis=2; else give "
+            "forward=lambda model, inputs: ... that returns logits of this shape."
         )
     elif isinstance(prediction, Categorical) and shape[2] == 1:
         raise ValueError(

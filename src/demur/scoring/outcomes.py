@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from demur.core import arrays
+from demur.core.arrays import Array
 from demur.families import Family
 from demur.families.labels import MultiLabelRule
 
@@ -22,16 +24,17 @@ def name_outcome(rule: Any) -> Outcome:
     return "numbers" if isinstance(rule, Family) else "classes"
 
 
-def choose_outcomes(rule: Any, average: np.ndarray) -> np.ndarray:
-    """Return what an average predicts.
+def choose_outcomes(rule: Any, average: Array) -> np.ndarray:
+    """Return what an average predicts, of which only that leaves an accelerator.
 
     The likeliest class, (inputs,); 1 for each label whose probability is above 1/2, else 0, (inputs, labels);
     or the mean of a predicted number.
     """
     outcome = name_outcome(rule)
-    if outcome == "multilabel":
-        return (average > 0.5).astype(np.int64)
-    return np.argmax(average, axis=-1) if outcome == "classes" else average
+    if outcome == "classes":
+        return arrays.to_numpy(arrays.namespace(average).argmax(average, axis=-1))
+    numbers = arrays.to_numpy(average)
+    return (numbers > 0.5).astype(np.int64) if outcome == "multilabel" else numbers
 
 
 def mark_correct(

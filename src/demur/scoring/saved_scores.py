@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from demur.measures import name_unit
-from demur.scoring.score_table import PARTS, ScoreTable
+from demur.measures import PARTS, name_unit
+from demur.scoring.score_table import ScoreTable
 from demur.stores import StoreError, read_columns, write_columns
+from demur.stores.block_store import open_columns_of
+from demur.stores.urls import fetch_file, find_url
 
 _NATS = name_unit("log", None)
 
@@ -25,15 +27,24 @@ def write_scores(
     had, stays.
     """
     if path.suffix.lower() != ".json":
-        number = len(next(iter(columns.values())))
-        told = {name: facts[name] for name in ("members", "unit") if facts[name] and name not in columns}
-        told = {name: value for name, value in told.items() if value != _NATS}
-        columns = columns | {name: np.full(number, value) for name, value in told.items()}
+        columns = add_facts(columns, facts)
     write_columns(path, columns, facts=facts, force=force)
+
+
+def add_facts(columns: dict[str, np.ndarray], facts: dict[str, Any]) -> dict[str, np.ndarray]:
+    """Return columns with those of the number of members and of the unit, where it is not nats."""
+    number = len(next(iter(columns.values())))
+    told = {name: facts[name] for name in ("members", "unit") if facts[name] and name not in columns}
+    told = {name: value for name, value in told.items() if value != _NATS}
+    return columns | {name: np.full(number, value) for name, value in told.items()}
 
 
 def read_scores(path: Path) -> dict[str, Any]:
     """Return the arguments of `Scores` from a file of columns."""
+    url = find_url(path)
+    if url is not None and path.suffix.lower() == ".json":
+        with fetch_file(url) as copy:
+            return read_scores(copy)
     columns = read_columns(path)
     count = len(next(iter(columns.values())))
     ids, deployed = columns.pop("id", None), columns.pop("deployed", None)
@@ -48,6 +59,8 @@ def read_scores(path: Path) -> dict[str, Any]:
     own: dict[str, np.ndarray] = {"input": columns.pop("input", np.arange(count))}
     own |= {} if predictions is None else {"prediction": predictions}
     facts = _read_facts(path) if path.suffix.lower() == ".json" else _take_facts(columns)
+    if path.suffix.lower() == ".zarr":
+        facts |= open_columns_of(path, "scores")[1]
     table = ScoreTable(
         own | columns, tuple(measures), _get_count(facts, "members"), _get_count(facts, "classes")
     )

@@ -23,6 +23,7 @@ from demur.scoring.batches import ARRAY_BATCH_SIZE, is_whole
 from demur.scoring.by_batch import score_by_batch
 from demur.scoring.by_member import score_by_member
 from demur.scoring.checkpoint import Checkpoint
+from demur.scoring.dense import Reduce, make_dense
 from demur.scoring.given_models import check_own_measure
 from demur.scoring.job import ScoringJob
 from demur.scoring.score_table import DEFAULT_MEASURES
@@ -49,6 +50,9 @@ def score(
     unpack: Unpack | None = None,
     classes: Sequence[Any] | None = None,
     columns: Sequence[Detector] = (),
+    class_axis: int | None = None,
+    reduce: Reduce = "mean",
+    maps: str | os.PathLike[str] | None = None,
     order: Literal["batch", "member"] = "batch",
     checkpoint: str | os.PathLike[str] | None = None,
     every: float = 30.0,
@@ -100,6 +104,18 @@ def score(
     columns
         Scores that need no members, from ``demur.posteriors.one_pass``: one more column for each, named after
         it. A network that several of them use, or that is a ``LastLayer``'s too, runs once per batch.
+    class_axis
+        For predictions of every pixel: where they have their classes, 2 for (members, inputs, classes,
+        height, width). Scores are then one number per image, of the map of its pixels. Where labels are of
+        pixels, too, the column ``accuracy`` has the share that the average predicts right; labels that are no
+        class do not count. In memory are the predictions of one image by all members.
+    reduce
+        With ``class_axis``, how the map of an image becomes its score: ``"mean"``, ``"max"``, a quantile from
+        0 to 1, or a function from a map (height, width) to a number.
+    maps
+        With ``class_axis``, where to keep the maps: a path or URL that ends in ``.zarr``. It gets arrays
+        (inputs, height, width) named as the columns of scores, ``prediction``, and ``label`` where labels are
+        of pixels; see ``demur.stores.open_maps``. All images must have one size.
     order
         ``"batch"``: all members predict one batch, then the next; this needs the memory of one batch.
         ``"member"``: one member, or the few that fit in memory, predict the whole data set, then the next;
@@ -137,7 +153,7 @@ def score(
     names = tuple(own) if isinstance(measures, Mapping) else measures
     job = ScoringJob(
         posterior, loader, names, rule, base, unbiased, stderr, tolerance, unpack, classes, rounding,
-        columns,
+        columns, make_dense(class_axis, reduce, maps),
     )  # fmt: skip
     job.own = {name: check_own_measure(name, each) for name, each in own.items()}
     job.check(order)
@@ -145,6 +161,8 @@ def score(
     file = Checkpoint(checkpoint, {} if checkpoint is None else job.settings(order), every)
     with preserve_random_state(), _show_progress(job, order, progress) as advance, hold_warnings() as held:
         so_far = run(job, file, advance)
+        if job.dense is not None:
+            job.dense.finish(so_far.inputs)
         file.remove()
     asked = "energy" if so_far.outcome == "points" else job.rule
     scores = so_far.finish(job.measures, rule=asked, base=job.base, unbiased=job.unbiased)

@@ -119,17 +119,14 @@ def _make_table(
 ) -> ScoreTable:
     """Return scores beside what names their rows."""
     failed, names = tiles.failed, predictions.names
-    if failed.all():
-        raise StoreError(
-            f"{predictions.sources[0].label}: expected predictions, got NaN in all members for every input: "
-            "find out where it arose"
-        )
+    if failed.all() and not predictions.is_window:
+        raise nothing_predicted(predictions)
     if predictions.tasks is not None and "label" in predictions.columns:
         raise StoreError(
             f"{predictions.sources[0].label}: expected a label for each task, got one column label: give a "
             "table with a column for each task as --labels"
         )
-    found = name_rows(predictions.batch, predictions.tasks, predictions.columns)
+    found = name_rows(predictions.batch, predictions.tasks, predictions.columns, first=predictions.first)
     clash = [name for name in columns if name in found]
     if clash:
         raise StoreError(
@@ -152,6 +149,14 @@ def _make_table(
         found["status"][failed] = why
     table = ScoreTable(found | columns, measures, predictions.members, predictions.classes)
     return replace(table, outcome=predictions.outcome, batch=predictions.batch)
+
+
+def nothing_predicted(predictions: Predictions) -> StoreError:
+    """Return the error of predictions that are all missing."""
+    return StoreError(
+        f"{predictions.sources[0].label}: expected predictions, got NaN in all members for every input: find "
+        "out where it arose"
+    )
 
 
 def _nothing(values: np.ndarray) -> Any:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from demur.measures import Measure, needs_groups, resolve
+from demur.measures import PARTS, Measure, needs_groups, resolve
 from demur.moments import Moments
 from demur.predictions import arrays
 from demur.scoring.outcomes import choose_outcomes
 from demur.stores import json_number
-
-PARTS = ("total", "aleatoric", "epistemic")
 
 DEFAULT_MEASURES = ("pairwise", "average", "reverse")
 
@@ -62,16 +61,16 @@ class ScoreTable:
     @property
     def sizes(self) -> dict[str, int]:
         """How many there are of what."""
-        inputs, *others = self.batch or (self.inputs,)
-        found = {"input": inputs}
-        if "task" in self.columns:
-            found["task"] = others[0]
-        elif others:
-            found |= {"prediction": self.inputs}
-        found["member"] = self.members
-        if self.outcome in ("classes", "multilabel"):
-            found["class" if self.outcome == "classes" else "label"] = self.classes
-        return found
+        batch = self.batch or (self.inputs,)
+        return count_sizes(batch, self.outcome, self.members, self.classes, tasks="task" in self.columns)
+
+    def count_failed(self) -> int:
+        """Count the rows that have no scores."""
+        return int(self.failed.sum())
+
+    def pick_top(self, count: int) -> ScoreTable:
+        """Return a table that has at least the most uncertain rows: this one."""
+        return self
 
     def top(self, count: int) -> np.ndarray:
         """Find the most uncertain rows, by the first measure's epistemic part; ties keep their order."""
@@ -89,20 +88,42 @@ class ScoreTable:
 
         The mean is infinite where any input is. Inputs without a prediction do not count.
         """
-        scored = ~self.failed
-        return {
-            measure: {
-                part: {
-                    "mean": json_number(values.mean(dtype=np.float64)),
-                    "median": json_number(np.median(values)),
-                    "max": json_number(values.max()),
-                    "infinite": int(np.isinf(values).sum()),
-                }
-                for part in PARTS
-                for values in [self.columns[f"{measure}_{part}"][scored]]
+        return summarise(self.columns.__getitem__, self.measures, ~self.failed)
+
+
+def summarise(
+    read_column: Callable[[str], np.ndarray], measures: Iterable[str], scored: np.ndarray
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Compute the summary of columns, which are read one by one, over the rows that have scores."""
+    return {
+        measure: {
+            part: {
+                "mean": json_number(values.mean(dtype=np.float64)),
+                "median": json_number(np.median(values)),
+                "max": json_number(values.max()),
+                "infinite": int(np.isinf(values).sum()),
             }
-            for measure in self.measures
+            for part in PARTS
+            for values in [read_column(f"{measure}_{part}")[scored]]
         }
+        for measure in measures
+    }
+
+
+def count_sizes(
+    batch: tuple[int, ...], outcome: str, members: int, classes: int, *, tasks: bool
+) -> dict[str, int]:
+    """Return how many there are of what, for people; `tasks`: whether the second axis is theirs."""
+    inputs, *others = batch
+    found = {"input": inputs}
+    if tasks:
+        found["task"] = others[0]
+    elif others:
+        found |= {"prediction": math.prod(batch)}
+    found["member"] = members
+    if outcome in ("classes", "multilabel"):
+        found["class" if outcome == "classes" else "label"] = classes
+    return found
 
 
 def compute_columns(
@@ -114,8 +135,7 @@ def compute_columns(
     base: float | None,
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yield names and columns: the average's prediction, then the parts of each measure."""
-    average = arrays.to_numpy(moments.mean)
-    yield "prediction", choose_outcomes(moments.rule, average)
+    yield "prediction", choose_outcomes(moments.rule, moments.mean)
     for name, measure in measures.items():
         parts = moments.decompose(measure=measure, unbiased=unbiased, stderr=stderr, base=base)
         for part in PARTS:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from demur.core.parts_as_text import Reading
-from demur.measures import Decomposition, canonical_name, name_unit
+from demur.measures import PARTS, Decomposition, canonical_name, name_unit
 from demur.scoring import scores_text
 from demur.scoring.batch_parts import as_column
 from demur.scoring.outcomes import mark_correct
 from demur.scoring.saved_scores import read_scores, write_scores
-from demur.scoring.score_table import PARTS, ScoreTable
+from demur.scoring.score_table import ScoreTable
 
 if TYPE_CHECKING:
     import pandas
@@ -115,7 +115,7 @@ class Scores:
         whose average probability is above 1/2.
         """
         if "prediction" not in self.table.columns:
-            raise ValueError("predictions takes scores with a column prediction. The file had none.")
+            raise ValueError("predictions takes scores with a column prediction. These have none.")
         return self.table.columns["prediction"]
 
     @property

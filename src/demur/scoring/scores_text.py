@@ -5,7 +5,8 @@ from __future__ import annotations
 import html
 from collections.abc import Sequence
 
-from demur.scoring.score_table import PARTS, ScoreTable
+from demur.measures import PARTS
+from demur.scoring.score_table import ScoreTable
 
 _HEADER = ("mean of", "total", "aleatoric", "epistemic", "largest", "infinite")
 

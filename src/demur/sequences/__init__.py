@@ -4,6 +4,7 @@
     Stream      the same from positions that come in chunks: memory does not grow with the vocabulary's text
     attribute   the tokens of the vocabulary that members disagree about
     hypotheses  the uncertainty of whole answers, from several of them and their log-likelihoods
+    semantic_entropy  the entropy of meaning, from answers in clusters of one meaning
     LanguageModels  models of transformers as members: score texts, write answers with a score for each token
     TopLogProbs what services return, the likeliest tokens only: certified limits of the same parts
 
@@ -16,6 +17,7 @@ autoregressive structured prediction".
 from demur.sequences.decompose import attribute, decompose
 from demur.sequences.hypotheses import HypothesisDecomposition, hypotheses
 from demur.sequences.language_models import LanguageModels
+from demur.sequences.semantic_clusters import semantic_entropy
 from demur.sequences.sequence_decomposition import SequenceDecomposition
 from demur.sequences.stream import Stream
 from demur.sequences.text_scores import TextScores
@@ -32,4 +34,5 @@ __all__ = [
     "attribute",
     "decompose",
     "hypotheses",
+    "semantic_entropy",
 ]

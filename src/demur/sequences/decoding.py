@@ -55,15 +55,22 @@ class Decoding:
         return None if self.decode == "average" else self.decode
 
 
-def log_average(
-    logits: np.ndarray, seen: np.ndarray, prior: np.ndarray, average: str, writer: int | None
+def average_next(
+    logits: np.ndarray,
+    normalisers: np.ndarray,
+    seen: np.ndarray,
+    prior: np.ndarray,
+    average: str,
+    writer: int | None,
 ) -> np.ndarray:
-    """Return log-probabilities of the next token under who writes, (inputs, vocabulary).
+    """Return probabilities of the next token under who writes, float32 (inputs, vocabulary).
 
     Parameters
     ----------
     logits
         Shape (members, inputs, vocabulary).
+    normalisers
+        The log of the sum of their exponentials, (members, inputs).
     seen
         Log-likelihood of the tokens so far, (members, inputs), for the average by sequence.
     prior
@@ -73,22 +80,35 @@ def log_average(
     writer
         A member that writes alone; None: the average does.
     """
-    wide = logits.astype(np.float64)
-    logs = wide - np.asarray(logsumexp(wide, axis=-1, keepdims=True))
     if writer is not None:
-        return logs[writer]
+        own = slice(writer, writer + 1)
+        logits, normalisers, seen, prior = logits[own], normalisers[own], seen[own], np.ones(1)
     with np.errstate(divide="ignore"):
-        weights = np.log(prior).reshape((len(logits), -1)) + (seen if average == "sequence" else 0.0)
-    weights = weights - np.asarray(logsumexp(weights, axis=0))
-    return np.asarray(logsumexp(logs + weights[..., None], axis=0))
+        logs = np.log(prior).reshape((len(logits), -1)) + (seen if average == "sequence" else 0.0)
+    # Members that weigh less than float32 can tell add nothing.
+    shift = logs - np.asarray(logsumexp(logs, axis=0)) - normalisers
+    found = np.empty(logits.shape[1:], np.float32)
+    term = np.empty(logits.shape[2], np.float32)
+    for n, row in enumerate(found):
+        row[:] = 0.0
+        for own, by in zip(logits[:, n], shift[:, n], strict=True):
+            np.exp(np.add(own, np.float32(by), out=term), out=term)
+            row += term
+    return found
 
 
-def choose_tokens(logs: np.ndarray, decoding: Decoding, rng: np.random.Generator) -> np.ndarray:
+def choose_tokens(probs: np.ndarray, decoding: Decoding, rng: np.random.Generator) -> np.ndarray:
     """Return the next token of each input."""
     if not decoding.sample:
-        return logs.argmax(axis=-1)
-    # The largest of independent Gumbel variables with these locations is a draw.
-    return (logs / decoding.temperature + rng.gumbel(size=logs.shape)).argmax(axis=-1)
+        return probs.argmax(axis=-1)
+    uniform, found = rng.random(len(probs)), np.empty(len(probs), np.int64)
+    for n, row in enumerate(probs):
+        if decoding.temperature != 1:
+            row = (row / row.max()) ** (1 / decoding.temperature)
+        sums = np.cumsum(row, dtype=np.float64)
+        # The first token at which the sum exceeds the draw; one of probability 0 never is.
+        found[n] = np.searchsorted(sums, uniform[n] * sums[-1], side="right")
+    return found
 
 
 @dataclass

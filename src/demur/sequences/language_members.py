@@ -5,9 +5,15 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+
+_LOGITS_TOGETHER = 1 << 22
+"""Logits of all members that are looked at together: 16 MB, which a processor's cache may hold."""
 
 
 @dataclass(frozen=True)
@@ -32,26 +38,50 @@ class LanguageMember:
     dropout: int | None = None
 
     @contextlib.contextmanager
-    def enter(self, moment: Sequence[int]) -> Iterator[Any]:
-        """Give the model as this member uses it, without gradients; ``moment`` fixes what dropout draws."""
+    def enter(self, moment: Sequence[int], modules: Sequence[Any] | None = None) -> Iterator[Any]:
+        """Give the model as this member uses it, without gradients.
+
+        ``moment`` fixes what dropout draws; ``modules`` are those of the model, for callers that come often.
+        """
         import torch
 
-        if self.adapter is not None:
-            self.model.set_adapter(self.adapter)
-        layers = [] if self.dropout is None else [m for m in self.model.modules() if _is_dropout(m)]
-        modes = {module: module.training for module in self.model.modules()}
+        modules = list(self.model.modules()) if modules is None else modules
+        # Setting the modes of all modules for every token takes as long as a small model's arithmetic.
+        training = [module for module in modules if module.training]
+        layers = [] if self.dropout is None else [each for each in modules if _is_dropout(each)]
         try:
-            self.model.eval()
+            for module in training:
+                module.training = False
             with torch.no_grad(), contextlib.ExitStack() as stack:
+                if self.adapter is not None:
+                    stack.enter_context(_switch_adapter(self.model, self.adapter))
                 if self.dropout is not None:
                     for layer in layers:
-                        layer.train()
+                        layer.training = True
                     stack.enter_context(torch.random.fork_rng(devices=[]))
                     torch.manual_seed(_make_seed(self.dropout, *moment))
                 yield self.model
         finally:
-            for module, mode in modes.items():
-                module.training = mode
+            for layer in layers:
+                layer.training = False
+            for module in training:
+                module.training = True
+
+
+@contextlib.contextmanager
+def _switch_adapter(model: Any, name: str) -> Iterator[None]:
+    """Switch an adapter on; afterwards, what was on before is on, and as trainable as it was."""
+    before = getattr(model, "active_adapters", None)  # a list, in PEFT; a function, in transformers
+    before = before() if callable(before) else before
+    trainable = [(each, each.requires_grad) for each in model.parameters()]
+    model.set_adapter(name)
+    try:
+        yield
+    finally:
+        if before:
+            model.set_adapter(before if len(before) > 1 else before[0])
+        for parameter, flag in trainable:
+            parameter.requires_grad_(flag)
 
 
 def list_members(
@@ -126,13 +156,15 @@ def _make_seed(*numbers: int) -> int:
 class TokenReader:
     """One member that reads a batch of texts from left to right and says what comes next.
 
+    The last token of every text waits until somebody asks what follows it, so that nothing is read in vain.
+
     Parameters
     ----------
     member
         The member.
     context, mask
-        Tokens that the member has read before, (inputs, positions), padded on the left, and where they are
-        tokens. At least one for each input.
+        Tokens that come first, (inputs, positions), padded on the left, and where they are tokens. At least
+        one for each input.
     source, source_mask
         What an encoder reads; None for models without one.
     first
@@ -144,15 +176,18 @@ class TokenReader:
         first: int = 0,
     ) -> None:  # fmt: skip
         self.member, self.first = member, first
+        self._modules = list(member.model.modules())
+        self._waiting, self._waiting_mask = context, mask
         self._mask = mask[:, :0]
         self._cache: Any = None
         self._source_mask = source_mask
         self._encoded: Any = None
-        self._accepts = set(inspect.signature(member.model.forward).parameters)
+        # A wrapper, as PEFT's, passes on what the model in it takes.
+        inner = member.model.get_base_model() if hasattr(member.model, "get_base_model") else member.model
+        self._accepts = set(inspect.signature(inner.forward).parameters)
         if source is not None:
-            with member.enter((first, -1)) as model:
+            with member.enter((first, -1), self._modules) as model:
                 self._encoded = model.get_encoder()(input_ids=source, attention_mask=source_mask)
-        self.next = self._read(context, mask)[:, -1:]
 
     def read(self, tokens: Any, mask: Any) -> Any:
         """Read tokens (inputs, positions); return the logits that the member had for each of them.
@@ -161,21 +196,35 @@ class TokenReader:
         """
         import torch
 
-        after = self._read(tokens, mask)
-        before = torch.cat([self.next, after[:, :-1]], dim=1)
-        self.next = after[:, -1:]
-        return before
+        own = torch.cat([self._waiting, tokens[:, :-1]], dim=1)
+        own_mask = torch.cat([self._waiting_mask, mask[:, :-1]], dim=1)
+        self._waiting, self._waiting_mask = tokens[:, -1:], mask[:, -1:]
+        return self._read(own, own_mask, tokens.shape[1])
+
+    def look_ahead(self) -> Any:
+        """Return the logits of the next token, (inputs, vocabulary); `append` then says which one came."""
+        logits = self._read(self._waiting, self._waiting_mask, 1)
+        self._waiting, self._waiting_mask = self._waiting[:, :0], self._waiting_mask[:, :0]
+        return logits[:, -1]
+
+    def append(self, tokens: Any) -> None:
+        """Take the token that came for each input, (inputs,)."""
+        import torch
+
+        self._waiting = torch.cat([self._waiting, tokens[:, None]], dim=1)
+        self._waiting_mask = torch.ones_like(self._waiting)
 
     def keep(self, rows: Any) -> None:
         """Go on with some of the rows, in a new order; rows may repeat."""
         self._cache.reorder_cache(rows)
-        self._mask, self.next = self._mask[rows], self.next[rows]
+        self._mask, self._waiting = self._mask[rows], self._waiting[rows]
+        self._waiting_mask = self._waiting_mask[rows]
         if self._encoded is not None:
             self._encoded.last_hidden_state = self._encoded.last_hidden_state[rows]
             self._source_mask = self._source_mask[rows]
 
-    def _read(self, tokens: Any, mask: Any) -> Any:
-        """Return the logits after each of the tokens."""
+    def _read(self, tokens: Any, mask: Any, last: int) -> Any:
+        """Return the logits after the last tokens, so many of them."""
         import torch
 
         begin = self._mask.shape[1]
@@ -185,6 +234,8 @@ class TokenReader:
             options |= {"input_ids": tokens, "attention_mask": self._mask}
             if "position_ids" in self._accepts:
                 options["position_ids"] = (self._mask.cumsum(dim=1) - 1).clamp(min=0)[:, begin:]
+            if "logits_to_keep" in self._accepts:  # a long prompt needs no others
+                options["logits_to_keep"] = last
         else:
             options |= {
                 "decoder_input_ids": tokens, "encoder_outputs": self._encoded,
@@ -192,7 +243,47 @@ class TokenReader:
             }  # fmt: skip
             if "decoder_attention_mask" in self._accepts:
                 options["decoder_attention_mask"] = self._mask
-        with self.member.enter((self.first, begin)) as model:
+        with self.member.enter((self.first, begin), self._modules) as model:
             found = model(**options)
         self._cache = found.past_key_values
-        return found.logits
+        return found.logits[:, -last:]
+
+
+class LogitBuffer:
+    """Logits of all members in one array, a few positions at a time.
+
+    Its memory is used again and again: new memory takes longer than what is done with the numbers.
+    """
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.float32)
+
+    def split(self, logits: Iterable[Any]) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield positions, and what members say of them, (members, inputs, positions, vocabulary).
+
+        Parameters
+        ----------
+        logits
+            Of each member, (inputs, positions, vocabulary), with the vocabulary of the others. An array is
+            valid until the next one.
+        """
+        found = [each.detach().float().cpu().numpy() for each in logits]
+        sizes = sorted({each.shape[-1] for each in found})
+        if len(sizes) > 1:
+            raise ValueError(
+                f"Expected members with one vocabulary. Got {sizes} tokens. Compare texts by likelihood."
+            )
+        inputs, positions, vocabulary = found[0].shape
+        step = min(positions, max(1, _LOGITS_TOGETHER // (len(found) * inputs * vocabulary)))
+        if len(self._memory) < len(found) * inputs * step * vocabulary:
+            self._memory = np.empty(len(found) * inputs * step * vocabulary, np.float32)
+        for begin in range(0, positions, step):
+            part = slice(begin, min(begin + step, positions))
+            shape = len(found), inputs, part.stop - begin, vocabulary
+            own = self._memory[: math.prod(shape)].reshape(shape)
+            yield part, np.stack([each[:, part] for each in found], out=own)
+
+    def join(self, logits: Iterable[Any]) -> np.ndarray:
+        """Return what members say of the next token, (members, inputs, vocabulary), until asked again."""
+        ((_, found),) = self.split(each[:, None] for each in logits)
+        return found[:, :, 0]

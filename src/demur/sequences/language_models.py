@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -9,10 +10,12 @@ import numpy as np
 
 from demur.core.arrays import ArrayLike
 from demur.progress import progress_bar
-from demur.sequences.decoding import Beams, Decoding, choose_tokens, log_average
-from demur.sequences.language_members import LanguageMember, TokenReader, list_members
+from demur.sequences.decoding import Beams, Decoding, average_next, choose_tokens
+from demur.sequences.language_members import LanguageMember, LogitBuffer, TokenReader, list_members
+from demur.sequences.model_folders import load_model, load_tokenizer
 from demur.sequences.stream import Average, Stream, join_streams
 from demur.sequences.text_scores import TextScores
+from demur.sequences.token_log_likelihoods import find_normalisers
 
 _LOGITS_AT_ONCE = 1 << 27
 """Logits of all members for a chunk of positions, at most: half a gigabyte."""
@@ -45,7 +48,7 @@ class LanguageModels:
 
     .. code-block:: python
 
-        members = demur.sequences.LanguageModels([model_a, model_b], tokenizer)
+        members = demur.sequences.LanguageModels.load(["model-a", "model-b"])
         scores = members.score(["Once upon a time there was a little girl."])
         scores.list_tokens()[0]                     # each word with its K
         answers = members.generate(["The capital of France is"], max_new_tokens=5)
@@ -75,6 +78,31 @@ class LanguageModels:
         self.weights, self.seed = weights, seed
         self._encodes = bool(getattr(self.members[0].model.config, "is_encoder_decoder", False))
         Stream(average=average, weights=weights)  # raises early where these are wrong
+
+    @classmethod
+    def load(
+        cls,
+        folders: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        dtype: Any = "float32",
+        **options: Any,
+    ) -> LanguageModels:
+        """Return models from folders of transformers, with the tokenizer of the first.
+
+        Parameters
+        ----------
+        folders
+            One folder, or a list of them.
+        dtype
+            Of the weights in memory: half precision takes half of it.
+        options
+            As for the class: ``templates``, ``dropout``, ``average``, ``weights``, ``seed``.
+        """
+        paths = [folders] if isinstance(folders, str | os.PathLike) else list(folders)
+        if not paths:
+            raise ValueError("folders must be a folder of a model or a list of them. Got an empty list.")
+        models = [load_model(path, dtype) for path in paths]
+        return cls(models, load_tokenizer(paths[0]), **options)
 
     def __repr__(self) -> str:
         return f"LanguageModels({len(self.members)} members, average={self.average!r})"
@@ -106,28 +134,32 @@ class LanguageModels:
         rows = [self._encode_text(text, prompt) for text, prompt in zip(given, asked, strict=True)]
         order = np.argsort([-len(ids) for _, ids in rows], kind="stable")
         streams: list[Stream] = []
+        buffer = LogitBuffer()
         with progress_bar(len(given), "texts", hidden=not progress) as show:
             for begin in range(0, len(order), batch_size):
                 chosen = order[begin : begin + batch_size]
                 streams.append(
-                    self._score_batch([rows[n] for n in chosen], [asked[n] for n in chosen], begin)
+                    self._score_batch([rows[n] for n in chosen], [asked[n] for n in chosen], begin, buffer)
                 )
                 show(begin + len(chosen))
         whole = join_streams(streams, np.argsort(order))
         ids = [own for _, own in rows]
         return TextScores(given, [self._decode_pieces(own) for own in ids], ids, whole)
 
-    def _score_batch(self, rows: list[tuple[list[int], list[int]]], prompts: list[str], first: int) -> Stream:
+    def _score_batch(
+        self, rows: list[tuple[list[int], list[int]]], prompts: list[str], first: int, buffer: LogitBuffer
+    ) -> Stream:
         """Return the scores of one batch: all members read a few positions, then the next ones."""
         tokens, mask = _pad([ids for _, ids in rows], left=False)
         readers = self._open_readers(prompts, [lead for lead, _ in rows], first)
-        vocabulary = _check_vocabulary(readers)
-        step = max(1, _LOGITS_AT_ONCE // (len(readers) * len(rows) * vocabulary))
         stream = Stream(average=self.average, weights=self.weights)
+        config = self.members[0].model.config.get_text_config()
+        step = max(1, _LOGITS_AT_ONCE // (len(readers) * len(rows) * config.vocab_size))
         for begin in range(0, tokens.shape[1], step):
             part = slice(begin, begin + step)
-            logits = [_to_host(each.read(tokens[:, part], mask[:, part])) for each in readers]
-            stream.update(logits=logits, tokens=tokens[:, part].numpy(), mask=mask[:, part].numpy())
+            own, kept = tokens[:, part], mask[:, part]
+            for some, logits in buffer.split(each.read(own, kept) for each in readers):
+                stream.update(logits=logits, tokens=own[:, some].numpy(), mask=kept[:, some].numpy())
         return stream
 
     def generate(
@@ -186,25 +218,30 @@ class LanguageModels:
         import torch
 
         readers = self._open_readers(prompts, [[] for _ in prompts], first)
-        _check_vocabulary(readers)
         stream, ends = Stream(average=self.average, weights=self.weights), self._list_ends()
-        rng = np.random.default_rng((self.seed, first))
+        rng, buffer = np.random.default_rng((self.seed, first)), LogitBuffer()
         alive, answers = np.ones(len(prompts), bool), [[] for _ in prompts]
         seen = np.zeros((len(readers), len(prompts)))
         for _ in range(decoding.most):
-            logits = np.stack([_to_host(each.next) for each in readers])
-            logs = log_average(logits[:, :, 0], seen, self._prior(), self.average, decoding.writer)
-            tokens = choose_tokens(logs, decoding, rng)
-            stream.update(logits=logits, tokens=tokens[:, None], mask=alive[:, None])
+            logits = buffer.join(each.look_ahead() for each in readers)
+            normal = find_normalisers(logits)
+            probs = average_next(logits, normal, seen, self._prior(), self.average, decoding.writer)
+            tokens = choose_tokens(probs, decoding, rng)
+            known = np.take_along_axis(logits, tokens[None, :, None], axis=-1)[..., 0] - normal
+            stream.update(
+                logits=logits[:, :, None],
+                tokens=tokens[:, None],
+                mask=alive[:, None],
+                _known=known[..., None],
+            )
             seen = stream.seen
             for n in np.flatnonzero(alive):
                 answers[n].append(int(tokens[n]))
             alive &= ~np.isin(tokens, ends)
             if not alive.any():
                 break
-            given = torch.from_numpy(tokens[:, None])
             for each in readers:
-                each.read(given, torch.ones_like(given))
+                each.append(torch.from_numpy(tokens))
         return stream, answers
 
     def _generate_beams(self, prompt: str, decoding: Decoding, first: int) -> tuple[Stream, list[list[int]]]:
@@ -212,23 +249,22 @@ class LanguageModels:
         import torch
 
         readers = self._open_readers([prompt], [[]], first)
-        _check_vocabulary(readers)
-        beams = Beams(decoding.beams, self._list_ends())
+        beams, buffer = Beams(decoding.beams, self._list_ends()), LogitBuffer()
         seen = np.zeros((len(readers), 1))
         for _ in range(decoding.most):
-            logits = np.stack([_to_host(each.next) for each in readers])[:, :, 0]
-            logs = log_average(logits, seen, self._prior(), self.average, decoding.writer)
-            rows, tokens = beams.extend(logs)
+            logits = buffer.join(each.look_ahead() for each in readers)
+            normal = find_normalisers(logits)
+            probs = average_next(logits, normal, seen, self._prior(), self.average, decoding.writer)
+            with np.errstate(divide="ignore"):
+                rows, tokens = beams.extend(np.log(probs))
             if not len(rows):
                 break
-            normal = logits - np.logaddexp.reduce(logits.astype(np.float64), axis=-1, keepdims=True)
-            seen = seen[:, rows] + normal[:, rows, tokens]
-            order, given = torch.from_numpy(rows), torch.from_numpy(tokens[:, None])
+            seen = seen[:, rows] + logits[:, rows, tokens] - normal[:, rows]
             for each in readers:
-                each.keep(order)
-                each.read(given, torch.ones_like(given))
+                each.keep(torch.from_numpy(rows))
+                each.append(torch.from_numpy(tokens))
         answer = beams.best()
-        return self._score_batch([([], answer)], [prompt], first), [answer]
+        return self._score_batch([([], answer)], [prompt], first, buffer), [answer]
 
     def _prior(self) -> np.ndarray:
         count = len(self.members)
@@ -291,18 +327,22 @@ class LanguageModels:
         return [] if found is None else list(found) if isinstance(found, list | tuple) else [found]
 
     def _decode_pieces(self, ids: list[int]) -> list[str]:
-        """Return the text of each token: what it adds to the text before it."""
-        pieces, before = [], ""
+        """Return the text of each token: what it adds to the text of the tokens before it.
+
+        Only the tokens of the last piece are looked at, too: whether a word begins with a space depends on
+        them.
+        """
+        pieces, first, done = [], 0, 0
         for end in range(1, len(ids) + 1):
-            now = self.tokenizer.decode(ids[:end])
-            # A character of several tokens shows only with the last of them.
-            whole = now if not now.endswith("\ufffd") else before
-            pieces.append(
-                whole[len(before) :]
-                if whole.startswith(before)
-                else self.tokenizer.decode(ids[end - 1 : end])
-            )
-            before = whole if whole.startswith(before) else now
+            before, now = self.tokenizer.decode(ids[first:done]), self.tokenizer.decode(ids[first:end])
+            if now.endswith("\ufffd"):  # a character of several tokens shows only with the last of them
+                pieces.append("")
+                continue
+            if now.startswith(before):
+                pieces.append(now[len(before) :])
+            else:
+                pieces.append(self.tokenizer.decode(ids[end - 1 : end]))
+            first, done = done, end
         return pieces
 
     def _check_prompts(self, prompts: Sequence[str] | None, texts: list[str]) -> list[str]:
@@ -328,15 +368,6 @@ def _check_texts(name: str, texts: Any) -> list[str]:
     return found
 
 
-def _check_vocabulary(readers: list[TokenReader]) -> int:
-    sizes = sorted({int(each.next.shape[-1]) for each in readers})
-    if len(sizes) > 1:
-        raise ValueError(
-            f"Expected members with one vocabulary. Got {sizes} tokens. Compare texts by likelihood."
-        )
-    return sizes[0]
-
-
 def _pad(rows: list[list[int]], *, left: bool) -> tuple[Any, Any]:
     """Return rows as one tensor, and where they are tokens."""
     import torch
@@ -348,7 +379,3 @@ def _pad(rows: list[list[int]], *, left: bool) -> tuple[Any, Any]:
         place = slice(longest - len(row), longest) if left else slice(0, len(row))
         tokens[n, place], mask[n, place] = torch.tensor(row, dtype=torch.long), 1
     return tokens, mask
-
-
-def _to_host(logits: Any) -> np.ndarray:
-    return logits.detach().float().cpu().numpy()

@@ -73,7 +73,7 @@ def _bound_tail_entropies(lists: Lists) -> tuple[np.ndarray, np.ndarray]:
     low, high = (np.where(lists.whole, 0.0, each) for each in (low, high))
     number = np.maximum(1.0, lists.vocabulary - lists.listed.sum(axis=-1))
     # Both are concave in the tail's probability, the first between whole numbers of tokens of ``top``.
-    edges = low, high, np.minimum(high, np.ceil(low / top) * top)
+    edges = low, high, np.minimum(high, np.ceil(low / _avoid_zero(top)) * top)
     least = np.minimum.reduce([_concentrate(each, top) for each in edges])
     most = np.maximum(_spread_evenly(low, number), _spread_evenly(high, number))
     return least, most + lists.rounding**2
@@ -81,8 +81,13 @@ def _bound_tail_entropies(lists: Lists) -> tuple[np.ndarray, np.ndarray]:
 
 def _concentrate(mass: np.ndarray, top: np.ndarray) -> np.ndarray:
     """Return the entropy of a probability that is in as few tokens as possible, each at most ``top``."""
-    full = np.floor(mass / top)
+    full = np.where(top > 0, np.floor(mass / _avoid_zero(top)), 0.0)
     return -full * _times_log(top) - _times_log(np.maximum(0.0, mass - full * top))
+
+
+def _avoid_zero(top: np.ndarray) -> np.ndarray:
+    """Return a divisor: where a member listed a token that it excludes, nothing is left for others."""
+    return np.where(top > 0, top, 1.0)
 
 
 def _spread_evenly(mass: np.ndarray, number: np.ndarray) -> np.ndarray:
@@ -166,7 +171,7 @@ def _bound_one(which: str, cells: np.ndarray, low: np.ndarray, high: np.ndarray,
         corner = _least_corner(slope, low, high, free, lists)
         with np.errstate(invalid="ignore"):
             change = np.where(corner == cells, 0.0, slope * (corner - cells)).sum(axis=(1, 2))
-        tangent = value + change
+            tangent = value + change  # NaN where a listed probability is 0
         best = np.maximum(best, np.where(np.isnan(tangent), 0.0, tangent))
         cells = cells + 2.0 / (step + 3.0) * (corner - cells)
     return best

@@ -8,19 +8,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+_UNLIKELY = -9999.0
+"""What OpenAI's interface and servers like it say of a token that is not among the likeliest: no number."""
+
 
 class TokenList(dict[Any, float]):
     """Log-probabilities by token: the likeliest ones, and perhaps the one that came.
 
-    ``beyond`` is a log-probability that no token exceeds that is not in the list.
+    ``beyond`` is a log-probability that no token exceeds that is not in the list. Numbers that stand for
+    "very unlikely" are left out; minus infinity excludes a token.
     """
 
     def __init__(self, likeliest: Mapping[Any, float], came: tuple[Any, float] | None = None) -> None:
-        super().__init__(likeliest)
+        super().__init__({token: log for token, log in likeliest.items() if _is_number(log)})
         self.beyond = min(self.values(), default=0.0)
-        if came is not None:
+        if came is not None and _is_number(came[1]):
             # A token that came may be far less likely than many that are not listed.
             self.setdefault(*came)
+
+
+def _is_number(log: float) -> bool:
+    return log > _UNLIKELY or log == float("-inf")
 
 
 Answer = tuple[list[Any], list[TokenList]]
@@ -43,7 +51,8 @@ def read_openai(response: Any) -> Answer:
     found = []
     for token, own, log in zip(tokens, lists or [None] * len(tokens), chosen, strict=True):
         # The first token of an echoed prompt has no log-probabilities.
-        found.append(TokenList(own or {}, None if log is None else (token, float(log))))
+        given = {} if log is None else {token: float(log)}
+        found.append(_set_apart(dict(own or {}) | given, token))
     first = next((i for i, each in enumerate(found) if each), len(found))
     return list(tokens)[first:], found[first:]
 
@@ -91,7 +100,14 @@ def _read_vllm_list(entry: Any, came: int) -> TokenList:
         int(token): float(each if isinstance(each, int | float) else _get(each, "logprob"))
         for token, each in entry.items()
     }
-    # vLLM adds the token that came to the likeliest ones; without it, the others are likeliest for certain.
+    return _set_apart(found, came)
+
+
+def _set_apart(found: Mapping[Any, float], came: Any) -> TokenList:
+    """Return a list to which a service added the token that came, however unlikely that is.
+
+    Without it, the others are the likeliest for certain.
+    """
     others = {token: log for token, log in found.items() if token != came}
     likelier = came in found and bool(others) and found[came] >= min(others.values())
     if came not in found or likelier:

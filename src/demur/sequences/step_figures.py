@@ -12,6 +12,12 @@ from demur.decompose import decompose, split_inputs
 from demur.measures import Given, Measure, resolve
 from demur.moments import Moments
 from demur.predictions import Categorical, Members
+from demur.sequences.token_log_likelihoods import find_normalisers
+
+_NUMBERS_AT_ONCE = 1 << 15
+"""Probabilities that are looked at together: so many stay in a processor's cache."""
+_NEAR = 1e-3
+"""Below, a series of three terms is taken, above, differences: both are then exact to 1e-9."""
 
 
 def compute_step_figures(members: Members) -> np.ndarray:
@@ -52,7 +58,55 @@ def compute_prefix_figures(prediction: Categorical, prior: np.ndarray, prefix: n
     """
     exact = 0 if prediction.kind == "probs" else None  # whoever asks for M is warned then, not here
     own = decompose(prediction, measure="average", weights=prefix, rounding=exact)
-    truth = Moments().update(prediction, weights=prior)
-    reverse = decompose(prediction, measure=Measure("bma", truth), weights=prefix, rounding=exact).epistemic
-    entropy, i, m = (np.asarray(part, np.float64) for part in (own.aleatoric, own.epistemic, reverse))
+    m = _compute_reverse(prediction, prior, prefix)
+    if m is None:  # members exclude tokens
+        truth = Moments().update(prediction, weights=prior)
+        given = Measure("bma", truth)
+        m = np.asarray(
+            decompose(prediction, measure=given, weights=prefix, rounding=exact).epistemic, np.float64
+        )
+    entropy, i = (np.asarray(part, np.float64) for part in (own.aleatoric, own.epistemic))
     return np.stack([entropy, i + m, i, m])
+
+
+def _compute_reverse(prediction: Categorical, prior: np.ndarray, prefix: np.ndarray) -> np.ndarray | None:
+    """Return the divergence of the average by prefix from members with prior weights, (steps,).
+
+    With u = log(average / member), its terms average * (u + exp(-u) - 1) are not negative. Both logarithms
+    are taken relative to the likeliest member of a token, so that equal members have a u of exactly 0. None
+    where a member excludes a token.
+    """
+    if prediction.kind == "probs":
+        return None
+    values = prediction.values
+    members, steps, vocabulary = values.shape
+    prior, prefix = prior / prior.sum(axis=0), prefix / prefix.sum(axis=0)
+    found, block = np.empty(steps), max(1, _NUMBERS_AT_ONCE // (members * vocabulary))
+    for begin in range(0, steps, block):
+        part = slice(begin, begin + block)
+        logs = np.asarray(values[:, part], np.float64)
+        logs = logs - find_normalisers(logs)[..., None]
+        if not np.isfinite(logs).all():
+            return None
+        top = logs.max(axis=0)
+        gaps = logs - top
+        weights = prefix[:, part, None]
+        ratio, change = (weights * np.exp(gaps)).sum(axis=0), (weights * np.expm1(gaps)).sum(axis=0)
+        if not ratio.all():  # below the smallest number
+            return None
+        log_ratio = np.where(ratio < 0.5, np.log(ratio), np.log1p(np.maximum(change, -0.9)))
+        average = np.exp(top) * ratio
+        total = np.zeros(len(average))
+        for share, gap in zip(prior[:, part], gaps, strict=True):
+            u = log_ratio - gap
+            total += share * _sum_terms(average, u, np.exp(top + gap))
+        found[part] = total
+    return found
+
+
+def _sum_terms(average: np.ndarray, u: np.ndarray, member: np.ndarray) -> np.ndarray:
+    """Return the sum of ``average * u - average + member``, whose terms are not negative, over tokens."""
+    near = np.abs(u) < _NEAR
+    small = np.where(near, u, 0.0)
+    series = average * (small * small * (0.5 - small * (1 / 6 - small / 24)))
+    return np.where(near, series, average * (u - 1) + member).sum(axis=-1)

@@ -76,6 +76,7 @@ class Stream:
         log_probs: ArrayLike | Iterable[ArrayLike] | None = None,
         tokens: ArrayLike | None = None,
         mask: ArrayLike | None = None,
+        _known: np.ndarray | None = None,  # log-probabilities of the tokens, (members, inputs, positions)
     ) -> Stream:
         """Add some positions, with all members.
 
@@ -109,10 +110,9 @@ class Stream:
         step = max(1, _NUMBERS_AT_ONCE // (members * inputs * vocabulary))
         for begin in range(0, positions, step):
             part = slice(begin, begin + step)
-            values = prediction.values[:, :, part]
-            self._add_chunk(
-                prediction.with_values(values), kept[:, part], None if came is None else came[:, part]
-            )
+            own = prediction.with_values(prediction.values[:, :, part])
+            known = None if _known is None else _known[:, :, part]
+            self._add_chunk(own, kept[:, part], None if came is None else came[:, part], known)
         self._note_type(prediction)
         return self
 
@@ -140,7 +140,13 @@ class Stream:
             )
         return kept, check_tokens(tokens, kept, vocabulary)
 
-    def _add_chunk(self, prediction: Categorical, mask: np.ndarray, tokens: np.ndarray | None) -> None:
+    def _add_chunk(
+        self,
+        prediction: Categorical,
+        mask: np.ndarray,
+        tokens: np.ndarray | None,
+        known: np.ndarray | None,
+    ) -> None:
         """Add positions that fit in memory."""
         assert self._prior is not None
         members, inputs, positions, vocabulary = prediction.shape
@@ -150,8 +156,10 @@ class Stream:
             values = values[:, steps]
         own = prediction.with_values(values)
         own.precision = prediction.precision
-        looked_up = None if tokens is None else look_up_tokens(values, own.kind, tokens.reshape(-1)[steps])
-        likelihoods = None if looked_up is None else _spread(looked_up, steps, mask.shape)
+        likelihoods = None if known is None else np.where(mask, known, 0.0)
+        if tokens is not None and likelihoods is None:
+            looked_up = look_up_tokens(values, own.kind, tokens.reshape(-1)[steps])
+            likelihoods = _spread(looked_up, steps, mask.shape)
         if not len(steps):
             figures = np.empty((4, 0))
         elif self.average == "step":

@@ -9,6 +9,9 @@ import numpy as np
 from demur.core import arrays
 from demur.kernels import in_parallel
 
+_NUMBERS_AT_ONCE = 1 << 16
+"""Logits that are looked at together: so many stay in a processor's cache."""
+
 
 def look_up_tokens(values: np.ndarray, kind: str, tokens: np.ndarray) -> np.ndarray:
     """Return the log-probability of a token at each step, by member, in float64.
@@ -26,17 +29,27 @@ def look_up_tokens(values: np.ndarray, kind: str, tokens: np.ndarray) -> np.ndar
     if kind == "probs":
         with np.errstate(divide="ignore"):
             return np.log(chosen)
-    normaliser = np.empty(values.shape[:2])
+    return chosen - find_normalisers(values)
+
+
+def find_normalisers(logits: np.ndarray) -> np.ndarray:
+    """Return the log of the sum of the exponentials of logits, (members, steps), in float64."""
+    found = np.empty(logits.shape[:2])
+
+    block = max(1, _NUMBERS_AT_ONCE // (len(logits) * logits.shape[2]))
 
     def one(bounds: tuple[int, int]) -> None:
-        own = values[:, slice(*bounds)]
-        top = own.max(axis=-1, keepdims=True)
-        # Differences in the type of the logits are exact to its epsilon; their sum is in float64.
-        scaled = np.exp(own - top).sum(axis=-1, dtype=np.float64)
-        normaliser[:, slice(*bounds)] = top[..., 0].astype(np.float64) + np.log(scaled)
+        scaled = np.empty((len(logits), block, logits.shape[2]), np.result_type(logits.dtype, np.float32))
+        for begin in range(*bounds, block):
+            own = logits[:, begin : min(begin + block, bounds[1])]
+            top = own.max(axis=-1, keepdims=True)
+            part = np.subtract(own, top, out=scaled[:, : own.shape[1]])
+            # Summed in pairs: the error is of the size of the epsilon of the logits.
+            sums = np.exp(part, out=part).sum(axis=-1).astype(np.float64)
+            found[:, begin : begin + own.shape[1]] = top[..., 0].astype(np.float64) + np.log(sums)
 
-    in_parallel(one, values.shape[1], values.size, 1)
-    return chosen - normaliser
+    in_parallel(one, logits.shape[1], logits.size, 1)
+    return found
 
 
 def check_tokens(tokens: Any, mask: np.ndarray, vocabulary: int) -> np.ndarray:

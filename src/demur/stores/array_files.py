@@ -1,4 +1,4 @@
-"""Files of arrays: .npy, .npz, .safetensors, .pt, and tables of numbers. Code in a file is never run."""
+"""Files of arrays: .npy, .npz, .safetensors, .pt, .zarr, and tables of numbers. No code in a file is run."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from demur.stores.parquet_files import count_parquet_bytes, read_parquet_blocks
 from demur.stores.paths import NAMED_SUFFIXES, open_binary
 from demur.stores.spool import Spool
 from demur.stores.table_columns import TableColumns
+from demur.stores.zarr_arrays import is_zarr, open_zarr_array
 
-_ARRAY_SUFFIXES = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".csv", ".parquet")
+_ARRAY_SUFFIXES = (".npy", ".npz", ".safetensors", ".pt", ".pth", ".csv", ".parquet", ".zarr")
 _MOST_EXPANDED_BYTES = 256 << 20
 """A tensor may repeat the numbers in its file up to so many bytes."""
 _SAFETENSORS_DTYPES = {
@@ -61,6 +62,8 @@ def open_array(path: Path, name: str | None, spool: Spool, table: TableColumns |
         The file is missing, foreign, truncated, or holds no array of numbers.
     """
     suffix = path.suffix.lower()
+    if is_zarr(path):
+        return open_zarr_array(path, name, spool)
     if path.is_dir():
         raise StoreError(f"{path}: expected a file, got a directory: give its files, as '{path}/*.npy'")
     if suffix in _READERS and name is None:

@@ -1,4 +1,4 @@
-"""Files of columns by name, as scores and labels: .csv, .parquet, .npz and .json, read and written."""
+"""Files of columns by name, as scores and labels: .csv, .parquet, .npz, .json and .zarr, also at URLs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ import numpy as np
 
 from demur import atomic
 from demur.reading import parse_json, read_arrays
+from demur.stores.block_store import BlockStore, check_new_store, open_columns_of
 from demur.stores.column_names import list_names
-from demur.stores.csv_files import is_number, parse_cells, read_csv_columns, write_csv
+from demur.stores.csv_files import TEXT_COLUMNS, is_number, parse_cells, read_csv_columns, write_csv
 from demur.stores.errors import StoreError
 from demur.stores.json_values import json_columns
 from demur.stores.parquet_files import check_pyarrow, read_parquet_columns, write_parquet
 from demur.stores.paths import explain_memory, open_binary
+from demur.stores.urls import exists_at, fetch_file, find_url, show_place, store_file
 
-COLUMN_SUFFIXES = (".csv", ".parquet", ".npz", ".json")
+COLUMN_BLOCK = 1 << 18
+"""Inputs in a block of a store of columns."""
+
+COLUMN_SUFFIXES = (".csv", ".parquet", ".npz", ".json", ".zarr")
 
 
 def read_columns(path: Path, *, nameless: str | None = None) -> dict[str, np.ndarray]:
@@ -29,8 +34,8 @@ def read_columns(path: Path, *, nameless: str | None = None) -> dict[str, np.nda
     Parameters
     ----------
     path
-        .csv with names in the first line, .parquet, .npz, or .json with the columns under `scores` or by
-        themselves.
+        .csv with names in the first line, .parquet, .npz, .json with the columns under `scores` or by
+        themselves, or a .zarr store of scores; also a `Path` of a URL.
     nameless
         What to call a single column of numbers in a .csv that has no name.
 
@@ -39,10 +44,13 @@ def read_columns(path: Path, *, nameless: str | None = None) -> dict[str, np.nda
     StoreError
         The file is missing, damaged, or holds something else.
     """
-    suffix = path.suffix.lower()
+    suffix, url = path.suffix.lower(), find_url(path)
+    if suffix in COLUMN_SUFFIXES[:-1] and url is not None:
+        with fetch_file(url) as copy:
+            return read_columns(copy, nameless=nameless)
     if suffix not in COLUMN_SUFFIXES:
         raise StoreError(
-            f"{path}: expected scores in a file that ends in {', '.join(COLUMN_SUFFIXES)}, got "
+            f"{show_place(path)}: expected scores in a file that ends in {', '.join(COLUMN_SUFFIXES)}, got "
             f"{repr(suffix) if suffix else 'no suffix'}: "
             "for predictions say --logits, --probs or --log-probs"
         )
@@ -119,33 +127,49 @@ def _parse_json_column(name: str, values: Any) -> np.ndarray:
     kinds = {type(each) for each in values}
     if not isinstance(values, list) or not kinds <= {bool, int, float, str}:
         raise TypeError
-    if name == "id":
+    if name in TEXT_COLUMNS:
         return np.array(list(map(str, values)))
     return np.array(values) if kinds <= {bool, int, float} else parse_cells([str(each) for each in values])
 
 
-_READERS = {".parquet": read_parquet_columns, ".npz": _read_npz, ".json": _read_json}
+def _read_store(path: Path) -> dict[str, np.ndarray]:
+    return {name: column[:] for name, column in open_columns_of(path, "scores")[0].items()}
+
+
+_READERS = {
+    ".parquet": read_parquet_columns,
+    ".npz": _read_npz,
+    ".json": _read_json,
+    ".zarr": _read_store,
+}
 
 
 def check_output(path: Path, *, force: bool = False) -> None:
     """Raise a `StoreError` if `write_columns` could not write to `path`; call it before long work."""
-    suffix = path.suffix.lower()
+    suffix, url = path.suffix.lower(), find_url(path)
     if suffix not in COLUMN_SUFFIXES:
         raise StoreError(
-            f"{path}: expected an output file that ends in {', '.join(COLUMN_SUFFIXES)}, got "
+            f"{show_place(path)}: expected an output file that ends in {', '.join(COLUMN_SUFFIXES)}, got "
             f"{repr(suffix) if suffix else 'no suffix'}"
         )
-    if path.is_dir():
+    if suffix == ".parquet":
+        check_pyarrow(path)
+    if suffix == ".zarr":
+        check_new_store(path, force=force)
+    elif url is not None:
+        if not force and exists_at(url):
+            raise _exists_error(path)
+    elif path.is_dir():
         raise StoreError(f"{path}: expected an output file, got a directory: add a file name")
-    if path.exists() and not force:
+    elif path.exists() and not force:
         raise _exists_error(path)
+    if url is not None:
+        return
     parent = atomic.follow_link(path).parent
     if not parent.is_dir():
         raise StoreError(f"{path}: expected a directory to write to, found none: create {parent} first")
     if not os.access(parent, os.W_OK):
         raise StoreError(f"{path}: expected a directory to write to, got one that is read-only")
-    if suffix == ".parquet":
-        check_pyarrow(path)
 
 
 def write_columns(
@@ -157,20 +181,28 @@ def write_columns(
 ) -> None:
     """Write columns of equal length to a file, in the format of its suffix.
 
-    The file appears at once and whole, or not at all.
+    The file appears at once and whole, or not at all; a store says when it is complete.
 
     Parameters
     ----------
     path
-        The file. It must not exist, unless `force`.
+        The file, or a `Path` of a URL. It must not exist, unless `force`.
     columns
         Columns by name. In text, infinity is `inf`; in JSON, which has no such number, `"inf"`.
     facts
-        What a .json file says besides its `scores`; other formats have no place for it.
+        What a .json file or a store says besides its `scores`; other formats have no place for it.
     force
         Replace an existing file.
     """
     check_output(path, force=force)
+    url = find_url(path)
+    if path.suffix.lower() == ".zarr":
+        _write_store(path, columns, facts or {}, force=force)
+        return
+    if url is not None:
+        with store_file(url) as copy:
+            write_columns(copy, columns, facts=facts)
+        return
     with explain_write_errors(path), atomic.open_file(path, replace=force) as file:
         _write(file, path.suffix.lower(), columns, facts or {})
 
@@ -186,8 +218,20 @@ def explain_write_errors(path: Path) -> Iterator[None]:
         raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
+def _write_store(
+    path: Path, columns: Mapping[str, np.ndarray], facts: Mapping[str, Any], *, force: bool
+) -> None:
+    inputs = len(next(iter(columns.values())))
+    store = BlockStore(path, holds="scores", block=COLUMN_BLOCK, inputs=inputs, force=force)
+    for number, start in enumerate(range(0, inputs, COLUMN_BLOCK)):
+        store.write(number, {name: each[start : start + COLUMN_BLOCK] for name, each in columns.items()})
+    store.finish(inputs, facts)
+
+
 def _exists_error(path: Path) -> StoreError:
-    return StoreError(f"{path}: expected a new file, got one that exists: choose another name or add --force")
+    return StoreError(
+        f"{show_place(path)}: expected a new file, got one that exists: choose another name or add --force"
+    )
 
 
 def _write(file: IO[bytes], suffix: str, columns: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:

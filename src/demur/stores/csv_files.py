@@ -22,6 +22,8 @@ from demur.stores.errors import StoreError
 from demur.stores.paths import open_binary
 from demur.stores.table_columns import TableColumns
 
+TEXT_COLUMNS = frozenset({"id", "text", "token"})
+"""Columns of text, also where all of it looks like numbers."""
 _BLOCK_BYTES = 8 << 20
 """Bytes of text that are held at a time."""
 _ROWS_AT_ONCE = 65536
@@ -129,7 +131,7 @@ def _parse_numbers(path: Path, cells: list[str], line: int, single_cells: bool) 
 
 
 def read_csv_columns(
-    path: Path, texts: frozenset[str] = frozenset({"id"}), nameless: str | None = None
+    path: Path, texts: frozenset[str] = TEXT_COLUMNS, nameless: str | None = None
 ) -> dict[str, np.ndarray]:
     """Read the columns of a table by the names in its first line.
 
@@ -184,7 +186,7 @@ def read_csv_columns(
 def write_csv(file: IO[bytes], columns: Mapping[str, np.ndarray]) -> None:
     """Write columns under their names; numbers as short as they read back."""
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(_LineFeeds(text), lineterminator="\r\n")
     writer.writerow(columns)
     length = len(next(iter(columns.values())))
     for start in range(0, length, _ROWS_AT_ONCE):
@@ -192,6 +194,16 @@ def write_csv(file: IO[bytes], columns: Mapping[str, np.ndarray]) -> None:
         block = [values[start : start + _ROWS_AT_ONCE].astype(str) for values in columns.values()]
         writer.writerows(zip(*block, strict=True))
     text.detach()  # flushes, and leaves the file open to its owner
+
+
+class _LineFeeds:
+    """Ends lines with a line feed alone; the writer quotes only what is in its own ends of lines."""
+
+    def __init__(self, text: TextIO) -> None:
+        self._text = text
+
+    def write(self, line: str) -> None:
+        self._text.write(line[:-2] + "\n")
 
 
 def parse_cells(cells: Sequence[Any]) -> np.ndarray:

@@ -14,6 +14,7 @@ from demur.stores.csv_files import is_number
 from demur.stores.errors import StoreError
 from demur.stores.paths import explain_memory, open_binary, split_name
 from demur.stores.row_columns import PLACE_NAMES
+from demur.stores.urls import fetch_file, find_url
 
 _LABEL_SUFFIXES = (*COLUMN_SUFFIXES, ".npy")
 
@@ -228,6 +229,10 @@ def _list_some(names: np.ndarray) -> str:
 
 
 def _read_npy(path: Path) -> np.ndarray:
+    url = find_url(path)
+    if url is not None:
+        with fetch_file(url) as copy:
+            return _read_npy(copy)
     with explain_memory(path), open_binary(path) as file:
         try:
             return read_array(file)

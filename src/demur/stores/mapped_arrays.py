@@ -74,7 +74,7 @@ class FileArray:
     _stamp: tuple[int, int] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        _check_numbers(self.label, self.dtype, self.shape)
+        check_numbers(self.label, self.dtype, self.shape)
         size, _ = stamp = self._read_stamp()
         if size < self.end:
             raise StoreError(
@@ -129,7 +129,7 @@ class TensorArray:
                 "convert it to float32"
             ) from error
         self.shape, self.dtype = raw.shape, raw.dtype
-        _check_numbers(label, self.dtype, self.shape)
+        check_numbers(label, self.dtype, self.shape)
 
     def map(self) -> np.ndarray:
         """Map the raw values. The map goes when the last view of it goes."""
@@ -141,7 +141,7 @@ class TensorArray:
         return tensor.numpy()
 
 
-def _check_numbers(label: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
+def check_numbers(label: str, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
     """Raise a `StoreError` unless the array holds real numbers, and at least one."""
     if dtype.hasobject:
         raise StoreError(

@@ -2,13 +2,13 @@
 
 read_parquet_blocks    predictions of one member, rows of numbers, a block at a time
 read_parquet_columns   columns by name
-write_parquet          columns by name
+write_parquet          columns by name; write_parquet_parts and read_parquet_parts, some rows at a time
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from demur.stores.column_names import ID_NAMES, refuse_scores
 from demur.stores.errors import StoreError
 from demur.stores.paths import open_binary
 from demur.stores.table_columns import TableColumns
+from demur.stores.urls import fetch_file, find_url
 
 if TYPE_CHECKING:
     from pyarrow import Schema
@@ -151,6 +152,35 @@ def write_parquet(file: IO[bytes], columns: Mapping[str, Any]) -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(pa.table(dict(columns)), file)
+
+
+def write_parquet_parts(file: IO[bytes], parts: Iterable[Mapping[str, Any]]) -> None:
+    """Write columns that come a run of rows at a time, the same columns in each."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    writer = None
+    try:
+        for part in parts:
+            table = pa.table(dict(part))
+            writer = pq.ParquetWriter(file, table.schema) if writer is None else writer
+            writer.write_table(table)
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+def read_parquet_parts(path: Path, names: Sequence[str] | None, rows: int) -> Iterator[dict[str, np.ndarray]]:
+    """Yield columns by name, so many rows at a time, of a file that demur has written; None: all columns."""
+    import pyarrow.parquet as pq
+
+    url = find_url(path)
+    with contextlib.ExitStack() as stack:
+        path = path if url is None else stack.enter_context(fetch_file(url))
+        file = stack.enter_context(pq.ParquetFile(path, pre_buffer=False))
+        for batch in file.iter_batches(rows, columns=names):
+            found = {name: batch.column(name).to_numpy(zero_copy_only=False) for name in batch.schema.names}
+            yield {name: v.astype(str) if v.dtype == object else v for name, v in found.items()}
 
 
 def _find_index_columns(path: Path, schema: Schema) -> list[object]:

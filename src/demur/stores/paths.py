@@ -13,8 +13,9 @@ from typing import IO
 
 from demur.reading import describe_file, open_regular
 from demur.stores.errors import StoreError
+from demur.stores.urls import find_url, list_matches
 
-NAMED_SUFFIXES = (".npz", ".safetensors", ".pt", ".pth")
+NAMED_SUFFIXES = (".npz", ".safetensors", ".pt", ".pth", ".zarr")
 """Suffixes of files that hold arrays by name, as in `file.npz:name`."""
 
 
@@ -32,7 +33,9 @@ def find_files(names: Sequence[str | os.PathLike[str]]) -> list[tuple[Path, str 
         if os.path.exists(path) or not glob.has_magic(path):
             found.append((Path(path), name))
             continue
-        matches = sorted(glob.glob(path, recursive=True), key=natural_key)
+        remote = find_url(path)
+        matches = list_matches(remote) if remote else glob.glob(path, recursive=True)
+        matches.sort(key=natural_key)
         if not matches:
             raise StoreError(f"{written}: expected files that match, found none: check the path")
         found.extend((Path(match), name) for match in matches)
@@ -57,10 +60,14 @@ def split_name(written: str) -> tuple[str, str | None]:
     --------
     >>> split_name("run.npz:logits"), split_name("run.npz:layer:logits"), split_name("run:1.npy")
     (('run.npz', 'logits'), ('run.npz', 'layer:logits'), ('run:1.npy', None))
+    >>> split_name("s3://bucket/run.zarr:logits")
+    ('s3://bucket/run.zarr', 'logits')
     """
-    splits = [(written[: colon.start()], written[colon.end() :]) for colon in re.finditer(":(?!$)", written)]
     if os.path.exists(written):
         return written, None
+    begin = written.find("://") + 3 if find_url(written) else 0
+    colons = re.compile(":(?!$)").finditer(written, begin)
+    splits = [(written[: colon.start()], written[colon.end() :]) for colon in colons]
     # Also where the format holds one array: opening it says so better than "no such file".
     for path, name in reversed(splits):
         if os.path.isfile(path):

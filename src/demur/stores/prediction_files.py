@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import functools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
@@ -15,11 +17,14 @@ import numpy as np
 
 from demur.stores.array_files import open_array
 from demur.stores.errors import StoreError
-from demur.stores.mapped_arrays import StoredArray, decode
+from demur.stores.mapped_arrays import StoredArray
+from demur.stores.member_files import MemberFile
 from demur.stores.paths import NAMED_SUFFIXES, find_files
 from demur.stores.row_columns import merge_columns
 from demur.stores.spool import Spool
 from demur.stores.table_columns import TableColumns
+from demur.stores.urls import blame_url, find_url, show_place
+from demur.stores.zarr_arrays import is_zarr, open_columns, read_names
 
 Outcome = Literal["classes", "binary", "multilabel", "points", "gaussian"]
 """What is predicted for each input: one of several classes, yes or no for each task, a set of labels, a
@@ -27,117 +32,6 @@ number for each task, or one number by its mean and variance."""
 
 _LAST_AXIS = {"classes": "classes", "multilabel": "labels", "gaussian": "(mean, variance)"}
 """What the numbers of one prediction are; of a yes or no, and of a number, there is just one."""
-
-
-@dataclass(frozen=True)
-class MemberFile:
-    """The members that one file holds.
-
-    Attributes
-    ----------
-    path
-        The file.
-    label
-        The file, and the array in it where one is named: what messages say.
-    parts
-        The array; or two, of means and of variances.
-    axis
-        Where its members are; None if it is one member.
-    class_axis
-        Where the numbers of one prediction are; None if each number is a prediction of its own.
-    first
-        The place of its first member among all members.
-    names
-        Names of the columns of a table; None where it has none.
-    columns
-        What a table has beside the predictions, (inputs,) each.
-    """
-
-    path: Path
-    label: str
-    parts: tuple[StoredArray, ...]
-    axis: int | None
-    class_axis: int | None
-    first: int
-    names: tuple[str, ...] | None = None
-    columns: Mapping[str, np.ndarray] = field(default_factory=dict)
-
-    @property
-    def stored(self) -> StoredArray:
-        """The array, or the first of two."""
-        return self.parts[0]
-
-    @property
-    def batch(self) -> tuple[int, ...]:
-        """Number of inputs, then of pixels or tasks of each; a single task is none."""
-        shape = self.stored.shape
-        found = tuple(shape[axis] for axis in self._batch_axes())
-        return found[:1] if self.class_axis is None and found[1:] == (1,) else found
-
-    @property
-    def classes(self) -> int:
-        """How many numbers a prediction has."""
-        return len(self.parts) if self.class_axis is None else self.stored.shape[self.class_axis]
-
-    @property
-    def members(self) -> range:
-        """Which of all members these are."""
-        count = 1 if self.axis is None else self.stored.shape[self.axis]
-        return range(self.first, self.first + count)
-
-    @property
-    def members_together(self) -> bool:
-        """Whether the members of one input are closer together in the file than its inputs are."""
-        members, inputs, *_ = self._map(self.stored).strides
-        return self.axis is not None and members < inputs
-
-    def read(self, members: range, inputs: slice) -> np.ndarray:
-        """Return the predictions of those of `members` that are here: (members, inputs, classes), a copy."""
-        here = slice(
-            max(members.start, self.first) - self.first,
-            max(members.stop, self.first) - self.first,
-        )
-        start, stop, _ = inputs.indices(math.prod(self.batch))
-        found = []
-        for part in self.parts:
-            copies = [decode(v, part.precision) for v in _cut(self._map(part)[here], start, stop)]
-            rows = [copy.reshape(len(copy), -1, copy.shape[-1]) for copy in copies]
-            found.append(rows[0] if len(rows) == 1 else np.concatenate(rows, axis=1))
-        return found[0] if len(found) == 1 else np.concatenate(found, axis=-1)
-
-    def _batch_axes(self) -> list[int]:
-        return [axis for axis in range(len(self.stored.shape)) if axis not in (self.axis, self.class_axis)]
-
-    def _map(self, part: StoredArray) -> np.ndarray:
-        """Map all raw values, (members, ..., classes)."""
-        array = part.map()
-        order = self._batch_axes()
-        order = order if self.axis is None else [self.axis, *order]
-        order = order if self.class_axis is None else [*order, self.class_axis]
-        array = array.transpose(order)
-        array = array[None] if self.axis is None else array
-        return array[..., None] if self.class_axis is None else array
-
-
-def _cut(array: np.ndarray, start: int, stop: int) -> Iterator[np.ndarray]:
-    """Yield views (members, ..., classes) of some inputs, counted in C order over all axes between.
-
-    To reshape first would read the whole of a mapped file whose axes are not in that order.
-    """
-    if array.ndim == 3:
-        yield array[:, start:stop]
-        return
-    inner = math.prod(array.shape[2:-1])
-    first, last = -(-start // inner), stop // inner  # those that are wanted as a whole
-    if first > last:
-        yield from _cut(array[:, last], start - last * inner, stop - last * inner)
-        return
-    if start < first * inner:
-        yield from _cut(array[:, first - 1], start - (first - 1) * inner, inner)
-    if first < last:
-        yield array[:, first:last]
-    if stop > last * inner:
-        yield from _cut(array[:, last], 0, stop - last * inner)
 
 
 @dataclass(frozen=True)
@@ -174,8 +68,8 @@ class Predictions:
         How many inputs there are, then how many pixels or tasks each has.
     names
         Names of the classes, labels or tasks; None where no file has any.
-    columns
-        What tables have beside the predictions, one value for each input of the files.
+    first
+        The number of the first input; 0, unless these are a `window` of others.
     """
 
     def __init__(
@@ -183,10 +77,12 @@ class Predictions:
         sources: Sequence[MemberFile],
         spool: Spool,
         outcome: Outcome = "classes",
-        columns: Mapping[str, np.ndarray] | None = None,
+        id_column: str | None = None,
+        keep: Sequence[str] = (),
     ) -> None:
-        self.sources, self.columns = tuple(sources), dict(columns or {})
+        self.sources = tuple(sources)
         self.outcome: Outcome = outcome
+        self.first = 0
         self.batch, self.classes = sources[0].batch, sources[0].classes
         self.names = next((source.names for source in sources if source.names is not None), None)
         self.inputs = math.prod(self.batch)
@@ -195,6 +91,43 @@ class Predictions:
         # Files with the members of an input side by side are read fastest with all members at once.
         self.members_together = any(source.members_together for source in sources)
         self._spool = spool
+        self._beside = id_column, keep
+
+    @functools.cached_property
+    def columns(self) -> dict[str, np.ndarray]:
+        """What tables and stores have beside the predictions, one value for each input."""
+        inputs = slice(self.first, self.first + self.batch[0])
+        tables = [
+            (each.label, {name: values[inputs] for name, values in each.columns.items()})
+            for each in self.sources
+        ]
+        return merge_columns(tables, *self._beside)
+
+    def check_columns(self) -> None:
+        """Raise a `StoreError` where columns beside the predictions do not fit; stores are read later."""
+        for source in self.sources:
+            for name, values in source.columns.items():
+                if values.shape != self.batch[:1]:
+                    raise StoreError(
+                        f"{source.label}: expected one value of {name} for each of {self.batch[0]} inputs, "
+                        f"got shape {values.shape}"
+                    )
+        stored = any(is_zarr(source.path) for source in self.sources)
+        merge = self.window(0, 1) if stored else self
+        merge.columns  # noqa: B018
+
+    def window(self, start: int, stop: int) -> Predictions:
+        """Return the predictions for some inputs alone, from the same files."""
+        found = copy.copy(self)
+        found.__dict__.pop("columns", None)
+        found.first, found.batch = self.first + start, (stop - start, *self.batch[1:])
+        found.inputs = math.prod(found.batch)
+        return found
+
+    @property
+    def is_window(self) -> bool:
+        """Whether the files have other inputs, too."""
+        return self.batch[0] != self.sources[0].batch[0]
 
     @property
     def tasks(self) -> tuple[str, ...] | None:
@@ -210,6 +143,8 @@ class Predictions:
 
     def chunks(self, inputs: slice, members: int) -> Iterator[Chunk]:
         """Yield predictions for some inputs, at most `members` members at a time, each of one type."""
+        skipped = self.first * math.prod(self.batch[1:])
+        inputs = slice(inputs.start + skipped, inputs.stop + skipped)
         for start in range(0, self.members, members):
             wanted = range(start, min(start + members, self.members))
             pieces: list[np.ndarray] = []
@@ -296,19 +231,26 @@ def open_predictions(
     with contextlib.ExitStack() as on_error:
         spool = on_error.enter_context(Spool(None if directory is None else Path(directory)))
         for path, name in find_files(names):
-            label = str(path) if name is None else f"{path}:{name}"
-            named = next((source for source in sources if source.names is not None), None)
+            place = show_place(path)
+            label = place if name is None else f"{place}:{name}"
+            other = next((source for source in sources if source.names is not None), None)
             table = TableColumns(
                 beside,
                 wanted=("mean", "variance") if outcome == "gaussian" else (),
-                order=None if named is None else named.names,
-                source="" if named is None else named.label,
+                order=None if other is None else other.names,
+                source="" if other is None else other.label,
                 single_cells=outcome in ("binary", "multilabel", "points"),
             )
-            parts = _open_parts(path, name, spool, table, outcome)
+            url = None if is_zarr(path) else find_url(path)
+            local = path if url is None else spool.fetch(url)
+            with blame_url(place, local):
+                parts = _open_parts(local, name, spool, table, outcome)
             first = sources[-1].members.stop if sources else 0
             axes = _find_axes(label, parts, outcome, axis, class_axis)
-            source = MemberFile(path, label, parts, *axes, first, table.names, table.columns)
+            stored = is_zarr(path)
+            columns = open_columns(path, beside) if stored else table.columns
+            named = read_names(path) if stored else table.names
+            source = MemberFile(local, path, label, parts, *axes, first, named, columns)
             _check_classes(source, outcome)
             if sources and (source.batch, source.classes) != (sources[0].batch, sources[0].classes):
                 raise StoreError(
@@ -316,9 +258,10 @@ def open_predictions(
                     f"got {_describe_sizes(source, outcome)}"
                 )
             sources.append(source)
-        columns = merge_columns([(each.label, each.columns) for each in sources], id_column, keep)
+        found = Predictions(sources, spool, outcome, id_column, keep)
+        found.check_columns()
         on_error.pop_all()
-    return Predictions(sources, spool, outcome, columns)
+    return found
 
 
 def _open_parts(

@@ -74,7 +74,11 @@ def _rename(columns: Mapping[str, np.ndarray], id_column: str | None) -> dict[st
 
 
 def name_rows(
-    batch: Sequence[int], tasks: Sequence[str] | None, columns: Mapping[str, np.ndarray]
+    batch: Sequence[int],
+    tasks: Sequence[str] | None,
+    columns: Mapping[str, np.ndarray],
+    *,
+    first: int = 0,
 ) -> dict[str, np.ndarray]:
     """Return the columns that say which prediction a row of scores is about.
 
@@ -86,6 +90,8 @@ def name_rows(
         Names of the tasks, if the second axis is theirs.
     columns
         Of the inputs, repeated for each of their rows.
+    first
+        The number of the first input.
 
     Examples
     --------
@@ -95,7 +101,7 @@ def name_rows(
     """
     rows = int(np.prod(batch))
     indices = np.unravel_index(np.arange(rows), tuple(batch))
-    found = {"input": indices[0]}
+    found = {"input": indices[0] + first}
     inner = {2: ["position"], 3: ["row", "column"]}.get(
         len(batch), [f"axis_{k}" for k in range(1, len(batch))]
     )

@@ -1,4 +1,4 @@
-"""One temporary file for what cannot be mapped: tables and compressed archives, unpacked once."""
+"""Temporary files for what cannot be mapped: tables and packed arrays, unpacked once, and files at URLs."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
 
 import numpy as np
 
-from demur.reading import check_disk, check_expansion
+from demur.reading import check_disk, check_expansion, count_bytes
 from demur.stores.errors import StoreError
 from demur.stores.mapped_arrays import FileArray
+from demur.stores.urls import copy_to_folder
+
+HELD_BYTES = 256 << 20
+"""Chunks of stores are kept in memory up to so many bytes; others are unpacked to a file."""
+
+Part = tuple[tuple[slice, ...], np.ndarray]
+"""Slices of an array, one for each axis, and the values there."""
 
 
 class Spool:
@@ -29,6 +36,44 @@ class Spool:
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
         self._file: IO[bytes] | None = None
+        self._copies: tempfile.TemporaryDirectory[str] | None = None
+        self._held = 0
+
+    def hold(self, size: int) -> bool:
+        """Tell whether so many more bytes may be kept in memory while others are read, and count them."""
+        fits = self._held + size <= HELD_BYTES
+        self._held += size if fits else 0
+        return fits
+
+    def fetch(self, url: str) -> Path:
+        """Copy a file at a URL; the copy is gone once this object is closed."""
+        with self._explain_full_disk():
+            if self._copies is None:
+                self._copies = tempfile.TemporaryDirectory(dir=self._directory, prefix=".demur-")
+        folder = Path(self._copies.name)
+        return copy_to_folder(url, folder, len(list(folder.iterdir())))
+
+    def add_array(self, shape: tuple[int, ...], dtype: np.dtype[Any], parts: Iterator[Part]) -> IO[bytes]:
+        """Write an array part by part, in any order; return the spool's file, positioned at its first byte.
+
+        Parameters
+        ----------
+        shape, dtype
+            Of the array, which is written in C order.
+        parts
+            Slices of the array, one for each axis, and the values there.
+        """
+        file, offset = self._begin()
+        with self._explain_full_disk():
+            file.truncate(offset + count_bytes(shape, dtype))
+            for place, values in parts:
+                # Mapped for one part at a time: pages that are mapped count as memory of the process.
+                whole = np.memmap(file, dtype, "r+", offset, shape)
+                whole[place] = values
+                whole.flush()
+                del whole
+        file.seek(offset)
+        return file
 
     def add_rows(self, label: str, blocks: Iterator[np.ndarray], *, precision: str = "") -> FileArray:
         """Write the rows of one member, block by block: (inputs, classes) of one type."""
@@ -69,6 +114,8 @@ class Spool:
             with contextlib.suppress(OSError):  # of a full disk, once more
                 self._file.close()
             self._file = None
+        if self._copies is not None:
+            self._copies.cleanup()
 
     def _begin(self) -> tuple[IO[bytes], int]:
         """Move to the first page boundary after what was written, where a map can begin."""

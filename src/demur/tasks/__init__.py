@@ -10,8 +10,11 @@ from demur.tasks.correlation import rank_correlation
 from demur.tasks.detection import Detection, detection, misclassification
 from demur.tasks.disentanglement import Disentanglement, disentanglement
 from demur.tasks.estimate import Estimate
+from demur.tasks.figure_limits import Limits
+from demur.tasks.limited_results import LimitedDetection, LimitedSelective
 from demur.tasks.own_figure import estimate_figure
 from demur.tasks.regression import Regression, regression, within
+from demur.tasks.score_counts import ScoreCounts
 from demur.tasks.selective import Selective, selective
 from demur.tasks.sparsification import Sparsification, sparsification
 from demur.tasks.trend import Trend, trend
@@ -25,7 +28,11 @@ __all__ = [
     "Detection",
     "Disentanglement",
     "Estimate",
+    "LimitedDetection",
+    "LimitedSelective",
+    "Limits",
     "Regression",
+    "ScoreCounts",
     "Selective",
     "Sparsification",
     "Standing",

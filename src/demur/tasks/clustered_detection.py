@@ -64,14 +64,21 @@ def detect_in_clusters(
             found = share_interval(value, spread, confidence, "asymptotic")
         return replace(found, low=min(found.low, low), high=max(found.high, high))
 
-    sizes = np.where(positive, positive.sum(), (~positive).sum())
-    spread = spread_of_inputs(
-        place_inputs(scores, positive, levels) / sizes, positive, clusters, stratified=True
-    )
-    auroc = share_interval(area(p, n), spread, confidence, "obuchowski")
-    auroc = replace(auroc, low=min(auroc.low, best), high=max(auroc.high, 1 - best))
+    auroc = auroc_in_clusters(scores, positive, levels, clusters, confidence)
     above = int(n.sum()) * (1 - best)  # negatives that may rank above all positives
     aupr = estimate(average_precision, average_precision_influence, p.sum() / (p.sum() + above), 0.0)
     alarms = perfect_bound(clusters.count(~positive), confidence)
     fpr95 = estimate(false_positive_rate, false_positive_rate_influence, alarms, 1 - alarms)
     return auroc, aupr, fpr95
+
+
+def auroc_in_clusters(
+    scores: np.ndarray, positive: np.ndarray, levels: Levels, clusters: Clusters, confidence: float
+) -> Estimate:
+    """Return the AUROC with the interval of Obuchowski (1997), over draws of whole clusters."""
+    sizes = np.where(positive, positive.sum(), (~positive).sum())
+    places = place_inputs(scores, positive, levels)
+    spread = spread_of_inputs(places / sizes, positive, clusters, stratified=True)
+    found = share_interval(area(levels.positive, levels.negative), spread, confidence, "obuchowski")
+    best = perfect_bound(clusters.count_pairs(positive), confidence)
+    return replace(found, low=min(found.low, best), high=max(found.high, 1 - best))

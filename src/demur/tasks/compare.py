@@ -12,6 +12,14 @@ import numpy as np
 from demur.tasks.clusters import check_clusters, check_pair_of_clusters
 from demur.tasks.display import Displayed, Rows, write_p_value
 from demur.tasks.estimate import Estimate, Figures, IntervalOptions, check_correct, check_scores
+from demur.tasks.kept_areas import (
+    area_influence,
+    area_of,
+    excess_influence,
+    excess_of,
+    generalized_risk_influence,
+    generalized_risk_of,
+)
 from demur.tasks.levels import (
     Levels,
     area,
@@ -32,7 +40,6 @@ from demur.tasks.paired_tests import (
     place_inputs,
     spread_of_inputs,
 )
-from demur.tasks.selective import area_influence, area_of, excess_influence, excess_of
 
 _Name = TypeVar("_Name", bound=Hashable)
 
@@ -71,6 +78,8 @@ FIGURES: dict[str, dict[str, _Figure]] = {
         "auc": _Figure(_upward(area_of), _downward_influence(area_influence)),
         "aurc": _Figure(lambda w, r: 1 - _upward(area_of)(w, r), _downward_influence(area_influence, -1)),
         "excess": _Figure(_upward(excess_of), _downward_influence(excess_influence)),
+        "augrc": _Figure(_upward(generalized_risk_of), _downward_influence(generalized_risk_influence)),
+        "prr": _RANKING["auroc"],  # of which it is twice, less 1
     },
 }
 """The figures that can be compared, by task; the first of each is the default."""
@@ -128,13 +137,14 @@ def compare(
     correct : (inputs,) array of bool
         Whether the predictions are right; for the other tasks.
     figure : str, optional
-        "auroc" (the default), "aupr" or "fpr95"; for "selective" "auc" (the default), "aurc" or "excess".
+        "auroc" (the default), "aupr" or "fpr95"; for "selective" "auc" (the default), "aurc", "excess",
+        "augrc" or "prr".
     confidence, resamples, seed
         As for ``detection``.
     interval : "auto", "bootstrap" or "asymptotic"
-        AUROCs are always compared by DeLong's paired test. The others are compared by a paired bootstrap or,
-        with "asymptotic", by the normal distribution with the variance of their influence functions; "auto"
-        does so above 5,000 inputs, and with clusters.
+        AUROCs, and so PRRs, are always compared by DeLong's paired test. The others are compared by a paired
+        bootstrap or, with "asymptotic", by the normal distribution with the variance of their influence
+        functions; "auto" does so above 5,000 inputs, and with clusters.
     clusters : array, or pair of arrays, optional
         A label for each input, as the image that a pixel is of; a pair for "detection". Inputs of one cluster
         are not independent: interval and p-value are then over draws of whole clusters, with Student's
@@ -232,7 +242,10 @@ def compare_pairs(
         own = [compare_figure(task, scores[a], scores[b], correct, **asked) for a, b in pairs]
         return [Comparison(difference, p_value, p_value) for difference, p_value in own]
     used = list(dict.fromkeys(name for pair in pairs for name in pair))
-    prepared = {name: _prepare(scores[name], str(name), task, correct) for name in used}
+    needs_both = task == "misclassification" or figure == "prr"
+    prepared = {
+        name: _prepare(scores[name], str(name), task, correct, needs_both=needs_both) for name in used
+    }
     if not used:
         return []
     values = {name: each[0] for name, each in prepared.items()}
@@ -249,12 +262,14 @@ def compare_pairs(
         together = check_clusters(clusters, len(positive))
     levels = {name: count_levels(each, positive) for name, each in values.items()}
     figures = {name: _figure_of(of_counts, each) for name, each in levels.items()}
-    if figure == "auroc":
+    if figure in ("auroc", "prr"):
         places = {name: place_inputs(each, positive, levels[name]) for name, each in values.items()}
         found = [
             delong_paired(figures[a] - figures[b], places[a] - places[b], positive, confidence, together)
             for a, b in pairs
         ]
+        if figure == "prr":
+            found = [(_double(difference), p_value) for difference, p_value in found]
         return [Comparison(difference, p_value, p_value) for difference, p_value in found]
     assert influence is not None
     shifts = {n: influence_of_inputs(influence, each, positive, levels[n]) for n, each in values.items()}
@@ -308,7 +323,13 @@ def holm(p_values: Sequence[float]) -> np.ndarray:
     return adjusted
 
 
-def _prepare(scores: Any, name: str, task: str, correct: Any) -> tuple[np.ndarray, np.ndarray]:
+def _double(found: Estimate) -> Estimate:
+    return replace(found, value=2 * found.value, low=2 * found.low, high=2 * found.high)
+
+
+def _prepare(
+    scores: Any, name: str, task: str, correct: Any, *, needs_both: bool
+) -> tuple[np.ndarray, np.ndarray]:
     """Return scores of all inputs and which of them are positive."""
     if task == "detection":
         if correct is not None:
@@ -322,6 +343,6 @@ def _prepare(scores: Any, name: str, task: str, correct: Any) -> tuple[np.ndarra
         raise ValueError(f"correct must be given for {task}: whether each prediction is right. Got None.")
     values = check_scores(name, scores)
     wrong = ~check_correct(correct, len(values))
-    if task == "misclassification" and (wrong.all() or not wrong.any()):
+    if needs_both and (wrong.all() or not wrong.any()):
         raise ValueError("correct must have both right and wrong predictions to tell apart. Got one kind.")
     return values, wrong

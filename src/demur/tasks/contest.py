@@ -17,7 +17,7 @@ from demur.tasks.estimate import Estimate, IntervalOptions
 from demur.tasks.own_figure import OwnFigure, estimate_figure
 from demur.tasks.selective import selective
 
-_LESS_IS_BETTER = {"fpr95", "aurc", "excess"}
+_LESS_IS_BETTER = {"fpr95", "aurc", "excess", "augrc"}
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ class Detection(Displayed):
         """
         area = self.auroc
         if area.spread is not None:
-            area = _estimate_auroc(self.levels, area.confidence)
+            area = estimate_auroc(self.levels, area.confidence)
         return "below" if area.high <= 0.5 else "toss" if area.low <= 0.5 else "above"
 
     @property
@@ -257,7 +257,7 @@ def _detect(
         figures = detect_in_clusters(scores, positive, levels, clusters, options, stratified=stratified)
         auroc, aupr, fpr95 = figures
     elif options.splits is None:
-        auroc = _estimate_auroc(levels, options.confidence)
+        auroc = estimate_auroc(levels, options.confidence)
         aupr = _estimate_aupr(levels, options, stratified)
         fpr95 = _estimate_fpr95(levels, options.confidence)
     else:
@@ -297,7 +297,7 @@ def split_inputs(positive: np.ndarray, splits: int, seed: int) -> list[np.ndarra
     return [np.concatenate([kind[part::splits] for kind in kinds]) for part in range(splits)]
 
 
-def _estimate_auroc(levels: Levels, confidence: float) -> Estimate:
+def estimate_auroc(levels: Levels, confidence: float) -> Estimate:
     """Return the AUROC with DeLong's interval on the logit scale.
 
     Where all pairs are in order DeLong's variance is 0, though few inputs do not prove that others would be

@@ -92,8 +92,10 @@ def placements(positive: np.ndarray, negative: np.ndarray) -> tuple[np.ndarray, 
 def area(positive: np.ndarray, negative: np.ndarray) -> float:
     """Return the AUROC. The number of ordered pairs is summed in integers, twice over for the ties."""
     alarms = np.cumsum(negative)
-    twice = int(np.sum(positive * (2 * (alarms[-1] - alarms) + negative)))
-    return twice / (2 * int(positive.sum()) * int(alarms[-1]))
+    pairs = 2 * int(positive.sum()) * int(alarms[-1])
+    if pairs >= 1 << 62:  # beyond int64
+        positive = positive.astype(float)
+    return np.sum(positive * (2 * (alarms[-1] - alarms) + negative)).item() / pairs
 
 
 def curve_influence(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -15,20 +16,34 @@ from demur.tasks.estimate import (
     Estimate,
     Figures,
     IntervalOptions,
+    Spread,
     average_splits,
     bca,
     check_correct,
     check_scores,
     logit_interval,
-    normal_quantile,
     percentile,
     perfect_bound,
     resample_counts,
     spread_of,
 )
+from demur.tasks.generalized_risk import estimate_one_kind, estimate_rejection_ratio, widen_interval
 from demur.tasks.kept_accuracy import ClusteredInputs, accuracy_intervals, coverage_interval
-from demur.tasks.levels import count_levels, curve_influence
+from demur.tasks.kept_areas import (
+    accuracy_curve,
+    area_influence,
+    area_of,
+    count_before_levels,
+    excess_influence,
+    excess_of,
+    generalized_risk_influence,
+    generalized_risk_of,
+)
+from demur.tasks.levels import count_levels
 from demur.tasks.paired_tests import bootstrap_figures
+
+AREAS = ("auc", "aurc", "excess", "augrc", "prr")
+"""The figures of a ranking, all about areas under its curves."""
 
 
 class Kept(NamedTuple):
@@ -53,11 +68,20 @@ class Selective(Displayed):
         Area under the risk (share of errors) over the fraction kept, ``1 - auc``.
     excess : Estimate
         By how much `aurc` exceeds that of a ranking that has all errors last.
+    augrc : Estimate
+        Area under the generalized risk (share of inputs that are kept and wrong) over the fraction kept
+        (Traub et al., 2024): between 0 and 1/2, half the share of errors for a random order.
+    prr : Estimate
+        Prediction rejection ratio (Malinin, Ragni, Knill and Gales, 2017): how far the area under the
+        rejection curve is on the way from that of a random order, 0, to that of all errors last, 1. Below 0,
+        it is worse than random; NaN where all predictions are right, or all wrong.
     """
 
     auc: Estimate
     aurc: Estimate
     excess: Estimate
+    augrc: Estimate
+    prr: Estimate
     right: np.ndarray = field(repr=False, compare=False)  # per level, the most certain first
     wrong: np.ndarray = field(repr=False, compare=False)
     options: IntervalOptions = field(repr=False)
@@ -70,7 +94,7 @@ class Selective(Displayed):
             f"Selective: {number:,} inputs, {right:,} right{together}; "
             f"{100 * self.options.confidence:g} % intervals"
         )
-        return title, [[name, str(getattr(self, name))] for name in ("auc", "aurc", "excess")], []
+        return title, [[name, str(getattr(self, name))] for name in AREAS], []
 
     @property
     def curve(self) -> Kept:
@@ -87,7 +111,7 @@ class Selective(Displayed):
         if not 0 < coverage <= 1:
             raise ValueError(f"coverage must be above 0 and at most 1. Got {coverage!r}.")
         if self._resamples:
-            return self.figure(lambda right, wrong: _accuracy_of(right, wrong, coverage))
+            return self.figure(lambda right, wrong: accuracy_of(right, wrong, coverage))
         kept = coverage * np.sum(self.right + self.wrong)
         confidence = self.options.confidence
         found = accuracy_intervals(self.right, self.wrong, kept[None], confidence, self.together)
@@ -104,8 +128,8 @@ class Selective(Displayed):
         if not 0 < accuracy <= 1:
             raise ValueError(f"accuracy must be above 0 and at most 1. Got {accuracy!r}.")
         if self._resamples:
-            return self.figure(lambda right, wrong: _coverage_of(right, wrong, accuracy))
-        value = float(_coverage_of(self.right[None], self.wrong[None], accuracy)[0])
+            return self.figure(lambda right, wrong: coverage_of(right, wrong, accuracy))
+        value = float(coverage_of(self.right[None], self.wrong[None], accuracy)[0])
         given = self.right, self.wrong, accuracy, self.options.confidence
         return coverage_interval(value, *given, self.together)
 
@@ -130,7 +154,7 @@ class Selective(Displayed):
 
     def to_dict(self) -> dict[str, dict[str, float]]:
         """Return the areas under their names."""
-        return {name: getattr(self, name).to_dict() for name in ("auc", "aurc", "excess")}
+        return {name: getattr(self, name).to_dict() for name in AREAS}
 
 
 def selective(
@@ -190,19 +214,19 @@ def selective(
     correct = check_correct(correct, len(values))
     right, wrong = count_right_and_wrong(values, correct)
     groups = check_clusters(clusters, len(values), splits)
+    parts = together = None
     if groups is not None:
         together = ClusteredInputs(np.unique(values, return_inverse=True)[1].ravel(), correct, groups)
-        auc, excess = _estimate_in_clusters(right, wrong, together, options)
-        aurc = Estimate(1 - auc.value, 1 - auc.high, 1 - auc.low, confidence, auc.method)
-        return Selective(auc, aurc, excess, right, wrong, options, together)
-    if splits is not None:
+        areas = _estimate_in_clusters(right, wrong, together, options)
+    elif splits is not None:
         parts = [count_right_and_wrong(values[s], correct[s]) for s in split_inputs(correct, splits, seed)]
-        auc = average_splits([float(area_of(*part)) for part in parts], confidence)
-        excess = average_splits([float(excess_of(*part)) for part in parts], confidence)
+        areas = _average_splits(parts, confidence)
     else:
-        auc, excess = _estimate_areas(right, wrong, options)
+        areas = _estimate_areas(right, wrong, options)
+    auc, excess, augrc = areas
     aurc = Estimate(1 - auc.value, 1 - auc.high, 1 - auc.low, confidence, auc.method, auc.spread)
-    return Selective(auc, aurc, excess, right, wrong, options)
+    prr = estimate_rejection_ratio(right, wrong, confidence, splits=parts, together=together)
+    return Selective(auc, aurc, excess, augrc, prr, right, wrong, options, together)
 
 
 def count_right_and_wrong(scores: np.ndarray, correct: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -211,64 +235,22 @@ def count_right_and_wrong(scores: np.ndarray, correct: np.ndarray) -> tuple[np.n
     return levels.positive[::-1], levels.negative[::-1]
 
 
-def _harmonic(number: int) -> np.ndarray:
-    """Return the harmonic numbers from 0 to `number`."""
-    return np.append(0, np.cumsum(1 / np.arange(1, number + 1)))
-
-
-def _before_levels(
-    right: np.ndarray, wrong: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return per level how many inputs it has, their accuracy, and inputs and right ones before it."""
-    size = right + wrong
-    rate = right / np.maximum(size, 1)
-    return size, rate, np.cumsum(size, axis=-1) - size, np.cumsum(right, axis=-1) - right
-
-
-def area_of(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
-    """Return the mean accuracy over 1, ..., n inputs kept; levels are last.
-
-    With c right among the a inputs before a level of accuracy r, k inputs kept have the accuracy
-    ``r + (c - a r) / k``: its sum over the level takes harmonic numbers only.
-    """
-    size, rate, start, hits = _before_levels(right, wrong)
-    number = np.sum(size, axis=-1)  # resamples of clusters differ in it
-    table = _harmonic(int(np.max(number)))
-    steps = table[start + size] - table[start]
-    return np.sum(right + (hits - start * rate) * steps, axis=-1) / number
-
-
-def excess_of(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
-    """Return by how much the area is short of that of a ranking with all errors last."""
-    hits, number = np.sum(right, axis=-1), np.sum(right + wrong, axis=-1)
-    table = _harmonic(int(np.max(number)))
-    best = (hits + hits * (table[number] - table[hits])) / number
-    return best - area_of(right, wrong)
-
-
-def accuracy_curve(right: np.ndarray, wrong: np.ndarray) -> np.ndarray:
-    """Return the expected accuracy of 1, ..., n inputs kept."""
-    size, rate, start, hits = _before_levels(right, wrong)
-    kept = np.arange(1, int(size.sum()) + 1)
-    return (np.repeat(hits, size) + (kept - np.repeat(start, size)) * np.repeat(rate, size)) / kept
-
-
-def _accuracy_of(right: np.ndarray, wrong: np.ndarray, coverage: float) -> np.ndarray:
+def accuracy_of(right: np.ndarray, wrong: np.ndarray, coverage: float) -> np.ndarray:
     """Return the accuracy of the most certain share, tied inputs kept in part; (resamples, levels)."""
-    size, rate, start, hits = _before_levels(right, wrong)
+    size, rate, start, hits = count_before_levels(right, wrong)
     kept = coverage * np.sum(size, axis=-1)
     level = np.argmax(start + size >= kept[:, None], axis=-1)[:, None]
     at_rate, at_start, at_hits = (np.take_along_axis(x, level, axis=-1)[:, 0] for x in (rate, start, hits))
     return (at_hits + (kept - at_start) * at_rate) / kept
 
 
-def _coverage_of(right: np.ndarray, wrong: np.ndarray, accuracy: float) -> np.ndarray:
+def coverage_of(right: np.ndarray, wrong: np.ndarray, accuracy: float) -> np.ndarray:
     """Return the largest share kept with at least this accuracy; (resamples, levels).
 
     Within a level the accuracy is monotone in the number kept. So the last level whose end is good enough
     counts whole, and of the next one as many inputs as its accuracy allows.
     """
-    size, rate, start, hits = _before_levels(right, wrong)
+    size, rate, start, hits = count_before_levels(right, wrong)
     ends = start + size
     good = (hits + right >= accuracy * ends) & (ends > 0)
     found = good.shape[-1] - 1 - np.argmax(good[:, ::-1], axis=-1)[:, None]
@@ -281,26 +263,10 @@ def _coverage_of(right: np.ndarray, wrong: np.ndarray, accuracy: float) -> np.nd
     return np.where(any_good, kept, 0) / np.sum(size, axis=-1)
 
 
-def area_influence(right: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the derivatives of the area by the weight of a right and of a wrong input, per level."""
-    size, _, start, _ = _before_levels(right, wrong)
-    accuracy = accuracy_curve(right, wrong)
-    of_wrong, of_right = curve_influence(accuracy, accuracy, np.ones_like(accuracy), start, size)
-    return of_wrong + of_right, of_wrong
-
-
 def _perfect_area(value: float, number: int, confidence: float) -> Estimate:
     """Return the area where all predictions are right (1), or all wrong (0), with its exact bound."""
     bound = perfect_bound(number, confidence)
     return Estimate(value, min(value, bound), max(value, 1 - bound), confidence, "exact")
-
-
-def excess_influence(right: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the derivatives of the excess: that of the best area, a - a log a, less the area's."""
-    hits, number = int(right.sum()), int(np.sum(right + wrong))
-    slope = math.log(number / hits) / number
-    of_right, of_wrong = area_influence(right, wrong)
-    return slope * (1 - hits / number) - of_right, -slope * hits / number - of_wrong
 
 
 def _excess_bound(right: np.ndarray, wrong: np.ndarray, pairs: int, confidence: float) -> float:
@@ -316,58 +282,100 @@ def _excess_bound(right: np.ndarray, wrong: np.ndarray, pairs: int, confidence: 
     return first * math.log(end / first) + accuracy * math.log(end / accuracy)
 
 
+def _average_splits(
+    parts: Sequence[tuple[np.ndarray, np.ndarray]], confidence: float
+) -> tuple[Estimate, Estimate, Estimate]:
+    """Return area, excess and generalized risk as mean and spread over splits."""
+    auc, excess, augrc = (
+        average_splits([float(figure(*part)) for part in parts], confidence)
+        for figure in (area_of, excess_of, generalized_risk_of)
+    )
+    return auc, excess, augrc
+
+
 def _estimate_areas(
     right: np.ndarray, wrong: np.ndarray, options: IntervalOptions
-) -> tuple[Estimate, Estimate]:
-    """Return area and excess, with BCa intervals or those of their influence functions."""
-    confidence = options.confidence
-    value, over = float(area_of(right, wrong)), float(excess_of(right, wrong))
+) -> tuple[Estimate, Estimate, Estimate]:
+    """Return area, excess and generalized risk, with BCa intervals or those of their influence functions."""
+    number = int(np.sum(right + wrong))
     if not right.any() or not wrong.any():
-        auc = _perfect_area(value, int(np.sum(right + wrong)), confidence)
-        return auc, Estimate(0.0, 0.0, auc.high - auc.low, confidence, "exact")
-    counts = np.concatenate([right, wrong])
-    (error, acceleration), (over_error, over_acceleration) = (
-        spread_of([(np.concatenate(of(right, wrong)), counts)]) for of in (area_influence, excess_influence)
-    )
-    if options.uses_bootstrap(int(counts.sum())):
-        drawn = resample_counts(right, wrong, [area_of, excess_of], options, stratified=False, both=False)
-        auc = bca(value, drawn[0], acceleration, confidence)
-        excess = bca(over, drawn[1], over_acceleration, confidence)
+        return estimate_areas_of_one_kind(right, number, options.confidence)
+    figures, influences = zip(*_AREAS, strict=True)
+    counts, confidence = np.concatenate([right, wrong]), options.confidence
+    values = [float(figure(right, wrong)) for figure in figures]
+    spreads = [spread_of([(np.concatenate(of(right, wrong)), counts)]) for of in influences]
+    if options.uses_bootstrap(number):
+        drawn = resample_counts(right, wrong, figures, options, stratified=False, both=False)
+        found = [
+            bca(value, replicates, acceleration, confidence)
+            for value, replicates, (_, acceleration) in zip(values, drawn, spreads, strict=True)
+        ]
     else:
-        auc = logit_interval(value, error, confidence, "asymptotic")
-        half = normal_quantile(confidence) * over_error
-        excess = Estimate(over, over - half, over + half, confidence, "asymptotic")
-    # Rounding can leave replicates of a perfect ranking at -2e-16.
-    pairs = min(int(right.sum()), int(wrong.sum()))
-    most = max(excess.high, _excess_bound(right, wrong, pairs, confidence))
-    return auc, replace(excess, low=max(excess.low, 0.0), high=most)
+        errors = [Spread(error) for error, _ in spreads]
+        found = _by_influence(values, errors, confidence)
+    return widen_areas(found, right, wrong, min(int(right.sum()), int(wrong.sum())))
 
 
 def _estimate_in_clusters(
     right: np.ndarray, wrong: np.ndarray, together: ClusteredInputs, options: IntervalOptions
-) -> tuple[Estimate, Estimate]:
-    """Return area and excess with intervals over draws of whole clusters."""
+) -> tuple[Estimate, Estimate, Estimate]:
+    """Return area, excess and generalized risk with intervals over draws of whole clusters."""
     confidence, clusters = options.confidence, together.clusters
-    value, over = float(area_of(right, wrong)), float(excess_of(right, wrong))
     if not right.any() or not wrong.any():
-        auc = _perfect_area(value, clusters.number, confidence)
-        return auc, Estimate(0.0, 0.0, auc.high - auc.low, confidence, "exact")
-    of_area, of_excess = (
-        clusters.spread(np.where(together.correct, of_right[together.level], of_wrong[together.level]))
-        for of_right, of_wrong in (area_influence(right, wrong), excess_influence(right, wrong))
-    )
+        return estimate_areas_of_one_kind(right, clusters.number, confidence)
+    values = [float(figure(right, wrong)) for figure, _ in _AREAS]
     if options.interval == "bootstrap":
-        auc, excess = (
-            percentile(known, _resample_clusters(together, figure, options), confidence, clusters.number - 1)
-            for known, figure in ((value, area_of), (over, excess_of))
-        )
+        found = [
+            percentile(value, _resample_clusters(together, figure, options), confidence, clusters.number - 1)
+            for value, (figure, _) in zip(values, _AREAS, strict=True)
+        ]
     else:
-        auc = logit_interval(value, of_area.error, confidence, "asymptotic", of_area.freedom)
-        half = of_excess.half(confidence)
-        excess = Estimate(over, over - half, over + half, confidence, "asymptotic")
-    pairs = clusters.count_pairs(together.correct)
-    most = max(excess.high, _excess_bound(right, wrong, pairs, confidence))
-    return auc, replace(excess, low=max(excess.low, 0.0), high=most)
+        shifts = [influence(right, wrong) for _, influence in _AREAS]
+        errors = [
+            clusters.spread(np.where(together.correct, of_right[together.level], of_wrong[together.level]))
+            for of_right, of_wrong in shifts
+        ]
+        found = _by_influence(values, errors, confidence)
+    return widen_areas(found, right, wrong, clusters.count_pairs(together.correct))
+
+
+_AREAS = (
+    (area_of, area_influence),
+    (excess_of, excess_influence),
+    (generalized_risk_of, generalized_risk_influence),
+)
+
+
+def estimate_areas_of_one_kind(
+    right: np.ndarray, number: int, confidence: float
+) -> tuple[Estimate, Estimate, Estimate]:
+    """Return area, excess and generalized risk of so many draws that are all right, or all wrong."""
+    auc = _perfect_area(float(right.any()), number, confidence)
+    excess = Estimate(0.0, 0.0, auc.high - auc.low, confidence, "exact")
+    return auc, excess, estimate_one_kind(right, number, confidence)
+
+
+def _by_influence(values: Sequence[float], errors: Sequence[Spread], confidence: float) -> list[Estimate]:
+    """Return area, excess and generalized risk with the intervals of their standard errors."""
+    auc = logit_interval(values[0], errors[0].error, confidence, "asymptotic", errors[0].freedom)
+    others = [
+        Estimate(
+            value, value - error.half(confidence), value + error.half(confidence), confidence, "asymptotic"
+        )
+        for value, error in zip(values[1:], errors[1:], strict=True)
+    ]
+    return [auc, *others]
+
+
+def widen_areas(
+    found: Sequence[Estimate], right: np.ndarray, wrong: np.ndarray, pairs: int
+) -> tuple[Estimate, Estimate, Estimate]:
+    """Return the same, with excess and generalized risk as high as so many pairs in order allow."""
+    auc, excess, augrc = found
+    # Rounding can leave replicates of a perfect ranking at -2e-16.
+    most = max(excess.high, _excess_bound(right, wrong, pairs, excess.confidence))
+    excess = replace(excess, low=max(excess.low, 0.0), high=most)
+    return auc, excess, widen_interval(augrc, right, wrong, pairs)
 
 
 def _resample_clusters(together: ClusteredInputs, figure: Figures, options: IntervalOptions) -> np.ndarray:

@@ -60,7 +60,10 @@ def agree(a, b) -> bool:
     return bool(means.all() and variances.all())
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=[pytest.mark.slow] * (each not in ("linear", "conv2d"))) for each in LAYERS],
+)
 def test_outputs_have_the_moments_of_drawn_weights(name) -> None:
     given = make(name)
     with torch.no_grad():

@@ -29,3 +29,67 @@ def rows(folder: Path, sets: int = 2, number: int = 80) -> Path:
         test = np.stack([rng.permutation(number)[: number // 10] for _ in range(4)])
         np.savez(folder / f"set-{k}.npz", X=x, y=10 * y + 100, test_index=test.astype(np.int32))
     return folder
+
+
+def language(folder: Path) -> Path:
+    """Two tiny models, texts of two kinds, recorded options and answers; returns the settings."""
+    import gzip
+    import json
+
+    import torch
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+    words = ["<unk>", "<s>", "</s>", *"abcdefghijklmnopqrst"]
+    inner = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    )
+    for k in range(2):
+        torch.manual_seed(k)
+        model = LlamaForCausalLM(LlamaConfig(
+            vocab_size=len(words), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+            num_attention_heads=2, max_position_embeddings=64, initializer_range=0.4, bos_token_id=1,
+            eos_token_id=2, tie_word_embeddings=True,
+        ))  # fmt: skip
+        model.save_pretrained(folder / f"model-{k}")
+        tokenizer.save_pretrained(folder / f"model-{k}")
+    rng = np.random.default_rng(0)
+
+    def write_texts(first: int, last: int) -> str:
+        rows = [{"text": " ".join(rng.choice(words[first:last], 40))} for _ in range(12)]
+        return "".join(json.dumps(row) + "\n" for row in rows)
+
+    (folder / "known.jsonl").write_text(write_texts(3, 13))
+    (folder / "other.jsonl").write_text(write_texts(13, 23))
+    (folder / "train.jsonl.gz").write_bytes(gzip.compress(write_texts(3, 13).encode(), mtime=0))
+    truth = rng.integers(3, size=80)
+    logits = rng.normal(size=(4, 80, 3)) + 2 * (np.arange(3) == truth[:, None])
+    np.savez(
+        folder / "options.npz", logp=logits.astype(np.float16), model=np.array(["x", "x", "y", "y"]),
+        prompt=np.array(["plain", "long"] * 2), shots=np.zeros(4, np.int8), label=truth.astype(np.int8),
+        is_demo=np.arange(80) == 0,
+    )  # fmt: skip
+    rows = []
+    for _ in range(40):
+        sure = rng.uniform()
+        right = rng.uniform(size=4) < sure
+        samples = [str(each) for each in np.where(right, "The Answer.", rng.choice(["one", "two"], 4))]
+        rows.append({"samples": samples, "match": "".join(str(int(each)) for each in right)})
+    (folder / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    settings = folder / "tiny.toml"
+    settings.write_text(
+        'title = "tiny"\n'
+        '[texts]\nknown = "known.jsonl"\nnumber = 10\ncharacters = 60\nprefixes = [2, 6]\n'
+        '[texts.others]\nletters = "other.jsonl"\n'
+        '[ensembles.trained]\ntitle = "trained apart"\nlike = "model-0"\ntexts = "train.jsonl.gz"\n'
+        "members = 2\nsteps = 6\nbatch = 4\ncontext = 16\n"
+        '[ensembles.given]\ntitle = "two models"\nmodels = ["model-0", "model-1"]\n'
+        '[ensembles.prompts]\ntitle = "two prompts"\nmodels = ["model-0"]\ntemplates = ["{}", "a b {}"]\n'
+        "limits_only = true\n"
+        "[limits]\ntexts = 3\ntokens = 5\ntops = [4]\n"
+        '[choices]\ntitle = "options"\nfile = "options.npz"\nprompt = "plain"\naccuracy = [0.5]\n'
+        '[samples]\ntitle = "answers"\nfile = "answers.jsonl"\naccuracy = [0.3]\n'
+    )
+    return settings

@@ -57,8 +57,30 @@ members = 4
 epochs = 3
 """
 
+COMPARED = """
+[methods.quam]
+kind = "quam"
+layers = ["3"]
+targets = 2
+steps = 4
+keep_every = 2
+batch_size = 50
+loss_inputs = 100
+temperature = 1e-2
+inputs = 30
+sets = ["id", "adversarial-pgd"]
+whole_train = true
+
+[methods.once]
+kind = "one-pass"
+scores = ["feature_density", "nearest_features", "energy", "max_logit", "softmax_entropy"]
+covariance = "shared"
+k = 5
+"""
+
 NETWORKS = f"""
 title = "Digits"
+reference = "dropout"
 [network]
 make = "small_digits:network"
 members = 2
@@ -91,10 +113,12 @@ counts = "votes"
 [methods.ensemble]
 kind = "ensemble"
 {METHODS}
+{COMPARED}
 """
 
 FEATURES = f"""
 title = "Digits, as features"
+reference = "heads"
 [network]
 features = "features.npz"
 weight = "weight"
@@ -112,6 +136,13 @@ remainders = [1, 2]
 [sets.ood-held-out]
 key = "strange"
 {METHODS}
+[methods.quam]
+kind = "quam"
+targets = 2
+steps = 4
+keep_every = 2
+batch_size = 50
+inputs = 25
 """
 
 
@@ -306,6 +337,69 @@ def test_the_figures_of_a_table_are_those_of_the_tasks(done, data):
     assert float(spread) == pytest.approx(np.std(areas, ddof=1), abs=1e-12)
 
 
+def read_comparison(out: Path) -> dict[tuple[str, ...], dict[str, str]]:
+    """The rows of methods.csv by task, method, score and what it is compared with."""
+    header, *lines = (out / "methods.csv").read_text().splitlines()
+    rows = [dict(zip(header.split(","), line.split(","), strict=True)) for line in lines]
+    return {tuple(row[name] for name in ("task", "method", "score", "against")): row for row in rows}
+
+
+def test_methods_are_compared_on_the_inputs_that_both_scored(done, data):
+    found, rows = pipeline(data, done, "networks"), read_comparison(done)
+    folders = {
+        each: found.stages.complete(found.scoring.plan_scores(each)) for each in ("quam", "once", "dropout")
+    }
+    known, attacked = (read_columns(folders["quam"] / f"{name}.npz") for name in ("id", "adversarial-pgd"))
+    assert len(known["input"]) == len(attacked["input"]) == 30
+    assert not (folders["quam"] / "ood-held-out.npz").exists()
+    task = found.tasks["table1"][1]
+    used = np.isin(known["input"], np.concatenate(task.known))
+    row = rows[task.name, "quam", "A3_epistemic", "A3_epistemic"]
+    assert (row["known"], row["positive"]) == (str(used.sum()), "30")
+    assert (task.name, "quam", "A3_epistemic", "pairwise_epistemic") in rows
+    theirs = [read_columns(folders["dropout"] / f"{name}.npz") for name in ("id", "adversarial-pgd")]
+    pairs = [
+        (known["A3_epistemic"][used], attacked["A3_epistemic"]),
+        tuple(
+            each["A3_epistemic"][own["input"]]
+            for each, own in zip(theirs, ({"input": known["input"][used]}, attacked), strict=True)
+        ),
+    ]
+    own = [demur.tasks.detection(*pair, interval="asymptotic").auroc for pair in pairs]
+    assert float(row["value"]) == pytest.approx(own[0].value, abs=1e-12)
+    assert float(row["reference"]) == pytest.approx(own[1].value, abs=1e-12)
+    expected = demur.tasks.compare(*pairs, "detection")
+    assert float(row["p_value"]) == pytest.approx(expected.p_value, abs=1e-12)
+    assert float(row["difference_low"]) == pytest.approx(expected.difference.low, abs=1e-12)
+    family = [float(each["p_value"]) for key, each in rows.items() if key[0] == task.name]
+    assert float(row["adjusted"]) >= float(row["p_value"])
+    assert float(row["adjusted"]) <= len(family) * float(row["p_value"]) + 1e-12
+    # Scores of one pass are compared with K, on all inputs.
+    assert rows[task.name, "once", "nearest_features", "pairwise_epistemic"]["positive"] == "400"
+    # Errors are those of the first network; those of another ensemble would not be.
+    row = rows["errors", "once", "max_logit", "pairwise_epistemic"]
+    columns = read_columns(folders["once"] / "id.npz")
+    wrong = (columns["deployed"] != columns["label"])[np.concatenate(found.tasks["table2"][0].known)]
+    assert int(row["positive"]) == wrong.sum()
+    # Of 30 inputs, those of one kind are fewer than 20.
+    assert not any(key[:2] == ("errors", "quam") for key in rows)
+
+
+def test_quam_searches_the_network_and_its_whole_training_data(done, data):
+    from demur.posteriors import QUAM
+
+    found = pipeline(data, done, "networks")
+    columns = read_columns(found.stages.complete(found.scoring.plan_scores("quam")) / "adversarial-pgd.npz")
+    images = torch.from_numpy(found.encoding.read_network_inputs("adversarial-pgd"))
+    clean = found.inputs.read_inputs("id")
+    assert np.abs(images.numpy() - clean).max() == pytest.approx(0.1, rel=1e-3)
+    train = torch.from_numpy(found.inputs.read_inputs("train")), found.inputs.read_labels("train")
+    options = {"layers": ["3"], "targets": 2, "steps": 4, "keep_every": 2, "batch_size": 50}
+    posterior = QUAM(found.encoding.read_network(0), train, loss_inputs=100, temperature=1e-2, **options)
+    expected = demur.score(posterior, [images[columns["input"][:3]]], progress=False)
+    np.testing.assert_allclose(columns["A3_epistemic"][:3], expected["A3"].epistemic, rtol=1e-4)
+
+
 def test_splits_and_halves_do_not_overlap(data, tmp_path):
     config = read_config(str(data / "networks.toml"))
     mask = np.arange(400) % 3 == 0
@@ -339,6 +433,8 @@ def test_the_section_is_made_of_the_files(done):
     assert len(rows) == 1
     assert ".682, .720" in rows[0]  # the paper's own, for MCD on ImageNet-O
     assert "By the epistemic part the new measure is ahead in" in text
+    assert "**Every method against dropout**" in text
+    assert "| pgd | quam | A3 |" in text
 
 
 def test_pictures_through_networks(data, tmp_path):
@@ -389,6 +485,10 @@ def test_features_from_the_command_line(data, tmp_path):
         (('key = "strange"', 'key = "nobody"'), "expected an array 'nobody', found"),
         (('labels = "labels"\nmodulo = 3\nremainders = [1', "modulo = 3\nremainders = [1"), "labels"),
         (("title =", "titel ="), "got 'titel'"),
+        (('reference = "heads"', 'reference = "quam"'), "reference: expected one of chain"),
+        (('reference = "heads"', ""), "since quam is only compared with it, got None"),
+        (("inputs = 25", 'sets = ["train"]'), "sets: expected scored sets, got 'train'"),
+        (("inputs = 25", 'layers = "all"'), "expected a network that is built here"),
         (("[network]", "[network"), "expected TOML"),
         (("remainders = [1, 2]", "remainders = [7]"), "expected inputs, got none"),
     ],

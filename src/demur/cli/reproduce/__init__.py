@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import typer
 
-from demur.cli.reproduce import active_learning, bernoulli, inference, precision, regression, tables
+from demur.cli.reproduce import (
+    active_learning,
+    bernoulli,
+    cifar10,
+    inference,
+    language,
+    precision,
+    regression,
+    tables,
+)
 
 app = typer.Typer(help="Repeat a study, from its data to its tables and figures.")
 
@@ -21,3 +30,5 @@ app.command("precision")(precision.precision)
 app.command("regression")(regression.regression)
 app.command("active-learning")(active_learning.active_learning)
 app.command("inference")(inference.inference)
+app.command("cifar10")(cifar10.cifar10)
+app.command("language")(language.language)

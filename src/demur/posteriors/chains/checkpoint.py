@@ -12,7 +12,7 @@ from demur import atomic
 from demur.posteriors.chains.stepper import ChainState
 from demur.posteriors.tensor_files import read_tensors, write_tensors
 from demur.reading import read_json
-from demur.scoring.checkpoint import list_changes
+from demur.run_settings import list_changes
 
 _STATES_KEPT = 2
 """The last state, and the one before it for a run that scores samples before the last state."""

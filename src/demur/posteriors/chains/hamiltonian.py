@@ -22,7 +22,7 @@ from demur.posteriors.chains.leapfrog import (
 )
 from demur.posteriors.chains.log_posterior import LogPosterior
 from demur.posteriors.tensor_files import read_tensors, write_tensors
-from demur.scoring.checkpoint import describe_changes
+from demur.run_settings import describe_changes
 
 _MOST_LEAPFROG_STEPS = 10_000
 _STEP_JITTER = 0.1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from demur.posteriors import networks
 from demur.posteriors.one_pass.detector import Detector
 from demur.posteriors.one_pass.gaussian_process import GaussianProcessHead, find_centres
 from demur.posteriors.one_pass.training import (
-    NetworkTraining,
+    FitOptions,
     Trainer,
     choose_length_scale,
     pack_state,
@@ -96,13 +96,8 @@ class DUE(Posterior, Detector):
         length_scale: float | None = None,
         bound: float | None = 3.0,
         draws: int = 32,
-        training: NetworkTraining | None = None,
         samples: int = 100,
-        seed: int = 0,
-        forward: networks.Forward | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: float = 30.0,
-        progress: bool = True,
+        **options: Unpack[FitOptions],
     ) -> Self:
         """Train a copy of a feature extractor with Gaussian processes on top.
 
@@ -126,17 +121,17 @@ class DUE(Posterior, Detector):
             As for ``spectral_normalise``; 3 in the paper.
         draws
             Draws of the logits per input and step in the bound; 32 in the paper's code.
-        training, samples, seed, forward, checkpoint, every, progress
+        samples, **options
             As for ``SNGP.fit``.
         """
         import torch
 
         for name, value in (("inducing", inducing), ("draws", draws), ("samples", samples)):
             check_count(name, value)
-        trainer = Trainer(model, data, classes, training=training, bound=bound, seed=seed, forward=forward)
+        trainer = Trainer(model, data, classes, bound=bound, **options)
         some = trainer.encode_some()
         scale = choose_length_scale(length_scale, some)
-        head = GaussianProcessHead(find_centres(some, inducing, seed), classes, length_scale=scale)
+        head = GaussianProcessHead(find_centres(some, inducing, trainer.seed), classes, length_scale=scale)
 
         def compute_loss(inputs: Any, labels: Any, source: Any) -> Any:
             mean, variance = head.marginals(trainer.encode(inputs))
@@ -146,11 +141,10 @@ class DUE(Posterior, Detector):
             return loss + head.divergence() / trainer.data.size
 
         settings = {"inducing": inducing, "length_scale": length_scale, "bound": bound, "draws": draws}
-        trainer.run(
-            head, compute_loss, method="DUE", settings=settings, checkpoint=checkpoint, every=every,
-            progress=progress,
-        )  # fmt: skip
-        return cls(trainer.model, head, samples=samples, seed=seed, bound=bound, forward=forward)
+        trainer.run(head, compute_loss, method="DUE", settings=settings)
+        return cls(
+            trainer.model, head, samples=samples, seed=trainer.seed, bound=bound, forward=trainer.forward
+        )
 
     def __repr__(self) -> str:
         classes, count = self.head["mean"].shape

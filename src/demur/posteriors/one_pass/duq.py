@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from demur.posteriors import networks
 from demur.posteriors.one_pass.detector import Detector
 from demur.posteriors.one_pass.training import (
-    NetworkTraining,
+    FitOptions,
     Trainer,
     pack_state,
     prepare_extractor,
@@ -147,12 +147,7 @@ class DUQ(Detector):
         length_scale: float = 0.1,
         penalty: float = 0.5,
         momentum: float = 0.999,
-        training: NetworkTraining | None = None,
-        seed: int = 0,
-        forward: networks.Forward | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: float = 30.0,
-        progress: bool = True,
+        **options: Unpack[FitOptions],
     ) -> Self:
         """Train a copy of a feature extractor with one centroid per class.
 
@@ -174,10 +169,8 @@ class DUQ(Detector):
             The weight of the gradient penalty: 0.5 in the paper for CIFAR-10, 0.05 for Fashion-MNIST.
         momentum
             That of the moving averages; 0.999 in the paper.
-        training
-            A ``NetworkTraining``; None: its defaults, which are the paper's for CIFAR-10.
-        seed, forward, checkpoint, every, progress
-            As for ``SNGP.fit``.
+        **options
+            As for ``SNGP.fit``. The defaults of ``training`` are the paper's for CIFAR-10.
         """
         check_count("size", size)
         for name, value in (("length_scale", length_scale), ("penalty", penalty)):
@@ -185,7 +178,7 @@ class DUQ(Detector):
                 raise ValueError(f"{name} must be positive and finite. Got {value!r}.")
         if not 0 <= momentum < 1:
             raise ValueError(f"momentum must be 0 or more and below 1. Got {momentum!r}.")
-        trainer = Trainer(model, data, classes, training=training, bound=None, seed=seed, forward=forward)
+        trainer = Trainer(model, data, classes, bound=None, **options)
         if not getattr(trainer.first[0], "is_floating_point", lambda: False)():
             raise ValueError(
                 "data must have inputs of floating numbers, for the gradient penalty. "
@@ -195,7 +188,7 @@ class DUQ(Detector):
         like = some.to(networks.locate_model(trainer.model)[1])
         head = CentroidHead(
             some.shape[1], classes, size=size, length_scale=length_scale,
-            seed=networks.derive_seed(seed, 4), like=like,
+            seed=networks.derive_seed(trainer.seed, 4), like=like,
         )  # fmt: skip
 
         def compute_loss(inputs: Any, labels: Any, _: Any) -> Any:
@@ -208,10 +201,10 @@ class DUQ(Detector):
             "size": size, "length_scale": length_scale, "penalty": penalty, "centroid_momentum": momentum
         }  # fmt: skip
         trainer.run(
-            head, compute_loss, method="DUQ", settings=settings, checkpoint=checkpoint, every=every,
-            progress=progress, after=lambda x, y: head.update(trainer.encode(x), y, momentum),
+            head, compute_loss, method="DUQ", settings=settings,
+            after=lambda x, y: head.update(trainer.encode(x), y, momentum),
         )  # fmt: skip
-        return cls(trainer.model, head, forward=forward)
+        return cls(trainer.model, head, forward=trainer.forward)
 
     def __repr__(self) -> str:
         classes, size, _ = self.head["weight"].shape

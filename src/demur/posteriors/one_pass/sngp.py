@@ -6,13 +6,13 @@ import json
 import math
 import os
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from demur.posteriors import networks
 from demur.posteriors.one_pass.detector import Detector
 from demur.posteriors.one_pass.random_features import RandomFeatureHead, factorise_precision
 from demur.posteriors.one_pass.training import (
-    NetworkTraining,
+    FitOptions,
     Trainer,
     choose_length_scale,
     pack_state,
@@ -96,13 +96,8 @@ class SNGP(Posterior, Detector):
         features: int = 1024,
         length_scale: float | None = None,
         bound: float | None = 0.95,
-        training: NetworkTraining | None = None,
         samples: int = 100,
-        seed: int = 0,
-        forward: networks.Forward | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        every: float = 30.0,
-        progress: bool = True,
+        **options: Unpack[FitOptions],
     ) -> Self:
         """Train a copy of a feature extractor with a Gaussian process on top.
 
@@ -124,22 +119,19 @@ class SNGP(Posterior, Detector):
             The paper has 1, and leaves the scale to the features.
         bound
             As for ``spectral_normalise``; None: layers stay as they are.
-        training
-            A ``NetworkTraining``; None: its defaults.
-        samples, seed
-            Members, and the seed of everything.
-        forward
-            ``forward(model, inputs)`` returns the features, where ``model(inputs)`` does not.
-        checkpoint, every
-            A safetensors file for the work done so far, and seconds between writes. It stays.
-        progress
-            Show a progress bar, on a terminal.
+        samples
+            The number of members.
+        **options
+            ``training=None``, a ``NetworkTraining``, or its defaults; ``seed=0``, the seed of everything;
+            ``forward=None``, where ``forward(model, inputs)`` and not ``model(inputs)`` returns the features;
+            ``checkpoint=None`` and ``every=30.0``, a safetensors file for the work done so far, which stays,
+            and seconds between writes; ``progress=True``, a progress bar on a terminal.
         """
         import torch
 
         check_count("features", features)
         check_count("samples", samples)
-        trainer = Trainer(model, data, classes, training=training, bound=bound, seed=seed, forward=forward)
+        trainer = Trainer(model, data, classes, bound=bound, **options)
         if classes * features**2 * 8 > _LARGEST:
             size, fewer = classes * features**2 * 8 / 2**30, math.isqrt(_LARGEST // 8 // classes)
             raise ValueError(
@@ -150,7 +142,7 @@ class SNGP(Posterior, Detector):
         scale = choose_length_scale(length_scale, some)
         head = RandomFeatureHead(
             some.shape[1], classes, features=features, length_scale=scale,
-            seed=networks.derive_seed(seed, 4), device=trainer.device,
+            seed=networks.derive_seed(trainer.seed, 4), device=trainer.device,
         )  # fmt: skip
 
         def compute_loss(inputs: Any, labels: Any, _: Any) -> Any:
@@ -158,12 +150,17 @@ class SNGP(Posterior, Detector):
             return torch.nn.functional.cross_entropy(logits, labels) + head.penalty() / trainer.data.size
 
         settings = {"features": features, "length_scale": length_scale, "bound": bound}
-        trainer.run(
-            head, compute_loss, method="SNGP", settings=settings, checkpoint=checkpoint, every=every,
-            progress=progress,
-        )  # fmt: skip
+        trainer.run(head, compute_loss, method="SNGP", settings=settings)
         factors = factorise_precision(head, (values for values, _ in trainer.iterate_features()))
-        return cls(trainer.model, head, factors, samples=samples, seed=seed, bound=bound, forward=forward)
+        return cls(
+            trainer.model,
+            head,
+            factors,
+            samples=samples,
+            seed=trainer.seed,
+            bound=bound,
+            forward=trainer.forward,
+        )
 
     def __repr__(self) -> str:
         size, classes = self.head["beta"].shape

@@ -8,7 +8,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypedDict
 
 import numpy as np
 
@@ -67,6 +67,17 @@ class NetworkTraining:
             raise ValueError(f"momentum must be 0 or more and below 1. Got {self.momentum!r}.")
 
 
+class FitOptions(TypedDict, total=False):
+    """The arguments that all fits of a network with its head share; `SNGP.fit` describes them."""
+
+    training: NetworkTraining | None
+    seed: int
+    forward: networks.Forward | None
+    checkpoint: str | os.PathLike[str] | None
+    every: float
+    progress: bool
+
+
 class Head(Protocol):
     """What is trained on top of a feature extractor."""
 
@@ -89,16 +100,20 @@ class Trainer:
         How many classes there are.
     bound
         The bound of spectral normalisation; None: without it.
+    training, seed, forward, checkpoint, every, progress
+        See `FitOptions`.
     """
 
     def __init__(
-        self, model: Any, data: Any, classes: int, *, training: NetworkTraining | None, bound: float | None,
-        seed: int, forward: networks.Forward | None,
+        self, model: Any, data: Any, classes: int, *, bound: float | None,
+        training: NetworkTraining | None = None, seed: int = 0, forward: networks.Forward | None = None,
+        checkpoint: str | os.PathLike[str] | None = None, every: float = 30.0, progress: bool = True,
     ) -> None:  # fmt: skip
         networks.check_network("model", model)
         if training is not None and not isinstance(training, NetworkTraining):
             raise TypeError(f"training must be a NetworkTraining. Got {type(training).__name__}.")
         self.training, self.seed, self.forward = training or NetworkTraining(), seed, forward
+        self.checkpoint, self.every, self.progress = checkpoint, every, progress
         if isinstance(data, Features):
             if data.labels is None:
                 raise ValueError("fit takes labels. The features have none: give Features(values, labels).")
@@ -153,9 +168,6 @@ class Trainer:
         *,
         method: str,
         settings: dict[str, Any],
-        checkpoint: str | os.PathLike[str] | None,
-        every: float,
-        progress: bool,
         after: Callable[[Any, Any], None] | None = None,
     ) -> None:
         """Train the network and its head.
@@ -210,9 +222,9 @@ class Trainer:
             "model": self.given, "seed": self.seed, "classes": self.classes, "inputs": self.data.size,
             "data": self._describe_data(), **dataclasses.asdict(self.training), **settings,
         }  # fmt: skip
-        file = TrainingFile(checkpoint, method, described, every)
+        file = TrainingFile(self.checkpoint, method, described, self.every)
         self.model.train()
-        file.run(steps, take_step, pack, restore, progress=progress)
+        file.run(steps, take_step, pack, restore, progress=self.progress)
         self.model.eval()
 
     def _describe_data(self) -> str:

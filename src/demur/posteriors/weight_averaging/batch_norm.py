@@ -8,6 +8,7 @@ from typing import Any
 
 from demur.posteriors import networks
 from demur.posteriors.chains.gradients import CallWithParameters
+from demur.posteriors.chains.minibatches import Minibatches
 
 
 def find_batch_norm(model: Any) -> dict[str, Any]:
@@ -42,6 +43,49 @@ def compute_statistics(
         for inputs in batches:
             call(parameters | found, networks.copy_inputs(networks.move_to_model(inputs, model)))
     return {name: value for name, value in found.items() if not name.endswith("num_batches_tracked")}
+
+
+class MemberStatistics:
+    """The batch-norm statistics of members, computed when they are first needed, and kept.
+
+    Parameters
+    ----------
+    model, call
+        The network, and what calls it with other parameters.
+    minibatches
+        The training data, of which each member gets the same pass; None where there are none.
+    """
+
+    def __init__(self, model: Any, call: CallWithParameters, minibatches: Minibatches | None) -> None:
+        self._model, self._call, self._minibatches = model, call, minibatches
+        self._kept: dict[int, dict[str, Any]] = {}
+
+    def find(self, member: int, parameters: dict[str, Any]) -> dict[str, Any]:
+        """Return the statistics of a member with these parameters; none for a network without batch norm."""
+        if not find_batch_norm(self._model):
+            return {}
+        if member not in self._kept:
+            found = compute_statistics(self._model, self._call, parameters, self._read_inputs())
+            self._kept[member] = found
+        return self._kept[member]
+
+    def restore(self, member: int, statistics: dict[str, Any]) -> None:
+        """Keep statistics that were found before."""
+        self._kept[member] = statistics
+
+    def clear(self) -> None:
+        """Forget the statistics of all members."""
+        self._kept = {}
+
+    def _read_inputs(self) -> Iterator[Any]:
+        """Yield the inputs of one pass over the data."""
+        if self._minibatches is None:
+            raise ValueError(
+                "model has batch norm, whose statistics are computed anew for each draw. Give training data: "
+                "SWAG(model, data=...), or keep the model's own statistics with refresh=False."
+            )
+        for step in range(self._minibatches.batches_per_pass):
+            yield self._minibatches.at(step)[0]
 
 
 @contextlib.contextmanager

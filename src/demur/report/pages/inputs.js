@@ -2,7 +2,7 @@
 
 // A picture out of the row of all pictures of its set.
 function picture(sheet, place, name) {
-  const scale = 48 / Math.max(sheet.width, sheet.height);
+  const scale = sheet.shown / Math.max(sheet.width, sheet.height);
   const made = element("span", { class: "picture", role: "img", "aria-label": name });
   Object.assign(made.style, {
     width: `${sheet.width * scale}px`, height: `${sheet.height * scale}px`, backgroundImage: `url("${sheet.image}")`,
@@ -14,6 +14,10 @@ function picture(sheet, place, name) {
 function columns(rows) {
   const has = (name) => rows.some((row) => row[name] !== undefined), found = [];
   if (has("picture")) found.push({ name: "picture", label: "picture", cell: (row) => picture(DATA.pictures[source()], row.picture, `input ${row.input}`) });
+  if (has("map")) {
+    const label = `map of ${DATA.scores[DATA.mapped].short}, dark: high`;
+    found.push({ name: "map", label, cell: (row) => (row.map === undefined ? "" : picture(DATA.maps[state.method][source()], row.map, `${label}, of input ${row.input}`)) });
+  }
   found.push({ name: "input", label: "input", number: true, value: (row) => row.input });
   if (has("id")) found.push({ name: "id", label: "id", value: (row) => row.id });
   if (has("label")) found.push({ name: "label", label: "label", value: (row) => row.label });
@@ -48,7 +52,7 @@ const source = () => (state.set === WRONG ? KNOWN : state.set);
 
 // Why the table does not say what makes an input uncertain.
 function missing() {
-  if (DATA.byTask || DATA.numbers) return ""; // there are no classes
+  if (DATA.byTask || DATA.numbers || answerTokens()) return ""; // there are no classes
   if (DATA.members[state.method][source()]) return " There is one member, so nobody disagrees.";
   const whose = DATA.methods[state.method], file = `${whose ? `${whose}/` : ""}members-${DATA.sets[source()].file}.npy`;
   return ` Which classes make them uncertain is not known: the run has no ${file}.`;

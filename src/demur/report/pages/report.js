@@ -173,6 +173,7 @@ function show() {
   showFigures();
   showSlider();
   showInputs();
+  showAnswers();
   showAll();
 }
 
@@ -202,7 +203,7 @@ $("threshold").addEventListener("input", () => moved(nearest($("threshold").valu
 $("threshold").addEventListener("keydown", step);
 $("target").addEventListener("change", () => { state.target = Number($("target").value); const at = state.at; buildSlider(); moved(result().slider.promises[state.target].at ?? at); });
 $("go").addEventListener("click", () => moved(result().slider.promises[state.target].at));
-$("input-set").addEventListener("change", () => { state.set = Number($("input-set").value); showInputs(); });
+$("input-set").addEventListener("change", () => { state.set = Number($("input-set").value); showInputs(); showAnswers(); });
 $("theme").addEventListener("change", () => setTheme($("theme").value));
 setTheme($("theme").value); // browsers may keep a choice when a page is loaded again
 update();

@@ -3,6 +3,7 @@
 idx               files in the IDX format (MNIST and similar)
 npz               named arrays from an .npz file
 mnist             MNIST and Fashion-MNIST
+cifar10           CIFAR-10
 uci               UCI regression data sets with their published splits
 image_folders     folders of images
 imagenet          ImageNet validation images, ImageNet-O and ImageNet-A as published

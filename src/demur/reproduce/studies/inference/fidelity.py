@@ -36,9 +36,8 @@ def compare_predictions(own: Kept, reference: Kept, noise: float | None) -> dict
         return {"k|spearman": correlate_ranks(own["score"], reference["k"])}
     found = {}
     if noise is None:
-        found["tv"] = float(np.abs(own["average"] - reference["average"]).sum(axis=1).mean() / 2)
-        likeliest = [each["average"].argmax(axis=1) for each in (own, reference)]
-        found["agreement"] = float((likeliest[0] == likeliest[1]).mean())
+        gaps, agrees = compare_averages(own["average"], reference["average"])
+        found["tv"], found["agreement"] = float(gaps.mean()), float(agrees.mean())
     else:
         found["tv"] = float(measure_mixture_distances(own, reference, noise).mean())
         centres = [average_members(each["means"], each.get("weights")) for each in (own, reference)]
@@ -52,6 +51,17 @@ def compare_predictions(own: Kept, reference: Kept, noise: float | None) -> dict
             found[f"{part}|within"] = float(((a <= _FACTOR * b) & (b <= _FACTOR * a)).mean())
         found[f"{part}|spearman"] = correlate_ranks(a, b)
     return found
+
+
+def compare_averages(own: np.ndarray, reference: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the total variation of each input's class probabilities, and whether the likeliest class agrees.
+
+    Parameters
+    ----------
+    own, reference
+        (inputs, classes).
+    """
+    return np.abs(own - reference).sum(axis=1) / 2, own.argmax(axis=1) == reference.argmax(axis=1)
 
 
 def correlate_ranks(a: np.ndarray, b: np.ndarray) -> float:

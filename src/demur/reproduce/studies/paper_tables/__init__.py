@@ -7,6 +7,8 @@ trained_networks    networks that are trained here or read from a file
 encoding_stages     stages: features, last layers, logits
 methods             stages: last layers are fitted; posteriors
 scoring_stages      stages: scores of every set by every method
+compared_methods    stages: scores of methods that are only compared: QUAM, one pass
+method_comparison   every method against one of them
 evaluation          splits, tables, paired tests, every cell, labels from people
 people_labels       the entropy of labels from people
 published_figures   the figures of the paper

@@ -3,9 +3,10 @@
 title = "..."
 [network]        one of `models`, `make`, `features`, `predictions`; `module:function` runs that code
 [sets.NAME]      inputs: train, id, ood-..., adversarial-...
-[methods.NAME]   posteriors: ensemble, last-layers, dropout, cyclical-sghmc, laplace, swag
+[methods.NAME]   posteriors: ensemble, last-layers, dropout, cyclical-sghmc, laplace, swag; quam; one-pass
 [splits]         the number of splits, and the images per split in each task
 [people]         optional: labels from people for the inputs of id
+reference = ...  optional: the method that every other is compared with, on the inputs that both scored
 """
 
 from __future__ import annotations
@@ -41,8 +42,17 @@ _METHOD_KEYS = {
     },
     "laplace": {"samples", "structure", "prior_precision"},
     "swag": {"samples", "rank", "scale", "epochs", "rate", "momentum", "weight_decay", "batch_size"},
+    "quam": {
+        "layers", "targets", "steps", "keep_every", "penalty", "growth", "growth_every", "rate",
+        "weight_decay", "batch_size", "loss_inputs", "bound", "temperature", "inputs", "sets", "whole_train",
+    },
+    "one-pass": {"scores", "covariance", "k"},
 }  # fmt: skip
-_TOP_LEVEL_KEYS = {"title", "network", "sets", "methods", "splits", "people", "classes", "note"}
+_TOP_LEVEL_KEYS = {"title", "network", "sets", "methods", "splits", "people", "classes", "note", "reference"}
+_COMPARED_ONLY = ("quam", "one-pass")
+"""Kinds of methods that are compared with the reference, and have no rows in the paper's tables: they score a
+part of the inputs, or have no measures."""
+_ONE_PASS_SCORES = ("feature_density", "nearest_features", "energy", "max_logit", "softmax_entropy")
 
 
 _CONFIGS = "demur.reproduce.studies.paper_tables"
@@ -63,6 +73,8 @@ class Config:
         As in the file; `people` is None if there are no labels from people.
     sets, methods
         As in the file, by name.
+    reference
+        The method that others are compared with; None: no such comparison.
     """
 
     name: str
@@ -76,6 +88,7 @@ class Config:
     classes: str | None = None
     note: str = ""
     seed: int = 0
+    reference: str | None = None
 
     @property
     def scored(self) -> list[str]:
@@ -86,6 +99,11 @@ class Config:
     def derived(self) -> list[str]:
         """Sets that are drawn from `id`."""
         return [name for name, given in self.sets.items() if "of" in given]
+
+    @property
+    def tabled(self) -> list[str]:
+        """The methods that the paper's tables and the report have."""
+        return [name for name, given in self.methods.items() if given["kind"] not in _COMPARED_ONLY]
 
     @property
     def fits(self) -> bool:
@@ -157,11 +175,36 @@ def _check_config(name: str, values: dict[str, Any], seed: int) -> Config:
             raise ValueError(f"{name}: [methods.{each}]: stored predictions have no last layer")
     found = Config(
         name, values["title"], kinds[0], network, sets, methods, values.get("splits", {"number": 3}),
-        values.get("people"), values.get("classes"), values.get("note", ""), seed,
+        values.get("people"), values.get("classes"), values.get("note", ""), seed, values.get("reference"),
     )  # fmt: skip
+    _check_comparison(found)
     if found.fits and "train" not in sets:
         raise ValueError(f"{name}: expected [sets.train] to fit last layers to, found none")
     return found
+
+
+def _check_comparison(config: Config) -> None:
+    """Raise a `ValueError` if there is something to compare with a reference and none that fits."""
+    others = [name for name in config.methods if name not in config.tabled]
+    if config.reference not in (*config.tabled, *([] if others else [None])):
+        because = f", since {others[0]} is only compared with it" if others else ""
+        raise ValueError(
+            f"{config.name}: reference: expected one of {', '.join(config.tabled)}{because}, "
+            f"got {config.reference!r}"
+        )
+    for name in others:
+        given, where = config.methods[name], f"{config.name}: [methods.{name}]"
+        for each in given.get("sets", []):
+            if each not in config.scored:
+                raise ValueError(f"{where}: sets: expected scored sets, got {each!r}")
+        if given["kind"] == "one-pass" and not set(given.get("scores", ["none"])) <= set(_ONE_PASS_SCORES):
+            raise ValueError(
+                f"{where}: scores: expected some of {', '.join(_ONE_PASS_SCORES)}, got {given.get('scores')}"
+            )
+        if config.source != "make" and (given.get("layers", "last") != "last" or given.get("whole_train")):
+            raise ValueError(
+                f"{where}: layers: expected a network that is built here, got its last layer only"
+            )
 
 
 def _check_keys(where: str, given: Mapping[str, Any], allowed: set[str]) -> None:

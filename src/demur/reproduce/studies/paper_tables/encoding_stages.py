@@ -107,12 +107,7 @@ class EncodingStages:
 
             import demur
 
-            model = self.read_network(which)
-            given = (
-                self.inputs.read_inputs(name)
-                if attacked is None
-                else np.load(self.stages.complete(attacked) / "inputs.npy")
-            )
+            model, given = self.read_network(which), self.read_network_inputs(name)
             with use_one_thread():
                 found = demur.posteriors.features(
                     model, list(torch.from_numpy(given).split(500)), progress=False
@@ -164,6 +159,12 @@ class EncodingStages:
         """Return a network in evaluation mode."""
         folder = self.stages.complete(self.plan_weights(which))
         return trained_networks.read_network(self.config.network["make"], folder)
+
+    def read_network_inputs(self, name: str) -> np.ndarray:
+        """Return the inputs of a set as the network takes them; attacked ones where the set has them."""
+        if "attack" not in self.config.sets[name]:
+            return self.inputs.read_inputs(name)
+        return np.load(self.stages.complete(self.plan_attack(name)) / "inputs.npy")
 
     def plan_attack(self, name: str) -> Stage:
         """Return the stage that attacks the inputs of `id`, white-box, on the first network."""

@@ -176,7 +176,7 @@ def build_table(sections: list[TableSection]) -> Table:
     return Table(columns, rows)
 
 
-def _format_csv(header: list[str], rows: list[list[Any]]) -> str:
+def format_csv(header: list[str], rows: list[list[Any]]) -> str:
     """Return rows as CSV, with the fewest digits that read back as the same numbers."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -197,7 +197,7 @@ def format_figures(sections: list[TableSection]) -> str:
                     ends = [found["value"], found["low"], found["high"]]
                     rows.append([each.task.name, method, name, figure, *ends, *mean])
     header = ["task", "method", "score", "figure", "value", "low", "high", "splits_mean", "splits_spread"]
-    return _format_csv(header, rows)
+    return format_csv(header, rows)
 
 
 def format_comparisons(sections: list[TableSection]) -> str:
@@ -219,7 +219,7 @@ def format_comparisons(sections: list[TableSection]) -> str:
         "p_value",
         "adjusted",
     ]
-    return _format_csv(header, rows)
+    return format_csv(header, rows)
 
 
 def format_cells(tasks: list[TableTask], scored: _Scored) -> str:
@@ -233,7 +233,7 @@ def format_cells(tasks: list[TableTask], scored: _Scored) -> str:
                     found = _evaluate_cell(task, by_set, f"{measure}_{part}", inputs)
                     if found is not None:
                         rows.append([task.name, method, measure, part, found.value, found.low, found.high])
-    return _format_csv(["task", "method", "measure", "part", "value", "low", "high"], rows)
+    return format_csv(["task", "method", "measure", "part", "value", "low", "high"], rows)
 
 
 def _evaluate_cell(
@@ -259,7 +259,7 @@ def format_accuracy(scored: _Scored) -> str:
         correct = by_set["id"]["prediction"] == by_set["id"]["label"]
         found = proportion(int(correct.sum()), len(correct), 0.95)
         rows.append([method, len(correct), found.value, found.low, found.high])
-    return _format_csv(["method", "inputs", "accuracy", "low", "high"], rows)
+    return format_csv(["method", "inputs", "accuracy", "low", "high"], rows)
 
 
 def format_people(entropy: np.ndarray, by_rule: Mapping[str, Mapping[str, np.ndarray]]) -> str:
@@ -269,4 +269,4 @@ def format_people(entropy: np.ndarray, by_rule: Mapping[str, Mapping[str, np.nda
         for rule, aleatoric in rules.items():
             found = rank_correlation(aleatoric[there], entropy[there])
             rows.append([method, rule, int(there.sum()), found.value, found.low, found.high])
-    return _format_csv(["method", "rule", "inputs", "correlation", "low", "high"], rows)
+    return format_csv(["method", "rule", "inputs", "correlation", "low", "high"], rows)

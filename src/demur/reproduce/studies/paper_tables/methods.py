@@ -88,7 +88,7 @@ class Methods:
         settings = self.get_settings(name)
 
         def make(folder: Path) -> None:
-            layer, features = self._read_last_layer(), self._read_features(["train"])
+            layer, features = self.read_last_layer(), self.read_features(["train"])
             training = {key: value for key, value in settings.items() if key != "members"}
             found = LastLayer.fit(
                 layer, features, settings.get("members", 10), training=HeadTraining(**training),
@@ -137,17 +137,17 @@ class Methods:
             step = _count_rows_per_batch(members[0].shape[1])
             parts = np.split(np.arange(len(labels)), range(step, len(labels), step))
             return _StoredLogits(members), [(rows, labels[rows]) for rows in parts], "batch"
-        loader, seed = self._read_features(sets), self.config.seed
+        loader, seed = self.read_features(sets), self.config.seed
         if kind == "last-layers":
             fit = self.plan_fit(name)
             assert fit is not None
             heads = self.stages.complete(fit) / "heads.safetensors"
-            return LastLayer.load(heads, self._read_last_layer()), loader, "batch"
+            return LastLayer.load(heads, self.read_last_layer()), loader, "batch"
         if kind == "dropout":
             samples = min(settings["samples"], at_most or settings["samples"])
-            found = LastLayer(self._read_last_layer(), dropout=settings["rate"], samples=samples, seed=seed)
+            found = LastLayer(self.read_last_layer(), dropout=settings["rate"], samples=samples, seed=seed)
             return found, loader, "batch"
-        layer, train = self._read_last_layer(), self._read_features(["train"])
+        layer, train = self.read_last_layer(), self.read_features(["train"])
         if kind in ("laplace", "swag"):
             settings["samples"] = min(settings["samples"], at_most or settings["samples"])
         if kind == "laplace":
@@ -172,19 +172,23 @@ class Methods:
             )
         return LastLayer(layer, self._subsamples[name]), loader, "batch"
 
+    def read_deployed(self, name: str) -> np.ndarray:
+        """Return the classes that the first network predicts for a set."""
+        return np.asarray(self._map_files("logits.npy", [name])[0].argmax(1))
+
     def _map_files(self, file: str, sets: list[str], which: int = 0) -> list[np.ndarray]:
         """Return an array of each set, mapped from its file."""
         places = [self.stages.complete(self.encoding.plan_encoding(which, each)) for each in sets]
         return [np.load(place / file, mmap_mode="r") for place in places]
 
-    def _read_features(self, sets: list[str]) -> Features:
+    def read_features(self, sets: list[str]) -> Features:
         """Return features and labels of sets, one after the other."""
         values, labels = (
             np.concatenate(self._map_files(file, sets)) for file in ("features.npy", "labels.npy")
         )
-        return Features(values, labels, rows=_count_rows_per_batch(self._read_last_layer().out_features))
+        return Features(values, labels, rows=_count_rows_per_batch(self.read_last_layer().out_features))
 
-    def _read_last_layer(self) -> Any:
+    def read_last_layer(self) -> Any:
         """Return the last layer of the first network."""
         import torch
         from safetensors.torch import load_file

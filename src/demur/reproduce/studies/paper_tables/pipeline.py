@@ -18,7 +18,7 @@ from demur.report.contents import gather_contents
 from demur.report.run_folder import read_run
 from demur.reproduce.runner import Study
 from demur.reproduce.stages import Stage, Stages
-from demur.reproduce.studies.paper_tables import evaluation
+from demur.reproduce.studies.paper_tables import evaluation, method_comparison
 from demur.reproduce.studies.paper_tables.config import Config
 from demur.reproduce.studies.paper_tables.encoding_stages import EncodingStages
 from demur.reproduce.studies.paper_tables.input_sets import InputSets
@@ -67,10 +67,11 @@ class TablesPipeline:
             The file of the results that is printed at the end.
         """
         self._check()
+        compared = [self.plan_comparison()] if self.config.reference and "table1" in tables else []
         return Study(
             name=f"tables-{self.config.name}",
             stages=self.stages,
-            last=[*map(self.plan_table, tables), self.plan_report()],
+            last=[*map(self.plan_table, tables), *compared, self.plan_report()],
             compose_section=compose_section,
             shown=shown,
         )
@@ -100,42 +101,64 @@ class TablesPipeline:
         masks = {name: self.inputs.read_mask(name) for name in self.config.derived}
         return evaluation.list_tasks(self.config, sizes, masks)
 
+    def plan_comparison(self) -> Stage:
+        """Return the stage that compares every method with the reference."""
+        scoring = [self.scoring.plan_scores(name) for name in self.config.methods]
+        facts = {
+            "splits": self.config.splits, "seed": self.config.seed, "reference": self.config.reference,
+            "names": list(self.config.methods),
+        }  # fmt: skip
+        seconds = 5.0 * len(self.config.methods) * len(self.tasks["table1"])
+        return Stage("evaluate/methods", self._write_comparison, facts, scoring, seconds, megabytes=1)
+
     def plan_table(self, table: str) -> Stage:
         """Return the stage that evaluates a table."""
-        scoring = [self.scoring.plan_scores(name) for name in self.config.methods]
+        scoring = [self.scoring.plan_scores(name) for name in self.config.tabled]
         people = self.config.people if table == "table2" else None
-        rules = [self.scoring.plan_rules(name) for name in self.config.methods] if people else []
+        rules = [self.scoring.plan_rules(name) for name in self.config.tabled] if people else []
         facts = {
-            "splits": self.config.splits, "seed": self.config.seed, "names": list(self.config.methods),
+            "splits": self.config.splits, "seed": self.config.seed, "names": self.config.tabled,
             "people": people, "sets": {n: s.get("stand_in_for") for n, s in self.config.sets.items()},
         }  # fmt: skip
         return Stage(
             f"evaluate/{table}", lambda folder: self._write_table(table, folder), facts, [*scoring, *rules],
-            seconds=5.0 * len(self.config.methods) * len(self.tasks[table]), megabytes=1,
+            seconds=5.0 * len(self.config.tabled) * len(self.tasks[table]), megabytes=1,
         )  # fmt: skip
 
     def plan_report(self) -> Stage:
         """Return the stage that lays out the scores as `demur report` reads them, with its pages."""
-        scoring = [self.scoring.plan_scores(name) for name in self.config.methods]
+        scoring = [self.scoring.plan_scores(name) for name in self.config.tabled]
         # Both tables share the report, whichever command ran first.
         facts = {name: value for name, value in self._collect_facts().items() if name != "command"}
         return Stage("report", self._write_report, facts, scoring, seconds=60, megabytes=20)
 
     # --- results ---------------------------------------------------------------------------------
 
-    def _read_scores(self) -> dict[str, dict[str, dict[str, np.ndarray]]]:
-        """Return all columns by method and set."""
+    def _read_scores(self, methods: Sequence[str]) -> dict[str, dict[str, dict[str, np.ndarray]]]:
+        """Return all columns by method and set, of the sets that a method scored."""
+        places = {method: self.stages.complete(self.scoring.plan_scores(method)) for method in methods}
         return {
             method: {
-                name: read_columns(self.stages.complete(self.scoring.plan_scores(method)) / f"{name}.npz")
+                name: read_columns(place / f"{name}.npz")
                 for name in self.config.scored
+                if (place / f"{name}.npz").exists()
             }
-            for method in self.config.methods
+            for method, place in places.items()
         }
+
+    def _write_comparison(self, folder: Path) -> None:
+        """Write every method's figures beside those of the reference."""
+        assert self.config.reference
+        tasks = [*self.tasks["table1"], *self.tasks["table2"]]
+        kinds = {name: given["kind"] for name, given in self.config.methods.items()}
+        scored = self._read_scores(list(self.config.methods))
+        rows = method_comparison.compare_methods(tasks, scored, kinds, self.config.reference)
+        text = evaluation.format_csv(list(method_comparison.HEADER), rows)
+        write_text(folder / method_comparison.FILE, text)
 
     def _write_table(self, table: str, folder: Path) -> None:
         """Write a table with its figures, comparisons and cells."""
-        scored, tasks = self._read_scores(), self.tasks[table]
+        scored, tasks = self._read_scores(self.config.tabled), self.tasks[table]
         sections = [evaluation.evaluate_task(task, scored) for task in tasks]
         found = evaluation.build_table(sections)
         files = {
@@ -159,7 +182,7 @@ class TablesPipeline:
     def _read_aleatoric(self, scored: Mapping[str, Any]) -> dict[str, dict[str, np.ndarray]]:
         """Return the aleatoric part of each input of `id` by method and rule."""
         found = {}
-        for method in self.config.methods:
+        for method in self.config.tabled:
             place = self.stages.complete(self.scoring.plan_rules(method))
             rules = {rule: read_columns(place / f"id-{rule}.npz")["pairwise_aleatoric"] for rule in RULES}
             found[method] = {"log": scored[method]["id"]["pairwise_aleatoric"], **rules}
@@ -167,7 +190,7 @@ class TablesPipeline:
 
     def _write_report(self, place: Path) -> None:
         """Write scores, facts and pages into a folder."""
-        scored, facts = self._read_scores(), self._collect_facts()
+        scored, facts = self._read_scores(self.config.tabled), self._collect_facts()
         for method, by_set in scored.items():
             for name, columns in by_set.items():
                 _write_scores(place / method / f"{name}.npz", columns)
@@ -202,7 +225,7 @@ class TablesPipeline:
                       self.config.derived},
             "sets": {n: {k: s[k] for k in ("paper", "stand_in_for", "called") if k in s}
                      for n, s in self.config.sets.items()},
-            "methods": self.config.methods,
+            "methods": self.config.methods, "reference": self.config.reference,
         }  # fmt: skip
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 import demur
 from demur.reproduce.stages import Stage
+from demur.reproduce.studies.paper_tables.compared_methods import ComparedMethods, write_sets
 from demur.reproduce.studies.paper_tables.methods import SECONDS_BETWEEN_SAVES, Methods
-from demur.stores import write_columns
 
 MEASURES = ("pairwise", "average", "reverse", "bma")
 CELLS = ("A1", "A2", "A3", "B1", "C1")
@@ -36,9 +36,12 @@ class ScoringStages:
 
     def __init__(self, methods: Methods) -> None:
         self.methods, self.config, self.stages = methods, methods.config, methods.stages
+        self.compared = ComparedMethods(methods)
 
     def plan_scores(self, name: str) -> Stage:
-        """Return the stage that scores all sets by a method; its folder has `SET.npz`."""
+        """Return the stage that scores the sets by a method; its folder has `SET.npz`."""
+        if name not in self.config.tabled:
+            return self.compared.plan_scores(name)
 
         def make(folder: Path) -> None:
             self._score_sets(name, self.config.scored, folder, "log", (*MEASURES, *CELLS), "")
@@ -67,15 +70,8 @@ class ScoringStages:
             posterior, loader, measures=measures, rule=rule, order=order,
             checkpoint=folder / f"scoring{ending}.npz", every=SECONDS_BETWEEN_SAVES,
         )  # fmt: skip
-        columns, start = scores.columns, 0
-        for each in sets:
-            stop = start + self.methods.encoding.inputs.get_rows(each).size
-            part = {column: values[start:stop] for column, values in columns.items()}
-            part["input"] = np.arange(stop - start)
-            if (part["label"] < 0).all():
-                del part["label"]
-            write_columns(folder / f"{each}{ending}.npz", part, force=True)
-            start = stop
+        rows = {each: np.arange(self.methods.encoding.inputs.get_rows(each).size) for each in sets}
+        write_sets(folder, scores.columns, rows, ending)
         if (folder / "chain").is_dir():
             shutil.rmtree(folder / "chain")
 

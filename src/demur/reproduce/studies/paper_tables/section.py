@@ -10,6 +10,7 @@ from demur.report.table_forms import write_number as number
 from demur.reproduce.markdown import format_table
 from demur.reproduce.records import Records, convert_to_records
 from demur.reproduce.results_page import write_tally
+from demur.reproduce.studies.paper_tables.method_comparison import FILE as METHODS_FILE
 from demur.reproduce.studies.paper_tables.published_figures import get_figure
 from demur.stores import read_columns
 
@@ -50,6 +51,14 @@ def compose_section(out: Path) -> str:
         _format_differences(out, facts),
         *_count_winners(out),
     ]
+    if facts.get("reference"):
+        text += [
+            f"**Every method against {facts['reference']}**, by AUROC on the inputs that both scored, all "
+            "splits together. K is the epistemic part of the new measure, A3 the disagreement with the "
+            "deployed network; scores of one pass are in lower case. Even: DeLong's paired test, corrected "
+            "for all rows of a task, finds no difference.",
+            _format_methods(out, facts["reference"]),
+        ]
     if (out / "people.csv").exists():
         text += [
             "**Labels from people.** Spearman correlation of the aleatoric part with the entropy of the "
@@ -120,6 +129,27 @@ def _format_differences(out: Path, facts: dict[str, Any]) -> str:
     if not any(row[-1] for row in rows):
         head, rows = head[:-1], [row[:-1] for row in rows]
     return format_table(head, rows)
+
+
+_SHOWN_SCORES = {"pairwise_epistemic": "K", "A3_epistemic": "A3"}
+
+
+def _format_methods(out: Path, reference: str) -> str:
+    """Return the table of all methods beside the one that they are compared with."""
+    rows = []
+    for each in _read_table(out / METHODS_FILE):
+        value, low, high = (number(each[name]) for name in ("value", "low", "high"))
+        ends = [_format_signed(each[name]) for name in ("difference", "difference_low", "difference_high")]
+        ahead = each["method"] if each["difference"] > 0 else reference
+        rows.append([
+            each["task"], each["method"], _SHOWN_SCORES.get(each["score"], each["score"]),
+            f"{each['known']:,}, {each['positive']:,}", f"{value} [{low}, {high}]",
+            f"{_SHOWN_SCORES[each['against']]} {number(each['reference'])}",
+            f"{ends[0]} [{ends[1]}, {ends[2]}]",
+            "even" if each["adjusted"] > _SIGNIFICANCE else ahead,
+        ])  # fmt: skip
+    against = ["Inputs: known, to be detected", "AUROC", reference, f"Minus {reference}", "Ahead"]
+    return format_table(["Task", "Method", "Score", *against], rows)
 
 
 def _find_paper_task(task: str, facts: dict[str, Any]) -> str:

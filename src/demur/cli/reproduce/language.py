@@ -1,0 +1,41 @@
+"""`demur reproduce language`: language models on texts of another kind, and recorded answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from demur.cli.printing import bad_input_exits
+from demur.cli.reproduce.run import Docs, DryRun, Out, Seed, require_packages, run_command
+
+
+def language(
+    data: Annotated[
+        Path, typer.Option(metavar="DIR", help="The folder that paths in the configuration are relative to.")
+    ],
+    out: Out,
+    config: Annotated[
+        str, typer.Option(metavar="NAME", help="kit, or a .toml file of your own models and texts.")
+    ] = "kit",
+    seed: Seed = 0,
+    dry_run: DryRun = False,
+    docs: Docs = None,
+) -> None:
+    """Compare K, I and M of language models with likelihoods, on texts and on recorded answers.
+
+    Which texts are not of the training kind, which answers are wrong, what a deferral can promise, and what
+    lists of the likeliest tokens certify. Writes tables (.csv), a figure (.pdf, .png) and section.md. Trains
+    small networks first, for about 20 minutes on one core; needs the extras report and sequences.
+
+    demur reproduce language --data DIR --out runs/language
+    """
+    with bad_input_exits():
+        require_packages("matplotlib", "torch", "transformers")
+        from demur.reproduce.studies.language import describe_study, read_config
+
+        command = "demur reproduce language" + ("" if config == "kit" else f" --config {config}")
+        command += " --data DIR --out DIR" + (f" --seed {seed}" if seed else "")
+        study = describe_study(read_config(config, seed=seed), data, out, command=command)
+        run_command(study, dry_run=dry_run, docs=docs)
