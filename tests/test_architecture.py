@@ -22,8 +22,8 @@ ORDER = [
     "core.bounds", "core.predictive", "core.second_order_measures", "decompose", "divergences", "regression",
     "averages", "credal", "adhoc",
     "tasks", "torchmetrics", "deferral", "deferrals", "monitoring", "stores", "scoring.batch_parts",
-    "scoring.batches", "scoring.checkpoint", "scoring.logit_spread", "posteriors", "scoring", "sklearn", "sequences", "report",
-    "reproduce", "cli",
+    "scoring.batches", "scoring.checkpoint", "scoring.logit_spread", "posteriors", "scoring", "sklearn",
+    "sequences", "report", "reproduce", "cli",
 ]  # fmt: skip
 
 

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from demur.adhoc import label_variance, margin, max_probability, softmax_variance, variation_ratio
     from demur.averages import interval, mean, quantiles
     from demur.deferral import Deferral
-    from demur.monitoring import Drift, Monitor, shift_weights
     from demur.deferrals import Deferrals
+    from demur.monitoring import Drift, Monitor, shift_weights
     from demur.regression import information, information_bounds, variance
     from demur.scoring.score import score
     from demur.scoring.scores import Scores
