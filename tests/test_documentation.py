@@ -122,7 +122,7 @@ def test_pages_hold_examples():
 # Several seconds each; the demo or a page fits these posteriors to the same digits.
 SLOW_EXAMPLES = (
     "bayes_by_backprop", "boosted_trees", "cyclical_sghmc", "deep_ensemble", "evidential", "hmc",
-    "language_models", "laplace", "last_layer", "mc_dropout", "one_pass", "quam", "swag", "forest",
+    "language_models", "laplace", "last_layer", "mc_dropout", "monitor", "one_pass", "quam", "swag", "forest",
     "digits_ensemble",
 )  # fmt: skip
 

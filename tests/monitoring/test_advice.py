@@ -36,6 +36,7 @@ def test_advice_follows_the_audits(policy) -> None:
     assert passed.action == "keep" and passed.policy is policy
 
 
+@pytest.mark.slow
 def test_advice_is_wrong_no_more_often_than_said(policy) -> None:
     """No threshold has the accuracy after the change, risk 0.0525 at any score; asked for every 200 inputs.
 

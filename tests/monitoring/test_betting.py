@@ -93,6 +93,7 @@ def run_intervals(runs: int, risk, probability, seed=0, length=3000) -> float:
     return missed / runs
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_mean_risk_at_all_times_while_it_moves() -> None:
     """At confidence 0.8, misses at any time are at most 0.2: 50 runs, three standard errors are 0.17."""
     moving = run_intervals(50, lambda t: 0.05 + 0.3 * (t // 500 % 2), lambda t: 0.2 if t % 3 else 0.6)

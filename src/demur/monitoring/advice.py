@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
@@ -56,7 +56,7 @@ def keep(policy: Deferral) -> Recommendation:
 
 def recommend(
     policy: Deferral,
-    inputs: dict[str, Sequence[AuditedInput]],
+    inputs: Mapping[str, Sequence[AuditedInput]],
     least: float,
     confidence: float,
     since: int,

@@ -207,7 +207,7 @@ class Monitor(MonitorState):
     def _label_again(self, names: Sequence[str], outcomes: np.ndarray, which: np.ndarray) -> None:
         """Take the labels of inputs that were observed before, where they had none."""
         own, late = self.streams[0], []
-        for index in np.flatnonzero(which & (outcomes != MISSING)):
+        for index in np.flatnonzero(which & (outcomes != MISSING)).tolist():
             found = own.ids.get(names[index])
             if found is None:  # Not audited then: a label that nobody drew proves nothing.
                 continue
@@ -235,7 +235,7 @@ class Monitor(MonitorState):
         ]
         columns = [np.array(column) for column in zip(*sorted(rows), strict=True)] or [np.empty(0)] * 6
         names = ("stream", "place", "group", "score", "probability", "correct")
-        found = dict(zip(names, columns, strict=True))
+        found: dict[str, np.ndarray] = dict(zip(names, columns, strict=True))
         found["correct"] = np.where(found["correct"] == MISSING, np.nan, 1.0 - found["correct"])
         return found
 
