@@ -81,7 +81,7 @@ def test_scores_are_reduced_maps(tmp_path, logits, labels, reduce, how):
 
 @pytest.mark.parametrize("held", [1, 10**9])
 @pytest.mark.parametrize("tile", [1, 40, 10**6])
-@pytest.mark.parametrize("size", [1, 4, 7])
+@pytest.mark.parametrize("size", [4, *(pytest.param(size, marks=pytest.mark.slow) for size in (1, 7))])
 def test_batches_images_and_tiles_do_not_matter(logits, monkeypatch, held, tile, size):
     expected = demur.decompose(logits=logits, class_axis=2).epistemic.mean(axis=(1, 2))
     monkeypatch.setattr(dense, "_HELD_BYTES", held)

@@ -13,6 +13,7 @@ from demur.stores import StoreError, spool, write_predictions
 from demur.stores.prediction_stores import convert_predictions
 
 zarr = pytest.importorskip("zarr")
+SLOW = pytest.mark.slow
 
 
 def write(path, values: np.ndarray, chunks: tuple[int, ...], **options) -> None:
@@ -140,8 +141,14 @@ def split(logits: np.ndarray, *sizes: int):
         start, number = stop, number + 1
 
 
-@pytest.mark.parametrize("sizes", [(1,), (5, 13), (37,), (100,)])
-@pytest.mark.parametrize("block", [1, 8, 37, 1000, None])
+@pytest.mark.parametrize(
+    ("sizes", "block"),
+    [
+        *(((5, 13), block) for block in (8, 37, None)),
+        *(pytest.param(sizes, block, marks=SLOW)
+          for sizes in ((1,), (5, 13), (37,), (100,)) for block in (1, 8, 37, 1000, None)),
+    ],
+)  # fmt: skip
 def test_batches_of_any_size_make_the_same_store(tmp_path, logits, sizes, block):
     write_predictions(tmp_path / "z.zarr", split(logits, *sizes), block=block)
     np.testing.assert_array_equal(read(tmp_path / "z.zarr"), logits)

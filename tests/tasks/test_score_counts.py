@@ -15,7 +15,7 @@ from demur.tasks import ScoreCounts, score_bins, second_pass
 from demur.tasks.figure_limits import FIGURES, limit_figure
 
 EXACT = 1e-12
-EXAMPLES = int(os.environ.get("DEMUR_EXAMPLES", "25"))
+EXAMPLES = int(os.environ.get("DEMUR_EXAMPLES", "12"))
 
 
 def exact_figures(scores: np.ndarray, positive: np.ndarray) -> dict[str, float]:
@@ -332,7 +332,7 @@ def in_parts(seed: int, images: int) -> Iterator[tuple[int, np.ndarray, np.ndarr
 @pytest.mark.slow
 @pytest.mark.parametrize("images", [25, 100])
 def test_coverage_of_intervals(images) -> None:
-    """How often 95 % intervals hold the figures of a million images; the standard error is 1 %.
+    """How often 95 % intervals hold the figures of a million images; the standard error is 1.5 %.
 
     Percentile intervals are a little short where few clusters hold most errors, as all for clusters are.
     """
@@ -344,14 +344,14 @@ def test_coverage_of_intervals(images) -> None:
         truth.update((hard + wrong + rng.gamma(1.0, size=wrong.shape)).astype(np.float32), wrong)
     known = {**truth.misclassification().to_dict(), **truth.selective().to_dict()}
     held = dict.fromkeys(known, 0)
-    for seed in range(400):
+    for seed in range(200):
         counts = ScoreCounts()
         for image, scores, wrong in in_parts(seed, images):
             counts.update(scores, wrong, clusters=image)
-        found = {**counts.misclassification(resamples=400).to_dict(),
-                 **counts.selective(resamples=400).to_dict()}  # fmt: skip
+        found = {**counts.misclassification(resamples=200).to_dict(),
+                 **counts.selective(resamples=200).to_dict()}  # fmt: skip
         for name, value in known.items():
             held[name] += found[name]["low"] <= value["value"] <= found[name]["high"]
-    print(images, {name: count / 400 for name, count in held.items()})
+    print(images, {name: count / 200 for name, count in held.items()})
     for name, count in held.items():
-        assert count / 400 >= 0.90, (name, count / 400)
+        assert count / 200 >= 0.86, (name, count / 200)

@@ -144,7 +144,7 @@ class ScoreCounts:
         """Make the figures exact by further passes over the same scores; returns self.
 
         Only scores of bins that have both kinds are looked at. Each pass holds as many of these as `memory`
-        allows, so that there are more passes the more there are: one for every 16 million per GiB.
+        allows, so that there are more passes the more there are: one for every 7 million per GiB.
 
         Parameters
         ----------
@@ -193,8 +193,8 @@ class ScoreCounts:
                 continue
             found = draws.enclose(FIGURES[name], ends, options, stratified=stratified, both=True)
             limits[name] = _join(ends, found, *_find_reach(name, draws, (positive, negative), options))
-        rates = [np.append(0, np.cumsum(each)) / each.sum() for each in (negative, positive)]
-        curve = Roc(*rates, np.append(np.nan, lowest))
+        fpr, tpr = (np.append(0, np.cumsum(each)) / each.sum() for each in (negative, positive))
+        curve = Roc(fpr, tpr, np.append(np.nan, lowest))
         clusters = self.clusters or None
         return LimitedDetection(
             **limits, positives=self.positives, negatives=self.negatives, clusters=clusters, curve=curve

@@ -22,7 +22,7 @@ Chunks = Callable[[], Iterable[tuple[np.ndarray, np.ndarray | bool]]]
 Around = tuple[tuple[int, int], tuple[int, int]]
 """How many positives, and negatives, are above and below what is looked at."""
 
-_BYTES = 64  # that a score needs while its window is sorted, and its levels counted
+_BYTES = 160  # that a score needs while its window is sorted, and its levels counted
 _SAMPLE = 1 << 12  # scores by which a bin that is too large is cut
 
 

@@ -300,7 +300,7 @@ def _estimate_areas(
     number = int(np.sum(right + wrong))
     if not right.any() or not wrong.any():
         return estimate_areas_of_one_kind(right, number, options.confidence)
-    figures, influences = zip(*_AREAS, strict=True)
+    figures, influences = [figure for figure, _ in _AREAS], [influence for _, influence in _AREAS]
     counts, confidence = np.concatenate([right, wrong]), options.confidence
     values = [float(figure(right, wrong)) for figure in figures]
     spreads = [spread_of([(np.concatenate(of(right, wrong)), counts)]) for of in influences]

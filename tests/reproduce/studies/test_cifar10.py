@@ -207,7 +207,7 @@ def test_schedules_of_the_command_line() -> None:
 def test_a_small_run(data, tmp_path) -> None:
     whole = tmp_path / "images"
     make_images(whole, train=640)
-    arguments = ["--members", 2, "--epochs", 1, "--cycles", 1, "--cycle-epochs", 2, "--out", tmp_path / "run"]
+    arguments = ["--members", 2, "--epochs", 1, "--cycles", 1, "--cycle-epochs", 4, "--out", tmp_path / "run"]
     page = tmp_path / "results.md"
     result = run(whole, *arguments, "--docs", page)
     assert result.exit_code == 0, result.output

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import demur
 from demur.cli import app
 from demur.reproduce.records import convert_to_records, select_records
 from demur.stores import read_columns
@@ -53,7 +54,9 @@ def data(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def done(data) -> Path:
-    result = run("--data", data, "--out", data / "run", "--config", data / "tiny.toml")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(promises, "DRAWS", 5)  # two hundred take most of the time
+        result = run("--data", data, "--out", data / "run", "--config", data / "tiny.toml")
     assert result.exit_code == 0, result.output
     return data / "run"
 
@@ -159,21 +162,17 @@ def test_surprise_sums_to_the_likelihood_of_the_average(data) -> None:
     assert not np.allclose(-other.sum(axis=1), parts.log_likelihood, rtol=1e-5)
 
 
-def test_single_tokens_are_judged_by_texts() -> None:
+def test_single_tokens_are_judged_by_texts(monkeypatch) -> None:
     """Tokens of a text that go together: the interval over texts is wider than that over tokens."""
     rng = np.random.default_rng(0)
     known = {"step|k": rng.normal(size=(40, 1)) + 0.1 * rng.normal(size=(40, 20))}
     other = {"step|k": 0.5 + rng.normal(size=(40, 1)) + 0.1 * rng.normal(size=(40, 20))}
-    from demur.tasks import detection as detect
-
-    monkey = detection.PAIRS
-    detection.PAIRS = ()
-    try:
-        (row,), none = detection.detect_set(known, other, [detection.TOKEN])
-    finally:
-        detection.PAIRS = monkey
+    monkeypatch.setattr(detection, "PAIRS", ())
+    (row,), none = detection.detect_set(known, other, [detection.TOKEN])
     assert none == []
-    plain = detect(known["step|k"].ravel(), other["step|k"].ravel(), interval="asymptotic").auroc
+    plain = demur.tasks.detection(
+        known["step|k"].ravel(), other["step|k"].ravel(), interval="asymptotic"
+    ).auroc
     assert row["auroc"] == pytest.approx(plain.value)
     assert row["high"] - row["low"] > 3 * (plain.high - plain.low)
 

@@ -10,7 +10,7 @@ from demur.reproduce.records import Records
 from demur.reproduce.studies.cifar10.judging import ONE_NETWORK, REFERENCE
 from demur.reproduce.studies.cifar10.methods import Schedules
 
-VERSION = 2
+VERSION = 4
 """Changes with any change of the code that changes tables or text."""
 TITLES = {
     REFERENCE: "full-batch HMC (theirs)", ONE_NETWORK: "one network", "ensemble": "deep ensemble",
@@ -39,8 +39,9 @@ training images in all:
 
 {schedules}
 
-So the table says how far each method comes for these passes, not where it would converge to. One run with one
-seed: intervals (95 %) are over test images and know nothing of other trainings.
+So the table says how far each method comes for its passes, not where it would converge to, and methods with
+different numbers of passes are not ranked by it. One run with one seed: intervals (95 %) are over test images
+and know nothing of other trainings.
 
 *Agreement* is the share of images with the same likeliest class as HMC's average, *total variation* the
 distance of the average predictions, *rank of the total* Spearman's correlation of the entropies of both
@@ -60,14 +61,16 @@ def compose_section(rows: Records, schedules: Schedules, command: str) -> str:
         cells = [_write(found[name].get(figure)) for figure in _FIGURES]
         passes = "" if name == REFERENCE else f"{schedules.count_passes(name):g}"
         table.append([TITLES[name], passes, *cells])
-    starter = [f"{_STARTER['agreement']:.3f}", f"{_STARTER['tv']:.3f}", "", "", ""]
+    starter = [f"{_STARTER['agreement']:g}", f"{_STARTER['tv']:g}", "", "", ""]
     table.insert(1, ["their starting point, one network", f"{_STARTER['passes']}", *starter])
     return "\n".join(
         [
             head,
             format_table(["method", "passes", *_FIGURES.values()], table),
             "",
-            "Passes include those of the network that SWAG starts from. The loss is in nats.\n",
+            "Passes over the training images"
+            + (", with those of the network that SWAG starts from" if "swag" in found else "")
+            + "; the loss in nats.\n",
             "### Which part says where a method is off?\n",
             "Mean K, I and M of each method, in nats and corrected for few members, and their rank "
             "correlation with the total variation of each image: 1 where the part is larger the farther the "
@@ -94,8 +97,8 @@ def _list_schedules(schedules: Schedules) -> Iterator[str]:
         )
     yield (
         f"- cSG-HMC: from an untrained network, {c.cycles} cycles of {c.epochs} {_passes(c.epochs)} from a "
-        f"step size of {c.step_size:g}, the last {1 - c.exploration:.0%} of each with noise, {c.samples} "
-        "samples."
+        f"step size of {c.step_size:g}, the last {100 * (1 - c.exploration):.0f} % of each with noise, "
+        f"{c.samples} samples."
     )
 
 
@@ -122,13 +125,14 @@ def _list_findings(found: dict[str, dict[str, dict[str, Any]]]) -> Iterator[str]
     closest = min(judged, key=lambda name: found[name]["tv"]["value"])
     best = found[closest]
     agreement, distance = best["agreement"]["value"], best["tv"]["value"]
+    right = [100 * found[name]["accuracy"]["value"] for name in (REFERENCE, closest)]
     ahead = agreement > _STARTER["agreement"] and distance < _STARTER["tv"]
     yield (
         f"Closest to HMC: {TITLES[closest]}, at a total variation of {distance:.3f} and an agreement of "
         f"{agreement:.3f}. That is {'ahead of' if ahead else 'not ahead of'} the published starting point. "
-        f"HMC's own average is right for {found[REFERENCE]['accuracy']['value']:.1%} of the images, this one "
-        f"for {best['accuracy']['value']:.1%}: what a network has not learned yet after so few passes cannot "
-        "be told from what its posterior approximation leaves out."
+        f"HMC's own average is right for {right[0]:.1f} % of the images, this one for {right[1]:.1f} %: what "
+        "a network has not learned yet after so few passes cannot be told from what its posterior "
+        "approximation leaves out."
     )
 
 

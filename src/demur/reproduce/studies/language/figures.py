@@ -42,7 +42,7 @@ def write_figure(found: Mapping[str, Records], config: Config, folder: Path) -> 
             _draw_detection(axes, rows, list_units(config.texts.prefixes))
             axes.set_title(config.ensembles[name].title, loc="left", fontweight="bold")
         panels[0].set_ylabel(f"AUROC, {nearest} against the training kind")
-        panels[0].legend(frameon=False, fontsize=6.5)
+        panels[0].legend(frameon=False, fontsize=6.5, loc=(0.42, 0.08))
         if curves is not None and config.choices is not None:
             _draw_curves(panels[-1], curves)
             panels[-1].set_title(config.choices.title, loc="left", fontweight="bold")

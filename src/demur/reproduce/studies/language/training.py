@@ -68,9 +68,10 @@ def _descend(model: Any, rows: np.ndarray, settings: EnsembleSettings, seed: int
         logits = model(input_ids=inputs, use_cache=False).logits
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
 
-    optimizer.register_step_pre_hook(
-        lambda *_: torch.nn.utils.clip_grad_norm_(model.parameters(), _LARGEST_GRADIENT) and None
-    )
+    def clip_gradient(*_: Any) -> None:
+        torch.nn.utils.clip_grad_norm_(model.parameters(), _LARGEST_GRADIENT)
+
+    optimizer.register_step_pre_hook(clip_gradient)
     descent = Descent(
         optimizer,
         ArrayMinibatches(rows[:, :-1], rows[:, 1:], settings.batch, seed),
