@@ -144,34 +144,34 @@ def test_folders_are_new_once_and_there_afterwards(folder, tmp_path, policy_file
 
 @pytest.mark.slow
 def test_a_year_of_traffic_in_a_cron_job(tmp_path, policy_file) -> None:
-    """A log a day, labels a week later; harm from day 200 on. Every seventh file is given twice."""
-    folder = tmp_path / "watch"
-    invoke("monitor", "start", folder, "--policy", policy_file, "--audit", 0.3)
+    """A log a week, its labels a week later; harm from week 30 on. Every fourth file is given twice."""
+    folder, log, ask = tmp_path / "watch", tmp_path / "week.csv", tmp_path / "ask.csv"
+    invoke("monitor", "start", folder, "--policy", policy_file, "--audit", 0.2)
     rng = np.random.default_rng(0)
-    waiting: list[tuple[list[str], np.ndarray]] = []
-    alarm = None
-    for day in range(365):
-        scores = rng.uniform(size=150)
-        correct = rng.uniform(size=150) > scores**2 / 3 + (0.15 if day >= 200 else 0)
-        log, ask = tmp_path / "day.csv", tmp_path / "ask.csv"
-        write_log(log, scores, correct, 150 * day, labels=False)
-        for _ in range(1 + (day % 7 == 0)):
+    truth: dict[str, bool] = {}
+    alarm, number, found = None, 1000, {}
+    for week in range(52):
+        if ask.exists():
+            with ask.open() as file:
+                asked = [row["id"] for row in csv.DictReader(file)]
+            columns = {
+                "id": np.array(asked),
+                "correct": np.array([truth[each] for each in asked]).astype(int),
+            }
+            write_columns(tmp_path / "labels.csv", columns, force=True)
+            found = json.loads(invoke("monitor", "observe", folder, tmp_path / "labels.csv", "--json"))
+            if alarm is None and found["alarm"]:
+                alarm = week
+        scores = rng.uniform(size=number)
+        correct = rng.uniform(size=number) > scores**2 / 3 + (0.15 if week >= 30 else 0)
+        truth |= {f"in-{number * week + k}": bool(right) for k, right in enumerate(correct)}
+        write_log(log, scores, correct, number * week, labels=False)
+        for _ in range(1 + (week % 4 == 0)):
             found = json.loads(
                 invoke("monitor", "observe", folder, log, "--to-audit", ask, "--force", "--json")
             )
-        waiting.append(([f"in-{150 * day + k}" for k in range(150)], correct))
-        if len(waiting) > 7:
-            ids, answers = waiting.pop(0)
-            with ask.open() as file:
-                asked = {row["id"] for row in csv.DictReader(file)}
-            chosen = [k for k, each in enumerate(ids) if each in asked]
-            columns = {"id": np.array(ids)[chosen], "correct": answers[chosen].astype(int)}
-            write_columns(tmp_path / "labels.csv", columns, force=True)
-            found = json.loads(invoke("monitor", "observe", folder, tmp_path / "labels.csv", "--json"))
-        if alarm is None and found["alarm"]:
-            alarm = day
-    assert alarm is not None and 200 < alarm < 240
-    assert found["observed"] == 365 * 150
+    assert alarm is not None and 30 < alarm < 36
+    assert found["observed"] == 52 * number and found["recommend"]["action"] == "withdraw"
     assert "Alarm after" in Path(invoke("monitor", "report", folder).strip()).read_text()
 
 
