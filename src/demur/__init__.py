@@ -4,8 +4,9 @@ How data flows: predictions of members are checked on arrival (``predictions``),
 reference (``kernels``, ``core``), accumulated in a stream if they come one by one (``moments``), and turned
 into total, aleatoric and epistemic uncertainty under a chosen measure (``measures``, ``decompose``). If you
 have models but no predictions yet, ``posteriors`` draws members and ``score`` runs a data set through them.
-``tasks`` measures what the scores are good for, ``deferral`` turns them into decisions, and ``report`` draws
-them. ``register_rule`` and the page "Extend demur" show how to add what is missing.
+``tasks`` measures what the scores are good for, ``deferral`` turns them into decisions, ``monitoring``
+watches these in service, and ``report`` draws them. ``register_rule`` and the page "Extend demur" show how
+to add what is missing.
 
 >>> p = np.array([[[0.7, 0.3]], [[0.5, 0.5]]])     # two members, one input, two classes
 >>> u = demur.decompose(p)
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from demur.averages import interval, mean, quantiles
     from demur.deferral import Deferral
     from demur.deferrals import Deferrals
+    from demur.monitoring import Drift, Monitor, shift_weights
     from demur.regression import information, information_bounds, variance
     from demur.scoring.score import score
     from demur.scoring.scores import Scores
@@ -67,6 +69,7 @@ __all__ = [
     "Deltas",
     "Dirichlet",
     "Draws",
+    "Drift",
     "Exponential",
     "Gamma",
     "Gaussian",
@@ -74,6 +77,7 @@ __all__ = [
     "MeasureName",
     "Mixture",
     "Moments",
+    "Monitor",
     "MultiLabel",
     "MultivariateGaussian",
     "NoGuarantee",
@@ -103,6 +107,7 @@ __all__ = [
     "report",
     "score",
     "sequences",
+    "shift_weights",
     "softmax_variance",
     "tasks",
     "variance",
@@ -111,6 +116,8 @@ __all__ = [
 
 _LATER = {
     "Deferral": "deferral",
+    "Drift": "monitoring",
+    "Monitor": "monitoring",
     "Deferrals": "deferrals",
     "NoGuarantee": "tasks.guarantees",
     "Scores": "scoring.scores",
@@ -127,6 +134,7 @@ _LATER = {
     "report": "",
     "score": "scoring.score",
     "sequences": "",
+    "shift_weights": "monitoring",
     "sklearn": "",
     "softmax_variance": "adhoc",
     "stores": "",

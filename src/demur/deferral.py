@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from demur.tasks.display import Displayed, Rows
 from demur.tasks.estimate import Estimate, check_correct, check_scores, check_share
 from demur.tasks.guarantees import Threshold, describe_promise, fit_threshold
 from demur.tasks.kept_accuracy import estimate_share
+from demur.tasks.weighted_guarantee import check_weights, fit_weighted_threshold
 
 _GOALS = ("accuracy", "coverage", "risk", "cost")
 _FORMAT = "demur deferral 1"
@@ -62,6 +63,9 @@ class Deferral(Displayed):
     clusters : int or None
         How many clusters it was fitted on, where clusters were given: what is promised is then for inputs
         drawn from new clusters, one from each.
+    weights : "known", "estimated" or None
+        Of which kind the weights are that it was fitted with. What is promised is then for the source that
+        they point to, and approximate where they are estimated.
     """
 
     goal: str
@@ -71,6 +75,7 @@ class Deferral(Displayed):
     score: str | None = None
     method: str | None = None
     clusters: int | None = None
+    weights: str | None = None
 
     def _display(self) -> tuple[str, Rows, list[str]]:
         of = "".join(f", {each}" for each in (self.method, self.score) if each)
@@ -168,6 +173,65 @@ class Deferral(Displayed):
         number = None if together is None else together.number
         return cls(goal, float(target), float(confidence), thresholds, clusters=number)
 
+    def refit(
+        self,
+        scores: Any,
+        correct: Any,
+        *,
+        weights: Any = None,
+        weight_limit: float | None = None,
+        estimated: bool = False,
+        groups: Any = None,
+    ) -> Deferral:
+        """Return a policy of the same goal and confidence from other inputs, which may have weights.
+
+        Weights are for labelled inputs that are not draws of the source that the policy is for: audited with
+        unequal probabilities (weight 1 / probability), or from an old source whose inputs are rarer or more
+        frequent now (weight: density now over density then, of what predictions depend on). Where they are
+        known, the promise holds for the new source as exactly as that of ``fit`` does for its own.
+
+        Parameters
+        ----------
+        scores, correct, groups
+            As in ``fit``.
+        weights : (inputs,) array, optional
+            Weights, up to a common factor. For goal "accuracy" only.
+        weight_limit : float, optional
+            The largest weight that any input could have, as 1 / the least probability of an audit. Default:
+            the largest that is given, which is exact only if that was known before.
+        estimated : bool
+            Whether the weights are estimates, as those of ``demur.shift_weights``. The promise then says that
+            it is approximate.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> scores = rng.uniform(size=4000)
+        >>> correct = rng.uniform(size=4000) > scores**2 / 3
+        >>> policy = demur.Deferral.fit(scores, correct, accuracy=0.95)
+        >>> high = policy.refit(scores, correct, weights=2 * scores, weight_limit=2)  # more high scores now
+        >>> policy.thresholds[""].kept, high.thresholds[""].kept
+        (2615, 1738)
+        """
+        if weights is None:
+            goal: dict[str, Any] = {self.goal: self.target}
+            return type(self).fit(scores, correct, **goal, confidence=self.confidence, groups=groups)
+        if self.goal != "accuracy":
+            raise ValueError(f"weights are for policies of an accuracy. Got one of goal {self.goal!r}.")
+        values = check_scores("scores", scores)
+        right = check_correct(correct, len(values))
+        names = _name_groups(groups, len(values))
+        shares, largest = check_weights(weights, len(values), weight_limit)
+        thresholds = {}
+        for name in np.unique(names):
+            own = names == name
+            thresholds[str(name)] = fit_weighted_threshold(
+                self.target, self.confidence, values[own], right[own], shares[own], largest, str(name)
+            )
+        return replace(
+            self, thresholds=thresholds, clusters=None, weights="estimated" if estimated else "known"
+        )
+
     def defer(self, scores: Any, groups: Any = None) -> np.ndarray:
         """Return True where an input is to be deferred; inputs of a group never seen always are."""
         values = check_scores("scores", scores)
@@ -211,6 +275,11 @@ class Deferral(Displayed):
             lines.append(
                 f"Fitted on one input of each of {self.clusters} clusters: it holds for an input drawn from "
                 "a new cluster."
+            )
+        if self.weights is not None:
+            lines.append(
+                "Fitted with weights: it holds for the source that they point to"
+                + (", approximately, as they are estimated." if self.weights == "estimated" else ".")
             )
         if len(self.thresholds) > 1 and self.goal in ("accuracy", "coverage"):
             together = max(0.0, 1 - len(self.thresholds) * (1 - self.confidence))
@@ -258,11 +327,11 @@ def parse_policy(content: Any) -> Deferral:
         "confidence": float,
         "thresholds": dict,
     }
-    names |= {"score": (str, None), "method": (str, None), "clusters": (int, None)}
+    names |= {"score": (str, None), "method": (str, None), "clusters": (int, None), "weights": (str, None)}
     if isinstance(content, dict):
         if content.get("format") == SEVERAL:
             raise ValueError("several policies, which demur.Deferrals.load reads: give it one of them")
-        content = {"clusters": None} | content  # policies of before have no such entry
+        content = {"clusters": None, "weights": None} | content  # policies of before have no such entries
     found = check_entries("", content, names)
     if found.pop("format") != _FORMAT:
         raise ValueError("another format")
@@ -273,6 +342,8 @@ def parse_policy(content: Any) -> Deferral:
     check_share("confidence", found["confidence"])
     if found["clusters"] is not None and found["clusters"] < 1:
         raise ValueError(f"{found['clusters']} clusters")
+    if found["weights"] not in (None, "known", "estimated"):
+        raise ValueError(f"the weights {found['weights']!r}")
     if not found["thresholds"]:
         raise ValueError("no threshold")
     if len(found["thresholds"]) > 1 and "" in found["thresholds"]:

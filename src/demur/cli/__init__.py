@@ -1,7 +1,7 @@
 """The command `demur`. Each command parses, calls the library and prints; it computes nothing.
 
 Exit code 0 means done; 2 means bad usage or bad input, and one line on stderr says what was
-expected, what came and what to do.
+expected, what came and what to do. `demur monitor` ends with 3 on an alarm.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from demur.cli import demo, evaluate, report, reproduce, score, store, warm
+from demur.cli import demo, evaluate, monitor, report, reproduce, score, store, warm
 from demur.cli.printing import bad_output_exits, complain, mend_streams
 
 # typer brings its own copy of click, or before 0.25 the real one: this is UsageError of either.
@@ -75,6 +75,7 @@ app.command()(store.store)
 app.command()(report.report)
 app.command()(demo.demo)
 app.add_typer(evaluate.app, name="evaluate")
+app.add_typer(monitor.app, name="monitor")
 app.add_typer(reproduce.app, name="reproduce")
 app.command()(warm.warm)
 

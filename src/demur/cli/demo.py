@@ -35,6 +35,7 @@ def demo(
     """Train small networks on the digits 0 to 7, draw models in four ways, and see what the scores find.
 
     Known digits are scored, 8 and 9, which no network saw, and digits attacked by projected gradient descent.
+    At the end, a policy is watched while digits turn.
     Takes one to three minutes and needs the extras report and torch.
     """
     with bad_input_exits():
@@ -74,7 +75,10 @@ def _print_results(out: Path, found: DemoResults) -> None:
     say("\nVerdict")
     for sentence in found.verdict:
         say(sentence)
+    say("\nIn service, while the digits turn")
+    say(found.watched.describe())
     say(f"\nReport   {out / 'report.html'}   open it in a browser")
+    say(f"Monitor  {out / 'monitor.html'}   evidence, risk and drift, week by week")
     say(f"Tables   {out / 'tables.md'}, {out / 'tables.tex'}")
     say(f"Figures  {out / 'figures'}")
     say(f"Scores   {out}/METHOD/{', '.join(f'{which}.csv' for which in SETS)}")

@@ -60,7 +60,7 @@ def report(
         from demur.report.contents import TARGETS, gather_contents
         from demur.report.run_folder import read_run
 
-        target = _check_target(out or folder / "report.html", folder)
+        target = check_target(out or folder / "report.html", folder)
         run = read_run(folder, task=task, clusters=clusters)
         sets = [scored for method in run.methods for scored in method.sets.values()]
         for path, left_out in {scored.path: scored.left_out for scored in sets}.items():
@@ -77,7 +77,7 @@ def report(
     say(target)
 
 
-def _check_target(path: Path, folder: Path) -> Path:
+def check_target(path: Path, folder: Path) -> Path:
     """Return where the page goes; raise a ValueError if it could not be written there."""
     from demur.report import page
 

@@ -71,8 +71,8 @@ class LanguageMember:
 @contextlib.contextmanager
 def _switch_adapter(model: Any, name: str) -> Iterator[None]:
     """Switch an adapter on; afterwards, what was on before is on, and as trainable as it was."""
-    before: Any = getattr(model, "active_adapters", None)  # a list, in PEFT; a function, in transformers
-    before = before() if callable(before) else before
+    given: Any = getattr(model, "active_adapters", None)  # a list, in PEFT; a function, in transformers
+    before: Any = given() if callable(given) else given
     trainable = [(each, each.requires_grad) for each in model.parameters()]
     model.set_adapter(name)
     try:

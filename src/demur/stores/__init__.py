@@ -17,8 +17,8 @@ Which file holds what:
     table_columns      which columns of a table are predictions; row_columns keeps the others beside scores
     member_weights     weights of members
     column_files       columns by name, read and written; labels compares them with predictions
+    csv_files, parquet_files, jsonl_files, json_values   one format each
     answer_files       records of answers, sorted by the prompt that they answer
-    csv_files, parquet_files, json_values   one format each
     paths              what users write for files
     errors             StoreError
 
@@ -39,6 +39,7 @@ from demur.stores.column_files import (
 )
 from demur.stores.errors import StoreError
 from demur.stores.json_values import json_columns, json_number
+from demur.stores.jsonl_files import LOG_SUFFIXES, read_log
 from demur.stores.labels import (
     find_unlabelled,
     mark_correct,
@@ -56,6 +57,7 @@ from demur.stores.row_columns import describe_row, name_rows
 
 __all__ = [
     "COLUMN_SUFFIXES",
+    "LOG_SUFFIXES",
     "AnswerFiles",
     "AnswerRecord",
     "Chunk",
@@ -84,6 +86,7 @@ __all__ = [
     "read_columns",
     "read_labels",
     "read_labels_of",
+    "read_log",
     "read_weights",
     "register_reader",
     "split_name",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -339,7 +339,7 @@ def _estimate_in_clusters(
     return widen_areas(found, right, wrong, clusters.count_pairs(together.correct))
 
 
-_AREAS = (
+_AREAS: tuple[tuple[Figures, Callable[..., tuple[np.ndarray, np.ndarray]]], ...] = (
     (area_of, area_influence),
     (excess_of, excess_influence),
     (generalized_risk_of, generalized_risk_influence),

@@ -23,6 +23,7 @@ from demur.report.verdict import write_verdict
 from demur.reproduce.networks.attacks import attack_by_projected_gradient
 from demur.reproduce.networks.threads import use_one_thread
 from demur.reproduce.studies.digits_demo import digits
+from demur.reproduce.studies.digits_demo.drifting import WatchedDigits, watch_drifting_digits
 from demur.reproduce.studies.digits_demo.figures import write_figures
 from demur.tasks import Contest, contest
 from demur.tasks.evaluation import ERRORS
@@ -60,12 +61,15 @@ class DemoResults:
         prediction.
     best, verdict
         The method that the report recommends, and its verdict.
+    watched
+        What a monitor finds while the digits turn.
     """
 
     sets: dict[str, tuple[np.ndarray, np.ndarray]]
     scores: dict[str, dict[str, demur.Scores]]
     detection: Table
     errors: Table
+    watched: WatchedDigits
     best: str = ""
     verdict: Sequence[str] = ()
 
@@ -102,6 +106,9 @@ def run_demo(out: Path, *, seed: int, command: str, say: _Say) -> DemoResults:
         for name, by_set in members.items():
             for which, values in by_set.items():
                 _save_array(out / name / f"members-{which}.npy", values)
+        say("Watching a policy while digits turn ...")
+        ensemble = methods["deep-ensemble"], scores["deep-ensemble"]["id"]
+        watched = watch_drifting_digits(*ensemble, data.images, data.digits, out, seed=seed)
     training = (
         f"{len(data.train_images)} images of the digits {digits.CLASSES[0]} to {digits.CLASSES[-1]}, of "
         f"scikit-learn's handwritten digits (load_digits, 8 by 8 pixels); {digits.NETWORK_DESCRIPTION}; "
@@ -111,7 +118,7 @@ def run_demo(out: Path, *, seed: int, command: str, say: _Say) -> DemoResults:
     say("Evaluating the scores ...")
     measured = gather_contents(read_run(out))
     found = DemoResults(
-        sets, scores, *_build_tables(measured, scores), measured.key[0], write_verdict(measured)
+        sets, scores, *_build_tables(measured, scores), watched, measured.key[0], write_verdict(measured)
     )
     write_text(out / "tables.md", f"{found.detection.markdown()}\n\n{found.errors.markdown()}\n")
     write_text(out / "tables.tex", f"{found.detection.latex()}\n\n{found.errors.latex()}\n")

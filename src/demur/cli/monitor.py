@@ -1,0 +1,343 @@
+"""`demur monitor`: watch the promise of a policy in service, from log files; made for cron."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from demur.cli.method_files import DEFAULT_SCORE
+from demur.cli.options import Confidence, Force, Json
+from demur.cli.printing import bad_input_exits, complain, count_things, print_object, say
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from demur.monitoring import Drift, Monitor
+
+app = typer.Typer(
+    help="Watch whether a policy's promise still holds, from a few audited inputs. Exit code 3 is an alarm."
+)
+
+ALARM = 3
+"""Exit code of an alarm."""
+_DRIFT = "drift.json"
+
+_Folder = Annotated[
+    Path, typer.Argument(metavar="DIR", show_default=False, help="The folder that the monitor lives in.")
+]
+
+
+@app.command()
+def start(
+    folder: _Folder,
+    policy: Annotated[
+        Path, typer.Option(metavar="FILE", show_default=False, help="The policy that defer fit wrote.")
+    ],
+    audit: Annotated[
+        float, typer.Option(metavar="SHARE", help="The probability that a kept input is audited.")
+    ] = 0.1,
+    confidence: Confidence = 0.95,
+    calibration: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default=False,
+            help="The scores that the policy was fitted on: then drift is watched, too, without labels.",
+        ),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN",
+            show_default=False,
+            help="A column of numbers to watch for drift, besides the score. Repeat it for several.",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the audits: another one on each server.")] = 0,
+) -> None:
+    """Start a monitor in a new folder.
+
+    demur monitor start watch --policy policy.json --calibration calibration.csv
+    """
+    with bad_input_exits():
+        from demur.deferral import Deferral
+        from demur.monitoring import Drift, Monitor
+        from demur.stores import open_binary, pick_numbers, read_log
+
+        open_binary(policy).close()
+        rule = Deferral.load(policy)
+        if (folder / "monitor.json").exists():
+            raise ValueError(f"{folder}: expected a new folder, got one with a monitor: choose another name")
+        columns = None
+        if calibration is not None:
+            found = read_log(calibration)
+            names = dict.fromkeys([rule.score or DEFAULT_SCORE, *(column or ())])
+            columns = {name: pick_numbers(found, name, calibration) for name in names}
+        elif column:
+            raise ValueError("expected --calibration FILE with --column, got none: drift is from something")
+        Monitor.open(folder, rule, confidence=confidence, audit=audit, seed=seed).close()
+        if columns is not None:
+            Drift(columns, confidence=confidence, seed=seed).save(folder / _DRIFT)
+    say(rule.promise())
+    say(
+        f"Audits each kept input with probability {audit:g}. While the promise holds, the probability of ever"
+    )
+    say(f"an alarm is at most {1 - confidence:.4g}.")
+    say(f"Started in {folder}")
+
+
+@app.command()
+def observe(
+    folder: _Folder,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            show_default=False,
+            help="Logs in .csv, .parquet or .jsonl with a column id. With the score they are new inputs; "
+            "without it, labels that came later: correct, or label and prediction.",
+        ),
+    ],
+    score: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", show_default=False, help="The score. Default: that of the policy."),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", show_default=False, help="Column of group names, if the policy has any."
+        ),
+    ] = None,
+    to_audit: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", show_default=False, help="Write the ids that are audited and have no label yet."
+        ),
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Take new inputs, and labels of earlier ones; exit with 3 on an alarm.
+
+    An input that was observed before is not counted again, so a file may be given twice.
+
+    demur monitor observe watch today.csv --to-audit audit.csv
+    """
+    with bad_input_exits():
+        from demur.monitoring import Monitor
+        from demur.stores import check_output, read_log
+
+        if to_audit is not None:
+            check_output(to_audit, force=force)
+        logs = [(path, read_log(path)) for path in files]
+        with Monitor.open(folder) as monitor:
+            drift = _load_drift(folder)
+            for path, columns in logs:
+                _take_log(monitor, drift, path, columns, score, groups)
+            if drift is not None:
+                drift.save(folder / _DRIFT)
+            missing = monitor.list_missing()
+        if to_audit is not None:
+            _write_ids(to_audit, missing, force=force)
+    _print(monitor, drift, json=json, asked=len(missing) if to_audit is not None else None, out=to_audit)
+
+
+@app.command()
+def status(folder: _Folder, json: Json = False) -> None:
+    """Print what was found, and what to do; exit with 3 on an alarm.
+
+    demur monitor status watch
+    """
+    with bad_input_exits():
+        monitor, drift = _open(folder)
+    _print(monitor, drift, json=json)
+
+
+@app.command()
+def report(
+    folder: _Folder,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", show_default=False, help="Where to write the page. Default: DIR/report.html."
+        ),
+    ] = None,
+) -> None:
+    """Write a page: evidence over time, the risk with its band, audits, and drift by column.
+
+    demur monitor report watch
+    """
+    with bad_input_exits():
+        from demur.cli.report import check_target
+        from demur.report.monitor_page import write_monitor_page
+
+        target = check_target(out or folder / "report.html", folder)
+        monitor, drift = _open(folder)
+        write_monitor_page(monitor, drift, target)
+    say(target)
+
+
+def _open(folder: Path) -> tuple[Monitor, Drift | None]:
+    """Return a monitor to look at, and drift where it is watched."""
+    from demur.monitoring import Monitor
+
+    with Monitor.open(folder) as monitor:
+        return monitor, _load_drift(folder)
+
+
+def _load_drift(folder: Path) -> Drift | None:
+    from demur.monitoring import Drift
+
+    path = folder / _DRIFT
+    return Drift.load(path) if path.exists() else None
+
+
+def _take_log(
+    monitor: Monitor,
+    drift: Drift | None,
+    path: Path,
+    columns: dict[str, np.ndarray],
+    score: str | None,
+    groups: str | None,
+) -> None:
+    """Observe the inputs of a log, or take its labels."""
+    import numpy as np
+
+    from demur.stores import pick_column, pick_numbers
+
+    ids = pick_column(columns, "id", path).astype(str)
+    correct = _read_correct(path, columns)
+    name = score or str(monitor.policy.score or DEFAULT_SCORE)
+    if name not in columns and correct is not None:
+        known = np.array([monitor.is_audited(each) for each in ids])
+        if not known.all():
+            complain(f"{path}: left out {count_things(int((~known).sum()), 'label')} of inputs not audited")
+        if known.any():
+            monitor.label(ids[known], correct[known])
+        return
+    values = pick_numbers(columns, name, path)
+    names = None if groups is None else pick_column(columns, groups, path)
+    new = np.array([not monitor.has_seen(each) for each in ids])
+    new &= np.isin(np.arange(len(ids)), np.unique(ids, return_index=True)[1])  # the first of equal ids
+    watched = {} if drift is None else {each: pick_numbers(columns, each, path) for each in drift.names}
+    monitor.observe(values, correct, ids=ids, groups=names)
+    if drift is not None and new.any():
+        drift.observe({each: column[new] for each, column in watched.items()})
+
+
+def _read_correct(path: Path, columns: dict[str, np.ndarray]) -> np.ndarray | None:
+    """Return 1 for right, 0 for wrong, nan for unknown; None where the log tells nothing of it."""
+    import numpy as np
+
+    if "correct" in columns:
+        cells = columns["correct"]
+        if cells.dtype.kind != "U":
+            return cells.astype(float)
+        words = {"": math.nan, "true": 1.0, "1": 1.0, "1.0": 1.0, "false": 0.0, "0": 0.0, "0.0": 0.0}
+        words |= {"nan": math.nan}
+        found = [words.get(str(cell).lower()) for cell in cells]
+        if None in found:
+            row = found.index(None)
+            raise ValueError(
+                f"{path}: expected true, false or nothing in correct, got {str(cells[row])[:40]!r} at input "
+                f"{row}"
+            )
+        return np.array(found, dtype=float)
+    if "label" in columns and "prediction" in columns:
+        from demur.stores import find_unlabelled
+
+        label, prediction = columns["label"], columns["prediction"]
+        unknown = label == "" if label.dtype.kind == "U" else find_unlabelled(label)
+        if label.dtype.kind != prediction.dtype.kind and "U" in (label.dtype.kind, prediction.dtype.kind):
+            label, prediction = label.astype(str), prediction.astype(str)
+        return np.where(unknown, math.nan, (label == prediction).astype(float))
+    return None
+
+
+def _write_ids(path: Path, ids: list[str], *, force: bool) -> None:
+    """Write the inputs to audit; an empty file of one heading where there are none."""
+    import numpy as np
+
+    from demur import atomic
+    from demur.stores import write_columns
+
+    if ids:
+        write_columns(path, {"id": np.array(ids)}, force=force)
+    else:
+        atomic.write_text(path, "id\n")
+
+
+def _print(
+    monitor: Monitor,
+    drift: Drift | None,
+    *,
+    json: bool,
+    asked: int | None = None,
+    out: Path | None = None,
+) -> None:
+    """Print what was found, and exit with 3 on an alarm."""
+    found, advice = monitor.status, monitor.recommend()
+    drifts = None if drift is None else drift.status
+    if json:
+        print_object(_describe(monitor) | ({} if drifts is None else {"drift": _describe_drift(drifts)}))
+    else:
+        say(found)
+        if drifts is not None:
+            say(drifts)
+        if found.alarm:
+            say(advice)
+        if asked is not None:
+            say(f"Wrote {count_things(asked, 'id')} to audit to {out}")
+    if found.alarm:
+        raise typer.Exit(ALARM)
+
+
+def _describe(monitor: Monitor) -> dict[str, Any]:
+    """Return what was found as JSON can hold it."""
+    found, advice = monitor.status, monitor.recommend()
+    return {
+        "alarm": found.alarm,
+        "alarm_at": found.alarm_at,
+        "since": found.since,
+        "observed": found.observed,
+        "kept": found.kept,
+        "audited": found.audited,
+        "missing": found.missing,
+        "capital": found.capital,
+        "risk": _plain(found.risk.to_dict()),
+        "groups": {
+            name: {
+                "alarm": group.alarm,
+                "accuracy": group.accuracy,
+                "capital": group.capital,
+                "needed": group.needed,
+                "risk": _plain(group.risk.to_dict()),
+                "kept": group.kept,
+                "audited": group.audited,
+                "missing": group.missing,
+            }
+            for name, group in found.groups.items()
+        },
+        "recommend": {"action": advice.action, "text": advice.text},
+    }
+
+
+def _describe_drift(found: Any) -> dict[str, Any]:
+    return {
+        name: {
+            "alarm": column.alarm,
+            "alarm_at": column.alarm_at,
+            "since": column.since,
+            "capital": column.capital,
+            "auroc": None if column.auroc is None else _plain(column.auroc.to_dict()),
+            "distance": column.distance,
+        }
+        for name, column in found.columns.items()
+    }
+
+
+def _plain(values: dict[str, float]) -> dict[str, float | None]:
+    return {name: None if math.isnan(value) else value for name, value in values.items()}
