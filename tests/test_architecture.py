@@ -21,9 +21,9 @@ ORDER = [
     "core.gaussian_integral", "core.gaussian_estimates",
     "core.bounds", "core.predictive", "core.second_order_measures", "decompose", "divergences", "regression",
     "averages", "credal", "adhoc",
-    "tasks", "torchmetrics", "deferral", "deferrals", "monitoring", "stores", "scoring.batch_parts",
-    "scoring.batches", "scoring.checkpoint", "scoring.logit_spread", "posteriors", "scoring", "cluster",
-    "scoring.score", "sklearn", "sequences", "report", "reproduce", "cli",
+    "tasks", "torchmetrics", "policy_json", "deferral", "deferrals", "monitoring", "stores",
+    "scoring.batch_parts", "scoring.batches", "scoring.checkpoint", "scoring.logit_spread", "posteriors",
+    "scoring", "cluster", "scoring.score", "sklearn", "sequences", "report", "reproduce", "cli",
 ]  # fmt: skip
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from demur import atomic
-from demur.deferral import SEVERAL, Deferral, Report, check_entries, describe_policy, parse_policy
+from demur.deferral import Deferral, Report
+from demur.policy_json import SEVERAL, check_entries, describe_policy, parse_policy
 from demur.reading import read_json
 from demur.tasks.display import Displayed, Rows
 from demur.tasks.guarantees import NoGuarantee
@@ -189,12 +190,12 @@ def name_target(goal: str, target: float) -> str:
 def _parse_policies(content: Any) -> Deferrals:
     """Return the policies that JSON describes; raise a ValueError that says where it describes none."""
     if not isinstance(content, dict) or content.get("format") != SEVERAL:
-        policy = parse_policy(content)
+        policy = Deferral(**parse_policy(content))
         return Deferrals({name_target(policy.goal, policy.target): policy})
     found = {}
     for name, entry in check_entries("", content, {"format": str, "policies": dict})["policies"].items():
         try:
-            found[name] = parse_policy(entry)
+            found[name] = Deferral(**parse_policy(entry))
         except ValueError as error:
             raise ValueError(f"policy {name!r}: {error}") from error
     return Deferrals(found)

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from demur import atomic
-from demur.deferral import describe_policy, parse_policy
+from demur.deferral import Deferral
 from demur.monitoring.stream import AuditedInput, Stream
+from demur.policy_json import describe_policy, parse_policy
 from demur.reading import read_json
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ def load(kind: type[Monitor], path: str | os.PathLike[str]) -> tuple[Monitor, in
 def _parse_monitor(kind: type[Monitor], content: Mapping[str, Any]) -> Monitor:
     steps = [(read_number(score), probability) for score, probability in content["audit"]]
     monitor = kind(
-        parse_policy(content["policy"]),
+        Deferral(**parse_policy(content["policy"])),
         confidence=content["confidence"],
         audit=steps,
         least=content["least"],
