@@ -212,7 +212,9 @@ def scores(logits) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("number", TIMES)
-@pytest.mark.parametrize("suffix", [".csv", ".npz", ".json", ".parquet"])
+@pytest.mark.parametrize(
+    "suffix", [".csv", pytest.param(".npz", marks=pytest.mark.slow), ".json", ".parquet"]
+)
 def test_scores_and_reports(tmp_path, scores, suffix, number):
     if suffix == ".parquet":
         pytest.importorskip("pyarrow")

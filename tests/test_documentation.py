@@ -133,6 +133,7 @@ def test_pages_hold_examples():
 SLOW_EXAMPLES = (
     "bayes_by_backprop", "boosted_trees", "cluster", "cyclical_sghmc", "deep_ensemble", "evidential", "hmc",
     "language_models", "laplace", "last_layer", "mc_dropout", "monitor", "one_pass", "quam", "swag", "forest",
+    "deferring_classifier", "pixels_in_fixed_memory",
     "digits_ensemble",
 )  # fmt: skip
 
@@ -254,7 +255,8 @@ def test_reference_lists_every_public_name():
     reference = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^\.\. auto\w+:: ([\w.]+)", reference, re.MULTILINE))
     parts = {
-        "posteriors": demur.posteriors, "posteriors.evidential": demur.posteriors.evidential,
+        "cluster": demur.cluster, "posteriors": demur.posteriors,
+        "posteriors.evidential": demur.posteriors.evidential,
         "posteriors.one_pass": demur.posteriors.one_pass, "report": demur.report,
         "sequences": demur.sequences, "sklearn": demur.sklearn, "tasks": demur.tasks,
         "torchmetrics": demur.torchmetrics,

@@ -369,7 +369,7 @@ def test_128000_classes_in_closed_form() -> None:
 # --- confident ensembles ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float16", marks=SLOW), "bfloat16"])
 @pytest.mark.parametrize(
     "inputs", [pytest.param(250, marks=SLOW, id="generic"), pytest.param(500, id="kernel")]
 )

@@ -38,6 +38,7 @@ def texts(path: Path) -> set[str]:
     return set(re.findall(r"<!-- (.*?) -->", path.read_text(encoding="utf-8")))
 
 
+@pytest.mark.slow
 def test_the_figures_can_be_made_and_are_those_of_the_page(made) -> None:
     assert sorted(path.name for path in made.iterdir()) == sorted(NAMES)
     page = (ROOT / "docs" / "mathematics.md").read_text(encoding="utf-8")

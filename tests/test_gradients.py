@@ -237,6 +237,7 @@ def test_jit_of_information_where_members_exclude_a_class(double) -> None:
     np.testing.assert_allclose(found, expected.epistemic, rtol=1e-10 if double else 1e-5)
 
 
+@pytest.mark.slow
 def test_jit_of_weights_probabilities_unbiased_and_stderr() -> None:
     jax = pytest.importorskip("jax")
     values, weights = members.ordinary(5, 3, 4), members.weights(5)
@@ -268,25 +269,31 @@ def test_jit_of_traced_weights() -> None:
 @pytest.mark.parametrize(
     "lowest", [*(pytest.param(each, marks=SLOW) for each in (-50.0, -80.0, -400.0)), -np.inf]
 )
-def test_gradients_of_confident_members_are_numbers(lowest, double, name, part) -> None:
+@pytest.mark.parametrize("library", ["torch", pytest.param("jax", marks=SLOW)])
+def test_gradients_of_confident_members_are_numbers(library, lowest, double, name, part) -> None:
     """A class next to nothing has a gradient next to 0; a square of its probability would underflow.
 
     Of two inputs: members that say so of the same class, and of different ones.
     """
-    jax, torch = pytest.importorskip("jax"), pytest.importorskip("torch")
+    module = pytest.importorskip(library)
     logits = np.broadcast_to([0.0, lowest, -1.0, -3.0], SHAPE).copy()
     logits[1:, :, 2] = -2.0
     logits[1, 1] = logits[1, 1, ::-1]
-    with jax.enable_x64(double):
-        found = jax.grad(lambda z: getattr(demur.decompose(logits=z, measure=name), part).sum())(
-            jax.numpy.asarray(logits)
-        )
+
+    def summed(z):
+        return getattr(demur.decompose(logits=z, measure=name), part).sum()
+
+    if library == "jax":
+        with module.enable_x64(double):
+            found = module.grad(summed)(module.numpy.asarray(logits))
+    else:
+        own = module.from_numpy(logits if double else logits.astype(np.float32)).requires_grad_()
+        summed(own).backward()
+        found = own.grad.numpy()
     assert np.isfinite(found).all()
-    own = torch.from_numpy(logits).requires_grad_()
-    getattr(demur.decompose(logits=own, measure=name), part).sum().backward()
-    assert torch.isfinite(own.grad).all()
 
 
+@pytest.mark.slow
 def test_gradients_beside_a_given_model_that_has_none() -> None:
     torch = pytest.importorskip("torch")
     jax = pytest.importorskip("jax")

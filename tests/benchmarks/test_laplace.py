@@ -9,6 +9,7 @@ pytest.importorskip("torch")
 from benchmarks import laplace
 
 
+@pytest.mark.slow
 def test_every_contender_of_demur_is_run_printed_and_saved(monkeypatch, tmp_path, capsys) -> None:
     monkeypatch.setattr(laplace, "run_alone", laplace.run_one)
     monkeypatch.setattr(laplace, "SMALL", ((6, 4),))

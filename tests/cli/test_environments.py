@@ -48,15 +48,12 @@ class Environment:
 
 
 ENVIRONMENTS = {
-    "nohup, TERM=dumb, path with spaces": Environment(
-        {"TERM": "dumb"}, before="nohup ", folder="a run, with spaces & 'quotes'"
-    ),
-    "umask 077, LANG=C, unwritable cache": Environment(
+    "nohup, TERM=dumb, LANG=C, umask 077, unwritable cache, path with spaces": Environment(
         {
-            "LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0",
+            "TERM": "dumb", "LANG": "C", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0",
             "NUMBA_CACHE_DIR": "/proc/nowhere",
         },
-        umask=0o077,
+        before="nohup ", umask=0o077, folder="a run, with spaces & 'quotes'",
     ),
     "another user, no home, no TERM": Environment({"HOME": "/nonexistent", "TERM": ""}, other_user=True),
 }  # fmt: skip

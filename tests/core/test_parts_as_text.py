@@ -67,6 +67,7 @@ def test_one_that_somebody_made() -> None:
     assert repr(own) == "Decomposition, shape (1,)\n  total      3\n  aleatoric  1\n  epistemic  2"
 
 
+@pytest.mark.slow
 def test_what_jax_traces_has_no_numbers_yet() -> None:
     jax = pytest.importorskip("jax")
     printed = []

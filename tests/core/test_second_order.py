@@ -322,6 +322,7 @@ class TestLibraries:
             assert torch.autograd.gradcheck(total, (a,))
             np.testing.assert_allclose(total(a).detach(), total(a.detach()), rtol=1e-13)
 
+    @pytest.mark.slow
     def test_tracing(self):
         jax = pytest.importorskip("jax")
         with jax.enable_x64(True):

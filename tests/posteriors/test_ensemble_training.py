@@ -228,6 +228,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_what_a_failure_keeps_goes_with_the_process(module, tmp_path, temporary) -> None:
     script = tmp_path / "code" / "fails.py"
     script.write_text(FAILS)

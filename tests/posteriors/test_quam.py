@@ -235,7 +235,7 @@ def pictures():
     return model, (torch.randn(40, 1, 6, 6).double(), torch.arange(40) % 3), torch.randn(3, 1, 6, 6).double()
 
 
-@pytest.mark.parametrize("layers", ["all", ("0", "6")])
+@pytest.mark.parametrize("layers", ["all", pytest.param(("0", "6"), marks=pytest.mark.slow)])
 def test_target_classes_searched_at_once_are_those_searched_one_by_one(layers) -> None:
     """Two at a time leave one for itself, since there are three."""
     model, data, points = pictures()
@@ -378,6 +378,7 @@ def test_training_data_of_all_kinds_give_the_same() -> None:
         np.testing.assert_allclose(each, other, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_batches_with_names() -> None:
     model, (x, y), points = problem()
     data = torch.utils.data.DataLoader([{"input": a, "labels": b} for a, b in zip(x, y, strict=True)], 50)

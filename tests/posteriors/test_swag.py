@@ -185,7 +185,7 @@ def test_draws_depend_on_seed_and_member_alone() -> None:
 
 
 @pytest.mark.parametrize("kept", [SWAG.numbers_kept, 0])
-@pytest.mark.parametrize("make", [plain, network])
+@pytest.mark.parametrize("make", [plain, pytest.param(network, marks=pytest.mark.slow)])
 def test_scores_are_the_same_by_batch_and_by_member(make, kept, monkeypatch) -> None:
     monkeypatch.setattr(SWAG, "numbers_kept", kept)
     posterior = fitted(make())
@@ -331,6 +331,7 @@ def test_the_learning_rate_is_that_of_swalr() -> None:
     assert [step for step in range(7 * 5) if plan.collects(step, 5)] == [22, 24, 27, 29, 32, 34]
 
 
+@pytest.mark.slow
 def test_a_compiled_network_is_collected_by_its_own_names() -> None:
     model = plain()
     compiled = torch.compile(model)

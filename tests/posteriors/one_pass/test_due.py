@@ -115,6 +115,7 @@ def fitted():
     return model, found, (x[600:], y[600:]), noise
 
 
+@pytest.mark.slow
 def test_it_classifies_digits_and_notices_noise(fitted) -> None:
     _, found, (x, y), noise = fitted
     scores = demur.score(found, [(x, y)], columns=[found], progress=False)

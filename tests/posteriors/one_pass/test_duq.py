@@ -83,6 +83,7 @@ def test_the_penalty_is_that_of_finite_differences() -> None:
     assert found[0, 0].item() == pytest.approx((values[0] - values[1]) / (2 * step), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_it_classifies_digits_and_notices_noise(tmp_path) -> None:
     x, y, noise = digits()
     torch.manual_seed(0)

@@ -102,7 +102,7 @@ def scale_rate(step: int, steps: int) -> float:
     Examples
     --------
     >>> [round(scale_rate(step, 100), 3) for step in (0, 4, 5, 52, 99)]
-    [0.2, 1.0, 1.0, 0.556, 0.101]
+    [0.2, 1.0, 1.0, 0.557, 0.1]
     """
     rising = max(1, round(_WARM_UP * steps))
     if step < rising:
