@@ -108,7 +108,9 @@ class Status(Displayed):
                 "lower end of the risk, as wrong for its upper end."
             )
         false = 1 - self.confidence
-        lines.append(f"While the promise holds, the probability of an alarm, at any time, is at most {false:.4g}.")
+        lines.append(
+            f"While the promise holds, the probability of an alarm, at any time, is at most {false:.4g}."
+        )
         if len(self.groups) > 1:
             share = false / len(self.groups)
             lines.append(
