@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import tomllib
 from dataclasses import dataclass, field
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
+from demur.reproduce import config_files
 from demur.reproduce.studies.inference.methods import METHODS, REFERENCE
 from demur.reproduce.studies.inference.networks import Design
 from demur.reproduce.studies.inference.problems import KINDS
@@ -58,28 +56,15 @@ class Config:
 
 def list_configs() -> list[str]:
     """Return the names of the configurations that come with demur."""
-    folder = files(_CONFIGS) / "configs"
-    return sorted(each.name.removesuffix(".toml") for each in folder.iterdir() if each.name.endswith(".toml"))
+    return config_files.list_configs(_CONFIGS)
 
 
 def read_config(given: str, *, seeds: int | None = None, seed: int = 0) -> Config:
     """Return a configuration by name or from a TOML file; `seeds` replaces that of the file."""
-    path = Path(given)
-    if given in list_configs():
-        text = (files(_CONFIGS) / "configs" / f"{given}.toml").read_text("utf-8")
-    elif path.suffix == ".toml" and path.is_file():
-        text = path.read_text("utf-8")
-    else:
-        raise ValueError(
-            f"config: expected one of {', '.join(list_configs())}, or a .toml file, got {given!r}"
-        )
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{given}: expected TOML, got something else: {error}") from error
+    name, values = config_files.read_config_file(_CONFIGS, given)
     if seeds is not None:
         values["seeds"] = seeds
-    return _check_config(path.stem, values, seed)
+    return _check_config(name, values, seed)
 
 
 def _check_config(name: str, values: dict[str, Any], seed: int) -> Config:

@@ -10,12 +10,11 @@ title = "..."
 from __future__ import annotations
 
 import dataclasses
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
-from pathlib import Path
 from typing import Any, TypeVar
+
+from demur.reproduce import config_files
 
 _CONFIGS = "demur.reproduce.studies.language"
 """The package that has the folder of configurations."""
@@ -135,28 +134,10 @@ class Config:
     samples: AnswerSettings | None
 
 
-def list_configs() -> list[str]:
-    """Return the names of the configurations that come with demur."""
-    folder = files(_CONFIGS) / "configs"
-    return sorted(each.name.removesuffix(".toml") for each in folder.iterdir() if each.name.endswith(".toml"))
-
-
 def read_config(given: str, *, seed: int = 0) -> Config:
     """Return a configuration by name or from a TOML file."""
-    path = Path(given)
-    if given in list_configs():
-        text = (files(_CONFIGS) / "configs" / f"{given}.toml").read_text("utf-8")
-    elif path.suffix == ".toml" and path.is_file():
-        text = path.read_text("utf-8")
-    else:
-        raise ValueError(
-            f"config: expected one of {', '.join(list_configs())}, or a .toml file, got {given!r}"
-        )
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{given}: expected TOML, got something else: {error}") from error
-    return _check_config(path.stem, values, seed)
+    name, values = config_files.read_config_file(_CONFIGS, given)
+    return _check_config(name, values, seed)
 
 
 def _check_config(name: str, values: dict[str, Any], seed: int) -> Config:

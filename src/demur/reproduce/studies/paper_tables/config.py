@@ -11,14 +11,12 @@ reference = ...  optional: the method that every other is compared with, on the 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
 from demur.report.run_sets import kind_of
+from demur.reproduce import config_files
 
 _NETWORK_KEYS = {
     "models": {"models", "weights", "batch"},
@@ -113,30 +111,17 @@ class Config:
 
 def list_configs() -> list[str]:
     """Return the names of the configurations that come with demur."""
-    folder = files(_CONFIGS) / "configs"
-    return sorted(each.name.removesuffix(".toml") for each in folder.iterdir() if each.name.endswith(".toml"))
+    return config_files.list_configs(_CONFIGS)
 
 
 def read_config(given: str, *, seed: int = 0, models: list[str] | None = None) -> Config:
     """Return a configuration by name or from a TOML file; `models` replaces those of the file."""
-    path = Path(given)
-    if given in list_configs():
-        text = (files(_CONFIGS) / "configs" / f"{given}.toml").read_text("utf-8")
-    elif path.suffix == ".toml":
-        text = path.read_text("utf-8")
-    else:
-        raise ValueError(
-            f"config: expected one of {', '.join(list_configs())}, or a .toml file, got {given!r}"
-        )
-    try:
-        values = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{given}: expected TOML, got something else: {error}") from error
+    name, values = config_files.read_config_file(_CONFIGS, given)
     if models:
         if "models" not in values.get("network", {}):
             raise ValueError(f"{given}: --models: expected settings that start from images, got others")
         values["network"]["models"] = models
-    return _check_config(path.stem, values, seed)
+    return _check_config(name, values, seed)
 
 
 def _check_config(name: str, values: dict[str, Any], seed: int) -> Config:
