@@ -4,7 +4,7 @@ from demur.tasks.acquire import acquire
 from demur.tasks.bands import Band, accuracy_band, best_accuracy, roc_band
 from demur.tasks.batch_bald import Batch, batch_bald
 from demur.tasks.calibration import Calibration, calibration
-from demur.tasks.compare import Comparison, compare, compare_all, holm
+from demur.tasks.compare import Comparison, compare, compare_all
 from demur.tasks.contest import Contest, Standing, contest
 from demur.tasks.correlation import rank_correlation
 from demur.tasks.detection import Detection, detection, misclassification
@@ -13,6 +13,7 @@ from demur.tasks.estimate import Estimate
 from demur.tasks.figure_limits import Limits
 from demur.tasks.limited_results import LimitedDetection, LimitedSelective
 from demur.tasks.own_figure import estimate_figure
+from demur.tasks.paired_tests import holm
 from demur.tasks.regression import Regression, regression, within
 from demur.tasks.score_counts import ScoreCounts
 from demur.tasks.selective import Selective, selective

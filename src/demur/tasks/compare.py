@@ -34,6 +34,7 @@ from demur.tasks.paired_tests import (
     Influence,
     bootstrap_figures,
     delong_paired,
+    holm,
     influence_of_inputs,
     normal_paired,
     percentile_paired,
@@ -305,22 +306,6 @@ def adjust_by_holm(family: Sequence[Comparison]) -> list[Comparison]:
     """Return the comparisons of a family with Holm's p-values."""
     adjusted = holm([comparison.p_value for comparison in family])
     return [replace(comparison, adjusted=float(p)) for comparison, p in zip(family, adjusted, strict=True)]
-
-
-def holm(p_values: Sequence[float]) -> np.ndarray:
-    """Return p-values that hold for all tests of a family at once (Holm, 1979).
-
-    Examples
-    --------
-    >>> demur.tasks.holm([0.01, 0.04, 0.03])
-    array([0.03, 0.06, 0.06])
-    """
-    values = np.asarray(p_values, dtype=float)
-    order = np.argsort(values, kind="stable")
-    stepped = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
-    adjusted = np.empty_like(values)
-    adjusted[order] = np.minimum(stepped, 1)
-    return adjusted
 
 
 def _double(found: Estimate) -> Estimate:

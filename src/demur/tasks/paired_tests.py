@@ -1,9 +1,9 @@
-"""Paired differences of a figure of two scores: DeLong's test, influence functions, the bootstrap."""
+"""Paired differences of a figure of two scores: DeLong's test, influence functions, the bootstrap; Holm."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -156,3 +156,19 @@ def _rank_inputs(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     order = np.argsort(-scores)
     ranked = scores[order]
     return order, np.append(0, np.flatnonzero(ranked[1:] != ranked[:-1]) + 1)
+
+
+def holm(p_values: Sequence[float]) -> np.ndarray:
+    """Return p-values that hold for all tests of a family at once (Holm, 1979).
+
+    Examples
+    --------
+    >>> demur.tasks.holm([0.01, 0.04, 0.03])
+    array([0.03, 0.06, 0.06])
+    """
+    values = np.asarray(p_values, dtype=float)
+    order = np.argsort(values, kind="stable")
+    stepped = np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1))
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.minimum(stepped, 1)
+    return adjusted

@@ -13,14 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from demur.posteriors.chains.leapfrog import (
-    Point,
-    StepSize,
-    compute_acceptance,
-    find_first_step,
-    take_leapfrog_steps,
-)
+from demur.posteriors.chains.leapfrog import Point, compute_acceptance, take_leapfrog_steps
 from demur.posteriors.chains.log_posterior import LogPosterior
+from demur.posteriors.chains.step_size_adaptation import StepSize, find_first_step
 from demur.posteriors.tensor_files import read_tensors, write_tensors
 from demur.run_settings import describe_changes
 
