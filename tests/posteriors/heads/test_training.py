@@ -40,8 +40,15 @@ def weights(posterior) -> tuple[np.ndarray, np.ndarray]:
     return posterior.heads[0].numpy(), posterior.heads[1].numpy()
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
-@pytest.mark.parametrize("start", ["fresh", "network"])
+@pytest.mark.parametrize(
+    ("optimizer", "start"),
+    [
+        ("adam", "fresh"),
+        ("sgd", "network"),
+        pytest.param("sgd", "fresh", marks=pytest.mark.slow),
+        pytest.param("adam", "network", marks=pytest.mark.slow),
+    ],
+)
 def test_heads_end_at_the_optimum_that_scikit_learn_finds(optimizer, start) -> None:
     linear = pytest.importorskip("sklearn.linear_model")
     model, (x, y) = backbone().double(), data()

@@ -102,12 +102,11 @@ def test_centres_are_those_of_clusters() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
-@pytest.fixture(scope="module")
-def fitted():
+def fit(epochs: int):
     x, y, noise = digits()
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(64, 16), nn.Tanh())
-    training = NetworkTraining(epochs=20, batch=64, rate=0.05, optimizer="adam")
+    training = NetworkTraining(epochs=epochs, batch=64, rate=0.05, optimizer="adam")
     found = DUE.fit(
         model, (x[:600], y[:600]), classes=5, inducing=10, draws=8, training=training, samples=50,
         progress=False,
@@ -115,9 +114,14 @@ def fitted():
     return model, found, (x[600:], y[600:]), noise
 
 
+@pytest.fixture(scope="module")
+def fitted():
+    return fit(epochs=2)
+
+
 @pytest.mark.slow
-def test_it_classifies_digits_and_notices_noise(fitted) -> None:
-    _, found, (x, y), noise = fitted
+def test_it_classifies_digits_and_notices_noise() -> None:
+    _, found, (x, y), noise = fit(epochs=20)
     scores = demur.score(found, [(x, y)], columns=[found], progress=False)
     assert scores.correct.mean() > 0.9
     np.testing.assert_allclose(scores.columns["due"], scores["average"].total, rtol=1e-12)
