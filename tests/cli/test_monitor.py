@@ -91,7 +91,7 @@ def test_labels_come_later_for_those_asked(folder, tmp_path) -> None:
     }
     write_columns(tmp_path / "answers.csv", answers)
     said = call("monitor", "observe", folder, tmp_path / "answers.csv", "--to-audit", tmp_path / "none.csv")
-    assert "left out 1 label" in said and (tmp_path / "none.csv").read_text() == "id\n"
+    assert "ignored 1 label" in said and (tmp_path / "none.csv").read_text() == "id\n"
     whole = demur.Monitor(demur.Deferral.load(tmp_path / "policy.json"), audit=0.3)
     whole.observe(scores, correct, ids=[f"in-{k}" for k in range(500)])
     found = json.loads(call("monitor", "status", folder, "--json"))

@@ -92,7 +92,7 @@ class DriftStatus(Displayed):
         return any(column.alarm for column in self.columns.values())
 
     def _display(self) -> tuple[str, Rows, list[str]]:
-        rows = [["column", "drift", "since", "larger than before", "distance", "bets made of 1"]]
+        rows = [["column", "drift", "since", "larger than before", "distance", "evidence"]]
         for name, c in self.columns.items():
             drift = f"after {c.alarm_at:,}" if c.alarm else "not seen"
             since = "" if c.since is None else f"{c.since:,}"

@@ -89,7 +89,7 @@ def _draw_evidence(monitor: Monitor, found: Status) -> str:
     low = min(0.1, float(capital.min(initial=1.0)) / 2)
     high = max(5 * needed, 2 * float(capital.max(initial=1.0)))
     chart = LineChart(
-        "Capital of the bets over inputs observed", found.observed, low, high, "bets made of 1", True
+        "Evidence over inputs observed", found.observed, low, high, "evidence (starts at 1)", True
     )
     chart.add_level(needed, f"alarm at {needed:g}")
     chart.add_line(course[:, 0], capital)
@@ -125,7 +125,7 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def _write_groups(found: Status) -> str:
-    head = ["", "promised risk", "risk so far", "bets made of 1", "alarm at", "audited", "no label yet"]
+    head = ["", "promised risk", "risk so far", "evidence", "alarm at", "audited", "no label yet"]
     rows = [
         [
             name or "all",
@@ -173,7 +173,7 @@ def _write_drift(drift: Drift | None) -> str:
     traces = {name: np.clip(trace, None, _SHOWN_TO) for name, trace in drift.trace().items()}
     values = np.concatenate([trace[:, 1] for trace in traces.values()])
     low, high = min(0.1, float(values.min()) / 2), max(5 * needed, 2 * float(values.max()))
-    chart = LineChart("Capital of the bets on drift", found.observed, low, high, "bets made of 1", True)
+    chart = LineChart("Evidence of drift", found.observed, low, high, "evidence (starts at 1)", True)
     chart.add_level(needed, f"drift at {needed:g}")
     for index, trace in enumerate(traces.values()):
         chart.add_line(trace[:, 0], trace[:, 1], f"set{index % _COLOURS}")
