@@ -81,7 +81,7 @@ def test_merged_monitors_give_no_advice(policy, traffic) -> None:
     a, b = demur.Monitor(policy, seed=1), demur.Monitor(policy, seed=2)
     a.observe(*traffic(100))
     b.observe(*traffic(100, 1))
-    with pytest.raises(ValueError, match="ask each by itself"):
+    with pytest.raises(ValueError, match="ask each of them by itself"):
         a.merge(b).recommend(since=0)
 
 
