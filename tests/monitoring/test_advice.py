@@ -77,6 +77,21 @@ def test_advice_for_groups_changes_those_with_an_alarm(traffic) -> None:
     assert advice.policy.thresholds["night"].value < policy.thresholds["night"].value
 
 
+def test_each_group_is_advised_from_its_own_alarm(traffic) -> None:
+    """An alarm of another group is no second start, which would be a second chance to be wrong."""
+    scores, correct = traffic(8000)
+    groups = np.where(np.arange(8000) % 2, "day", "night")
+    policy = demur.Deferral.fit(scores, correct, accuracy=0.9, groups=groups)
+    monitor = demur.Monitor(policy, audit=0.5)
+    for seed, broken in enumerate([[], ["night"], ["night", "day"]]):
+        new, right = traffic(8000, seed)
+        monitor.observe(new, right & ~(np.isin(groups, broken) & (new > 0.3)), groups=groups)
+    night, day = str(monitor.recommend()).splitlines()
+    assert f"since input {monitor.alarms['night']:,}" in night and "Group night" in night
+    assert f"since input {monitor.alarms['day']:,}" in day and "Group day" in day
+    assert monitor.recommend().since == monitor.alarms["night"] < monitor.alarms["day"] - 5000
+
+
 def test_merged_monitors_give_no_advice(policy, traffic) -> None:
     a, b = demur.Monitor(policy, seed=1), demur.Monitor(policy, seed=2)
     a.observe(*traffic(100))
