@@ -1,8 +1,8 @@
 """A scikit-learn classifier that defers what it cannot promise an accuracy for.
 
 A forest learns the digits of scikit-learn's 8 x 8 images. It holds out half of its training images, and keeps
-as many new ones as it can while what it keeps is right for 98 %, with confidence 0.95. Then each image comes as
-three noisy ones, which are not independent: whole images are held out. Needs scikit-learn:
+as many new ones as it can while what it keeps is right for 98 %, with confidence 0.95. Then each image comes
+as three noisy ones, which are not independent: whole images are held out. Needs scikit-learn:
 `pip install "demur[sklearn]"`.
 
 Run: python examples/deferring_classifier.py

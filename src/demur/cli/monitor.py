@@ -10,7 +10,7 @@ import typer
 
 from demur.cli.method_files import DEFAULT_SCORE
 from demur.cli.monitor_drift import load_drift, remove_other_drift, save_drift
-from demur.cli.options import Confidence, Force, Json
+from demur.cli.options import Confidence, Json
 from demur.cli.printing import bad_input_exits, complain, count_things, print_object, say
 
 if TYPE_CHECKING:
@@ -83,6 +83,8 @@ def start(
         if columns is not None:
             save_drift(folder, Drift(columns, confidence=confidence, seed=seed), 0)
     say(rule.promise())
+    if rule.clusters is not None:
+        say("Give it one input of each cluster, drawn at random: errors within a cluster raise false alarms.")
     say(f"Audits each kept input with probability {audit:g}.")
     say(f"If the promise holds, the probability of ever an alarm is at most {1 - confidence:.4g}.")
     say(f"Started in {folder}")
@@ -116,7 +118,7 @@ def observe(
             metavar="FILE", show_default=False, help="Write the ids that are audited and have no label yet."
         ),
     ] = None,
-    force: Force = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing --to-audit file.")] = False,
     json: Json = False,
 ) -> None:
     """Take new inputs, and labels of earlier ones; exit with 3 on an alarm.

@@ -90,7 +90,7 @@ def _advise_group(
     assert threshold.promise is not None
     assert threshold.value is not None
     before = np.array([each.score for each in audited if each.place < since])
-    after = [each for each in audited if each.place >= since]
+    after = _end_at_last_label([each for each in audited if each.place >= since])
     scores = np.array([each.score for each in after])
     right = np.array([each.outcome == RIGHT for each in after], bool)  # without a label: as if wrong
     share = np.array([least / each.probability for each in after])
@@ -125,6 +125,16 @@ def _advise_group(
         return "keep", threshold, f"Keep the threshold. {promise}"
     text = f"Defer scores above {write_threshold(value, digits=6)}. {promise} It keeps {kept:,} of them."
     return "stricter", new, text
+
+
+def _end_at_last_label(audited: Sequence[AuditedInput]) -> Sequence[AuditedInput]:
+    """Return the audited inputs up to the last that has a label: the latest ones are just not known yet.
+
+    The promise holds at all times, and so at the time of that input; those without a label before it count
+    as wrong.
+    """
+    known = [index for index, each in enumerate(audited) if each.outcome != MISSING]
+    return audited[: known[-1] + 1] if known else []
 
 
 def _list_candidates(before: np.ndarray, own: float) -> list[float]:
