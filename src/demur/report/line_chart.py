@@ -95,7 +95,8 @@ class LineChart:
         name = html.escape(self.label)
         names = (
             f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 5}" text-anchor="middle">inputs observed</text>'
-            f'<text class="up" transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">{name}</text>'
+            f'<text class="up" transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">{name}'
+            "</text>"
         )
         return (
             f'<div class="pan"><svg class="chart" role="img" aria-label="{html.escape(self.title)}" '

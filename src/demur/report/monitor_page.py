@@ -165,8 +165,8 @@ def _write_audits(monitor: Monitor, found: Status) -> str:
         each = f"with probability {' or '.join(steps)}, by score"
     return (
         f'<div class="bar" role="img" aria-label="{words}">{bars}</div>'
-        f"<p>{found.audited:,} audited inputs: {words}. About {expected:,.0f} of the {found.kept:,} kept were "
-        f"to be audited, {each}.</p>"
+        f"<p>{found.audited:,} audited inputs: {words}. About {expected:,.0f} of the {found.kept:,} kept "
+        f"were to be audited, {each}.</p>"
     )
 
 
