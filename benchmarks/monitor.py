@@ -35,8 +35,10 @@ NULLS = {
     "all errors where audits are frequent": 4,
     "audits ten times as frequent once the capital is 2": 5,
     "one error in every 20 kept, the same place": 6,
+    "scores tell the truth, errors audited 100 times as often": 7,
+    "scores tell the truth, errors audited 100 times as rarely": 8,
 }
-"""Courses of the risk for which the promise holds; in the last, on average over any 20 in a row."""
+"""Courses of the risk for which the promise holds; in number 6, on average over any 20 in a row."""
 
 
 class Found(NamedTuple):
@@ -71,6 +73,10 @@ def follow(kind, streams, inputs, change, before, after, audit, limit, stakes, n
                 chance = 0.5 if total >= 2 else 0.05
             elif kind == 6:
                 risk = 1.0 if t % 20 == 0 else 0.0
+            elif kind >= 7:
+                least = 0.005
+                risk = 1.0 if np.random.random() < limit else 0.0
+                chance = 0.5 if (risk == 1.0) == (kind == 7) else 0.005
             if np.random.random() >= chance:
                 continue
             wrong = np.random.random() < risk

@@ -1,12 +1,14 @@
 """A scikit-learn classifier that defers what it cannot promise an accuracy for.
 
 A forest learns the digits of scikit-learn's 8 x 8 images. It holds out half of its training images, and keeps
-as many new ones as it can while what it keeps is right for 98 %, with confidence 0.95. Needs scikit-learn:
+as many new ones as it can while what it keeps is right for 98 %, with confidence 0.95. Then each image comes
+as three noisy ones, which are not independent: whole images are held out. Needs scikit-learn:
 `pip install "demur[sklearn]"`.
 
 Run: python examples/deferring_classifier.py
 """
 
+import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
@@ -29,6 +31,11 @@ def main():
     model.set_params(defer_label=-1)  # for metrics and pipelines, which take numbers
     wrong = model.estimator_.predict(new_x) != new_y
     print(f"{(model.predict(new_x)[wrong] == -1).sum()} of the forest's {wrong.sum()} errors are deferred.")
+
+    image = np.repeat(np.arange(len(x)), 3)
+    noisy = x[image] + np.random.default_rng(0).normal(scale=2, size=(len(image), 64))
+    model.fit(noisy, y[image], clusters=image)
+    print(f"\nFitted to three noisy images of each:\n{model.policy_.promise()}")
 
 
 if __name__ == "__main__":

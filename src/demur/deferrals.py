@@ -127,7 +127,7 @@ class Deferrals(Displayed, Mapping[str, Deferral]):
                 found[name_target(goal, target)] = Deferral.fit(scores, correct, **goals, **options)
             except NoGuarantee as error:
                 whose = f"{name_target(goal, target)}: " if len(asked) > 1 else ""
-                raise NoGuarantee(f"{whose}{error}") from error
+                raise NoGuarantee(f"{whose}{error}", error.group) from error
         return cls(found)
 
     def defer(self, scores: Any, groups: Any = None) -> dict[str, np.ndarray]:

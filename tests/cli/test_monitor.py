@@ -91,7 +91,7 @@ def test_labels_come_later_for_those_asked(folder, tmp_path) -> None:
     }
     write_columns(tmp_path / "answers.csv", answers)
     said = call("monitor", "observe", folder, tmp_path / "answers.csv", "--to-audit", tmp_path / "none.csv")
-    assert "left out 1 label" in said and (tmp_path / "none.csv").read_text() == "id\n"
+    assert "ignored 1 label" in said and (tmp_path / "none.csv").read_text() == "id\n"
     whole = demur.Monitor(demur.Deferral.load(tmp_path / "policy.json"), audit=0.3)
     whole.observe(scores, correct, ids=[f"in-{k}" for k in range(500)])
     found = json.loads(call("monitor", "status", folder, "--json"))
@@ -179,3 +179,32 @@ def invoke(*words: object) -> str:
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code in (0, 3), (done.output, done.exception)
     return done.stdout
+
+
+def test_a_merged_folder_tells_its_alarm_without_advice(folder, tmp_path, policy_file) -> None:
+    """Each server has advice of its own, which a merged monitor cannot give."""
+    write_log(tmp_path / "bad.csv", *draw(1500, 9, harm=0.3), 0)
+    call("monitor", "observe", folder, tmp_path / "bad.csv", code=3)
+    other = demur.Monitor(demur.Deferral.load(policy_file), audit=0.3, seed=1)
+    scores, correct = draw(500, 3)
+    other.observe(scores, correct, ids=[f"other {k}" for k in range(500)])
+    with demur.Monitor.open(folder) as monitor:
+        monitor.merge(other)
+    found = json.loads(call("monitor", "status", folder, "--json", code=3))
+    assert found["observed"] == 2000 and found["recommend"] is None
+    assert "Defer scores" not in call("monitor", "status", folder, code=3)
+    assert "Alarm" in Path(call("monitor", "report", folder).strip()).read_text()
+
+
+def test_edited_files_of_a_folder_are_one_line(folder, tmp_path) -> None:
+    write_log(tmp_path / "day.csv", *draw(300, 1), 0)
+    call("monitor", "observe", folder, tmp_path / "day.csv")
+    for path in [folder / "monitor.json", *folder.glob("log-*.txt"), *folder.glob("drift-*.json")]:
+        whole = path.read_bytes()
+        path.write_bytes(whole.replace(b"0.", b"1.", 1))
+        assert path.read_bytes() != whole
+        for command in ("status", "report"):
+            said = call("monitor", command, folder, code=2)
+            assert path.name in said and "last good copy" in said and said.count("\n") == 1
+        path.write_bytes(whole)
+    call("monitor", "status", folder)

@@ -36,6 +36,20 @@ def test_advice_follows_the_audits(policy) -> None:
     assert passed.action == "keep" and passed.policy is policy
 
 
+def test_labels_still_to_come_do_not_count_as_wrong(policy) -> None:
+    """The latest inputs are as if they had not come; a label that is missing before others is an error."""
+    rng = np.random.default_rng(0)
+    monitor = demur.Monitor(policy, audit=0.5)
+    monitor.observe(*draw(rng, 2000, 0.0))
+    monitor.observe(*draw(rng, 1000, 0.4))
+    monitor.observe(*draw(rng, 4000, 0.4))
+    before = monitor.recommend()
+    monitor.observe(draw(rng, 2000, 0.4)[0], None)
+    assert before.action == "stricter" and str(monitor.recommend()) == str(before)
+    monitor.observe(*draw(rng, 10, 0.0))
+    assert monitor.recommend().action == "withdraw" and "have no label" in str(monitor.recommend())
+
+
 @pytest.mark.slow
 def test_advice_is_wrong_no_more_often_than_said(policy) -> None:
     """No threshold has the accuracy after the change, risk 0.0525 at any score; asked for every 200 inputs.
@@ -77,11 +91,26 @@ def test_advice_for_groups_changes_those_with_an_alarm(traffic) -> None:
     assert advice.policy.thresholds["night"].value < policy.thresholds["night"].value
 
 
+def test_each_group_is_advised_from_its_own_alarm(traffic) -> None:
+    """An alarm of another group is no second start, which would be a second chance to be wrong."""
+    scores, correct = traffic(8000)
+    groups = np.where(np.arange(8000) % 2, "day", "night")
+    policy = demur.Deferral.fit(scores, correct, accuracy=0.9, groups=groups)
+    monitor = demur.Monitor(policy, audit=0.5)
+    for seed, broken in enumerate([[], ["night"], ["night", "day"]]):
+        new, right = traffic(8000, seed)
+        monitor.observe(new, right & ~(np.isin(groups, broken) & (new > 0.3)), groups=groups)
+    night, day = str(monitor.recommend()).splitlines()
+    assert f"since input {monitor.alarms['night']:,}" in night and "Group night" in night
+    assert f"since input {monitor.alarms['day']:,}" in day and "Group day" in day
+    assert monitor.recommend().since == monitor.alarms["night"] < monitor.alarms["day"] - 5000
+
+
 def test_merged_monitors_give_no_advice(policy, traffic) -> None:
     a, b = demur.Monitor(policy, seed=1), demur.Monitor(policy, seed=2)
     a.observe(*traffic(100))
     b.observe(*traffic(100, 1))
-    with pytest.raises(ValueError, match="ask each by itself"):
+    with pytest.raises(ValueError, match="ask each of them by itself"):
         a.merge(b).recommend(since=0)
 
 

@@ -102,7 +102,7 @@ def test_labels_that_come_for_errors_alone_raise_no_alarm(policy) -> None:
         wrong = rng.uniform(size=2000) < 0.05
         monitor.observe(np.zeros(2000), np.where(wrong, 0, np.nan))
         false += monitor.status.alarm
-        assert monitor.status.risk.low <= 0.05 <= monitor.status.risk.high or run
+        assert monitor.status.risk.low <= 0.05 <= monitor.status.risk.high
     assert false <= 4  # 0.05 * 20 = 1, and three standard errors
 
 
@@ -119,6 +119,28 @@ def test_false_alarms_are_rare_at_the_bound_whatever_the_audits(policy) -> None:
         monitor.observe(scores, rng.uniform(size=1500) > 0.1 * (scores > 0.3))
         false += monitor.status.alarm
     assert false / 100 <= 0.115
+
+
+def count_alarms_of_patients(policy, one_each: bool) -> float:
+    """How often there is an alarm where all images of a patient are right, or all wrong, at the limit."""
+    alarms = 0
+    for run in range(60):
+        rng = np.random.default_rng(run)
+        wrong = np.repeat(rng.uniform(size=400) < 0.05, 4)
+        seen = 4 * np.arange(400) + rng.integers(4, size=400) if one_each else np.arange(1600)
+        monitor = demur.Monitor(policy, audit=1, seed=run)
+        monitor.observe(np.zeros(len(seen)), ~wrong[seen], np.ones(len(seen), bool))
+        alarms += monitor.status.alarm
+    return alarms / 60
+
+
+def test_one_input_of_each_cluster_keeps_the_promise(policy) -> None:
+    """0.05 and three standard errors is 0.134."""
+    assert count_alarms_of_patients(policy, one_each=True) <= 0.134
+
+
+def test_control_all_inputs_of_a_cluster_raise_alarms(policy) -> None:
+    assert count_alarms_of_patients(policy, one_each=False) > 0.5
 
 
 def test_control_audits_by_score_taken_for_constant_ones_raise_false_alarms(policy) -> None:
@@ -183,6 +205,23 @@ def test_merging_averages_capital_and_pools_the_risk(policy, traffic) -> None:
     assert forward.merge(parts[0]).status.observed == 5000
 
 
+def test_an_earlier_capital_is_not_averaged_with_what_another_server_has_now(policy) -> None:
+    """Late labels tell of errors long ago, when the other server had not won yet."""
+    other = demur.Monitor(policy, audit=1, seed=1)
+    other.observe(np.zeros(10), np.repeat([0, 1], 5), np.ones(10, bool))
+    own, right = demur.Monitor(policy, audit=1), np.ones(600)
+    ids = [f"own {k}" for k in range(600)]
+    early = demur.Monitor(policy, audit=1)
+    early.observe(np.zeros(3), np.zeros(3), np.ones(3, bool))
+    right[:3] = np.nan
+    own.observe(np.zeros(600), right, np.ones(600, bool), ids=ids)
+    own.merge(other)
+    own.label(ids[:3], np.zeros(3))
+    present = own.streams[0].bets[""].current.total + other.status.capital
+    assert early.status.capital + other.status.capital > 40 > present
+    assert not own.status.alarm and own.status.capital == pytest.approx(present / 2)
+
+
 def test_merging_refuses_what_would_count_twice_or_is_of_another_promise(policy, traffic) -> None:
     a, b = demur.Monitor(policy, seed=1), demur.Monitor(policy, seed=2)
     a.observe(*traffic(100), ids=[f"a{k}" for k in range(100)])
@@ -212,7 +251,7 @@ def test_bad_settings_are_refused(policy, options, message) -> None:
 def test_bad_input_is_refused(policy, traffic) -> None:
     scores, correct = traffic(500)
     monitor = demur.Monitor(policy)
-    with pytest.raises(ValueError, match=r"expected\. Got"):
+    with pytest.raises(ValueError, match=r"about 31 of 308 kept inputs\. Got 308"):
         monitor.observe(scores, correct, np.ones(500, bool))  # all labels, as if each had been drawn
     with pytest.raises(ValueError, match="must be booleans"):
         monitor.observe(scores, correct, np.ones(500))

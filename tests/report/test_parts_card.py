@@ -63,3 +63,30 @@ def test_a_reference_with_gaps_is_refused(tmp_path):
     write_run(tmp_path, reference=lambda noise: np.where(noise > 1, np.nan, noise))
     with pytest.raises(StoreError, match="expected numbers in reference, got NaN"):
         read_run(tmp_path)
+
+
+ROWS = """number => {
+    const cards = document.getElementById("cards"), [one] = cards.children;
+    cards.replaceChildren(...Array.from({ length: number }, () => one.cloneNode(true)));
+    const rows = {}, right = cards.getBoundingClientRect().right;
+    for (const card of cards.children) {
+        const place = card.getBoundingClientRect();
+        (rows[Math.round(place.top)] ??= []).push(right - place.right);
+    }
+    return Object.values(rows);
+}"""
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 800, 1000, 1156, 1280, 1920])
+def test_cards_fill_every_row_and_five_leave_none_alone(tmp_path, open_page, width):
+    from demur.report.page import write_page
+
+    write_run(tmp_path)
+    path = write_page(gather_contents(read_run(tmp_path)), tmp_path / "report.html")
+    page = open_page(path.resolve().as_uri(), viewport={"width": width, "height": 900})
+    for number in range(1, 10):
+        rows = page.evaluate(ROWS, number)
+        assert sum(map(len, rows)) == number and max(row[-1] for row in rows) < 1, (number, rows)
+        if width >= 1000 and number in (5, 9):
+            assert min(map(len, rows)) > 1, (number, rows)

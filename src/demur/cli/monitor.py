@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from demur.cli.method_files import DEFAULT_SCORE
-from demur.cli.options import Confidence, Force, Json
+from demur.cli.monitor_drift import load_drift, remove_other_drift, save_drift
+from demur.cli.options import Confidence, Json
 from demur.cli.printing import bad_input_exits, complain, count_things, print_object, say
 
 if TYPE_CHECKING:
     import numpy as np
 
     from demur.monitoring import Drift, Monitor
+    from demur.monitoring.advice import Recommendation
 
 app = typer.Typer(
     help="Watch whether a policy's promise still holds, from a few audited inputs. Exit code 3 is an alarm."
@@ -23,7 +25,6 @@ app = typer.Typer(
 
 ALARM = 3
 """Exit code of an alarm."""
-_DRIFT = "drift.json"
 
 _Folder = Annotated[
     Path, typer.Argument(metavar="DIR", show_default=False, help="The folder that the monitor lives in.")
@@ -77,15 +78,15 @@ def start(
             names = dict.fromkeys([rule.score or DEFAULT_SCORE, *(column or ())])
             columns = {name: pick_numbers(found, name, calibration) for name in names}
         elif column:
-            raise ValueError("expected --calibration FILE with --column, got none: drift is from something")
+            raise ValueError("expected --calibration FILE with --column, got none: drift is measured from it")
         Monitor.open(folder, rule, confidence=confidence, audit=audit, seed=seed).close()
         if columns is not None:
-            Drift(columns, confidence=confidence, seed=seed).save(folder / _DRIFT)
+            save_drift(folder, Drift(columns, confidence=confidence, seed=seed), 0)
     say(rule.promise())
-    say(
-        f"Audits each kept input with probability {audit:g}. While the promise holds, the probability of ever"
-    )
-    say(f"an alarm is at most {1 - confidence:.4g}.")
+    if rule.clusters is not None:
+        say("Give it one input of each cluster, drawn at random: errors within a cluster raise false alarms.")
+    say(f"Audits each kept input with probability {audit:g}.")
+    say(f"If the promise holds, the probability of ever an alarm is at most {1 - confidence:.4g}.")
     say(f"Started in {folder}")
 
 
@@ -117,7 +118,7 @@ def observe(
             metavar="FILE", show_default=False, help="Write the ids that are audited and have no label yet."
         ),
     ] = None,
-    force: Force = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing --to-audit file.")] = False,
     json: Json = False,
 ) -> None:
     """Take new inputs, and labels of earlier ones; exit with 3 on an alarm.
@@ -134,11 +135,10 @@ def observe(
             check_output(to_audit, force=force)
         logs = [(path, read_log(path)) for path in files]
         with Monitor.open(folder) as monitor:
-            drift = _load_drift(folder)
+            remove_other_drift(folder, _count_observed(monitor))
+            drift = load_drift(folder, _count_observed(monitor))
             for path, columns in logs:
-                _take_log(monitor, drift, path, columns, score, groups)
-            if drift is not None:
-                drift.save(folder / _DRIFT)
+                _take_log(folder, monitor, drift, path, columns, score, groups)
             missing = monitor.list_missing()
         if to_audit is not None:
             _write_ids(to_audit, missing, force=force)
@@ -185,17 +185,16 @@ def _open(folder: Path) -> tuple[Monitor, Drift | None]:
     from demur.monitoring import Monitor
 
     with Monitor.open(folder) as monitor:
-        return monitor, _load_drift(folder)
+        return monitor, load_drift(folder, _count_observed(monitor))
 
 
-def _load_drift(folder: Path) -> Drift | None:
-    from demur.monitoring import Drift
-
-    path = folder / _DRIFT
-    return Drift.load(path) if path.exists() else None
+def _count_observed(monitor: Monitor) -> int:
+    """Return how many inputs were observed in this folder, without those of merged monitors."""
+    return monitor.streams[0].observed
 
 
 def _take_log(
+    folder: Path,
     monitor: Monitor,
     drift: Drift | None,
     path: Path,
@@ -214,7 +213,7 @@ def _take_log(
     if name not in columns and correct is not None:
         known = np.array([monitor.is_audited(each) for each in ids])
         if not known.all():
-            complain(f"{path}: left out {count_things(int((~known).sum()), 'label')} of inputs not audited")
+            complain(f"{path}: ignored {count_things(int((~known).sum()), 'label')} of inputs not audited")
         if known.any():
             monitor.label(ids[known], correct[known])
         return
@@ -222,10 +221,11 @@ def _take_log(
     names = None if groups is None else pick_column(columns, groups, path)
     new = np.array([not monitor.has_seen(each) for each in ids])
     new &= np.isin(np.arange(len(ids)), np.unique(ids, return_index=True)[1])  # the first of equal ids
-    watched = {} if drift is None else {each: pick_numbers(columns, each, path) for each in drift.names}
-    monitor.observe(values, correct, ids=ids, groups=names)
     if drift is not None and new.any():
-        drift.observe({each: column[new] for each, column in watched.items()})
+        drift.observe({each: pick_numbers(columns, each, path)[new] for each in drift.names})
+        save_drift(folder, drift, _count_observed(monitor) + int(new.sum()))
+    monitor.observe(values, correct, ids=ids, groups=names)
+    remove_other_drift(folder, _count_observed(monitor))
 
 
 def _read_correct(path: Path, columns: dict[str, np.ndarray]) -> np.ndarray | None:
@@ -279,7 +279,7 @@ def _print(
     out: Path | None = None,
 ) -> None:
     """Print what was found, and exit with 3 on an alarm."""
-    found, advice = monitor.status, monitor.recommend()
+    found, advice = monitor.status, _advise(monitor)
     drifts = None if drift is None else drift.status
     if json:
         print_object(_describe(monitor) | ({} if drifts is None else {"drift": _describe_drift(drifts)}))
@@ -287,7 +287,7 @@ def _print(
         say(found)
         if drifts is not None:
             say(drifts)
-        if found.alarm:
+        if found.alarm and advice is not None:
             say(advice)
         if asked is not None:
             say(f"Wrote {count_things(asked, 'id')} to audit to {out}")
@@ -295,9 +295,14 @@ def _print(
         raise typer.Exit(ALARM)
 
 
+def _advise(monitor: Monitor) -> Recommendation | None:
+    """Return what to do; None for several servers, each of which has advice of its own."""
+    return monitor.recommend() if len(monitor.streams) == 1 else None
+
+
 def _describe(monitor: Monitor) -> dict[str, Any]:
     """Return what was found as JSON can hold it."""
-    found, advice = monitor.status, monitor.recommend()
+    found, advice = monitor.status, _advise(monitor)
     return {
         "alarm": found.alarm,
         "alarm_at": found.alarm_at,
@@ -321,7 +326,7 @@ def _describe(monitor: Monitor) -> dict[str, Any]:
             }
             for name, group in found.groups.items()
         },
-        "recommend": {"action": advice.action, "text": advice.text},
+        "recommend": None if advice is None else {"action": advice.action, "text": advice.text},
     }
 
 

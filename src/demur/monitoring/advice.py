@@ -30,7 +30,8 @@ class Recommendation:
     policy : Deferral
         The policy to use from now on.
     since : int or None
-        The audits of inputs from this one on support it; None where it is the policy as it was.
+        The audits of inputs from this one on support it (of groups, the first start; the text has each);
+        None where it is the policy as it was.
     text : str
         All that in words.
     """
@@ -49,9 +50,7 @@ class Recommendation:
 
 def keep(policy: Deferral) -> Recommendation:
     """Return the advice where there is no alarm."""
-    return Recommendation(
-        "keep", policy, None, "Keep the policy: the audits do not show that its promise is broken."
-    )
+    return Recommendation("keep", policy, None, "Keep the policy: no evidence that its promise is broken.")
 
 
 def recommend(
@@ -59,12 +58,14 @@ def recommend(
     inputs: Mapping[str, Sequence[AuditedInput]],
     least: float,
     confidence: float,
-    since: int,
+    starts: Mapping[str, int],
 ) -> Recommendation:
-    """Return the advice for groups with an alarm, from their audited inputs before and since."""
+    """Return the advice for groups, from their audited inputs before and since the start of each."""
     thresholds, lines, actions = dict(policy.thresholds), [], []
     for name, audited in inputs.items():
-        action, threshold, text = _advise_group(policy.thresholds[name], audited, least, confidence, since)
+        action, threshold, text = _advise_group(
+            policy.thresholds[name], audited, least, confidence, starts[name]
+        )
         thresholds[name] = threshold
         actions.append(action)
         lines.append((f"Group {name}: " if name else "") + text)
@@ -73,7 +74,7 @@ def recommend(
     new = replace(policy, goal="accuracy", target=min(promises), thresholds=thresholds, confidence=confidence)
     if action == "keep":
         new = policy
-    return Recommendation(action, new, since, "\n".join(lines))
+    return Recommendation(action, new, min(starts.values()), "\n".join(lines))
 
 
 def _advise_group(
@@ -89,7 +90,7 @@ def _advise_group(
     assert threshold.promise is not None
     assert threshold.value is not None
     before = np.array([each.score for each in audited if each.place < since])
-    after = [each for each in audited if each.place >= since]
+    after = _end_at_last_label([each for each in audited if each.place >= since])
     scores = np.array([each.score for each in after])
     right = np.array([each.outcome == RIGHT for each in after], bool)  # without a label: as if wrong
     share = np.array([least / each.probability for each in after])
@@ -104,29 +105,36 @@ def _advise_group(
         if capital < -math.log(1 - confidence):
             break
         found = (value, int(own.sum()), int(right[own].sum()))
-    seen = f"{len(after):,} audited inputs since input {since:,}"
+    seen = f"{len(after):,} inputs audited since input {since:,}"
     if found is None:
-        few = (
-            f"only {len(before)} audited inputs before it, too few to choose thresholds"
-            if not candidates
-            else ""
-        )
-        why = few or f"the {seen} do not support any threshold yet"
+        why = f"the {seen} do not support any threshold yet"
+        if not candidates:
+            why = f"only {len(before)} inputs were audited before input {since:,}, too few to choose from"
         missing = sum(each.outcome == MISSING for each in after)
         if missing:
             why += f" ({missing:,} of them have no label and count as wrong)"
-        text = f"Withdraw: defer all, since {why}. Go on auditing what the policy would keep, and ask again."
+        text = f"Withdraw (defer all): {why}. Keep auditing what the policy would keep, and ask again."
         return "withdraw", replace(threshold, value=None, kept=0, number=max(len(after), 1), right=0), text
     value, kept, hits = found
     new = Threshold(value, kept, len(after), hits, threshold.promise)
     promise = (
-        f"accuracy of the kept is at least {threshold.promise:.4g} for inputs as those since input "
-        f"{since:,}, with confidence {confidence:.4g}"
+        f"On inputs like the {seen}, accuracy of the kept is then at least {threshold.promise:.4g}, with "
+        f"confidence {confidence:.4g}."
     )
     if value == candidates[-1]:
-        return "keep", threshold, f"Keep the threshold: by the {seen}, {promise}."
-    cut = write_threshold(value, digits=6)
-    return "stricter", new, f"Defer scores above {cut}: by the {seen}, {promise}; it keeps {kept:,} of them."
+        return "keep", threshold, f"Keep the threshold. {promise}"
+    text = f"Defer scores above {write_threshold(value, digits=6)}. {promise} It keeps {kept:,} of them."
+    return "stricter", new, text
+
+
+def _end_at_last_label(audited: Sequence[AuditedInput]) -> Sequence[AuditedInput]:
+    """Return the audited inputs up to the last that has a label: the latest ones are just not known yet.
+
+    The promise holds at all times, and so at the time of that input; those without a label before it count
+    as wrong.
+    """
+    known = [index for index, each in enumerate(audited) if each.outcome != MISSING]
+    return audited[: known[-1] + 1] if known else []
 
 
 def _list_candidates(before: np.ndarray, own: float) -> list[float]:

@@ -39,8 +39,8 @@ class AuditPlan:
     def parse(cls, audit: float | Sequence[tuple[float, float]], least: float | None) -> AuditPlan:
         """Return the plan of one probability, or of pairs of a score and a probability."""
         pairs = [(math.inf, audit)] if isinstance(audit, int | float) else [tuple(pair) for pair in audit]
-        wish = "audit must be a probability, as 0.1, or pairs of a score and a probability, as [(0.2, 0.05), "
-        wish += "(inf, 0.5)], with rising scores, the last one infinite"
+        wish = "audit must be a probability such as 0.1, or pairs of a score and a probability such as "
+        wish += "[(0.2, 0.05), (inf, 0.5)], with rising scores that end in inf"
         if not pairs or any(len(pair) != 2 for pair in pairs) or pairs[-1][0] != math.inf:
             raise ValueError(f"{wish}. Got {audit!r}.")
         steps = tuple((float(score), float(probability)) for score, probability in pairs)
@@ -49,8 +49,8 @@ class AuditPlan:
         for _, probability in steps:
             if not 0 < probability <= 1:
                 raise ValueError(
-                    f"{wish}. Probabilities are above 0 and at most 1: what is never audited cannot be "
-                    f"watched. Got {probability:g}."
+                    f"{wish}. Probabilities must be above 0, since what is never audited cannot be watched, "
+                    f"and at most 1. Got {probability:g}."
                 )
         smallest = min(probability for _, probability in steps)
         if least is None:
@@ -73,7 +73,7 @@ class AuditPlan:
         if wrong.any():
             raise ValueError(
                 f"probability must be from {self.least:g} (least=) to 1. Got {found[wrong][0]:g} at input "
-                f"{int(np.argmax(wrong))}. State the smallest probability ever used as least= from the start."
+                f"{int(np.argmax(wrong))}. Start the monitor with least= the smallest you will ever use."
             )
         return found
 
@@ -102,7 +102,7 @@ def check_number_audited(expected: float, variance: float, audited: int, kept: i
     """Raise a `ValueError` where so many audits cannot have come from coins of these probabilities."""
     if abs(audited - expected) > _ALLOWED_ERRORS * math.sqrt(variance) + _ALLOWED_INPUTS:
         raise ValueError(
-            f"audited must be drawn with the probabilities of audit=: of {kept} kept inputs, {expected:.0f} "
-            f"are expected. Got {audited}. Pass what to_audit returned, also for those without a label yet "
-            "(correct=nan); where all truths are known, use audit=1."
+            f"audited must be drawn with the probabilities of audit=, which gives about {expected:.0f} of "
+            f"{kept} kept inputs. Got {audited}. Pass what to_audit returned, with correct=nan where there "
+            "is no label yet; if you know every truth, use audit=1."
         )

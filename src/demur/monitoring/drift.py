@@ -37,6 +37,8 @@ _SHAPES = [
     (4, 4),
 ]
 """Beta densities that bettors bet on: larger or smaller values, both ends, the middle."""
+_BLOCK = 1024
+"""Values ranked at a time: what that takes grows with the square of the block."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ class DriftStatus(Displayed):
         return any(column.alarm for column in self.columns.values())
 
     def _display(self) -> tuple[str, Rows, list[str]]:
-        rows = [["column", "drift", "since", "larger than before", "distance", "bets made of 1"]]
+        rows = [["column", "drift", "since", "larger than before", "distance", "evidence"]]
         for name, c in self.columns.items():
             drift = f"after {c.alarm_at:,}" if c.alarm else "not seen"
             since = "" if c.since is None else f"{c.since:,}"
@@ -116,6 +118,11 @@ class _Column:
 
     def observe(self, values: np.ndarray, tosses: np.ndarray, needed: float) -> None:
         """Rank each value among all before it, and bet."""
+        for begin in range(0, len(values), _BLOCK):
+            block = slice(begin, begin + _BLOCK)
+            self._observe_block(values[block], tosses[block], needed)
+
+    def _observe_block(self, values: np.ndarray, tosses: np.ndarray, needed: float) -> None:
         factors = _bet_factors(_rank_each(self.seen, values, tosses))
         for factor in factors:
             if self.bettors.bet(factor) >= needed and self.alarm_at is None:

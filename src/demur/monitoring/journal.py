@@ -109,8 +109,8 @@ class Journal:
         chain, _, text = line.decode("utf-8", "replace").partition(" ")
         if chain != records.sum_text(text, self._chain):
             raise ValueError(
-                f"{path} must be as a monitor wrote it. Got line {number}, which was changed or does not "
-                "follow the one before. Take the last good copy of the folder."
+                f"{path} must be as a monitor wrote it. Line {number} was changed or does not follow the one "
+                "before. Go back to the last good copy of the folder."
             )
         self._chain = chain
         return json.loads(text)
@@ -122,7 +122,7 @@ def open_folder(kind: type[Monitor], folder: str | Path, new: Monitor | None) ->
     if new is not None:
         path.mkdir(parents=True, exist_ok=True)
     elif not (path / _SNAPSHOT).exists():
-        raise ValueError(f"{path} must be the folder of a monitor. Got none: start one with a policy.")
+        raise ValueError(f"{path} must be the folder of a monitor. There is none: start one with a policy.")
     journal = Journal(path)
     try:
         if (path / _SNAPSHOT).exists():
@@ -161,7 +161,7 @@ def _take_lock(folder: Path) -> IO[bytes]:
     except OSError:
         file.close()
         raise ValueError(
-            f"{folder} must be open in one process at a time. Got one that another has open: wait for it."
+            f"{folder} must be open in one process at a time. Another one has it open: wait for it."
         ) from None
     return file
 

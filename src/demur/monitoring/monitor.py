@@ -18,14 +18,14 @@ from demur.tasks.estimate import check_scores, check_share
 
 
 class Monitor(MonitorState):
-    """Watches whether a policy's promise still holds, and says so at most once in 20 times without reason.
+    """Watches whether a policy's promise still holds: of 20 monitors, at most one ever gives a false alarm.
 
-    A known share of the kept inputs is audited: somebody finds out whether the prediction was right. From
-    these, the monitor bets against the promise; its capital grows only where the promise is broken. The
+    A known share of the kept inputs is audited: somebody finds out whether the prediction was right. On
+    these, the monitor bets against the promise, and its capital grows only if the promise is broken. The
     promise, precisely: whatever happened before, the next kept input is wrong with probability at most one
-    minus the accuracy promised. While it holds, the probability of an alarm at any time, ever, is at most
-    ``1 - confidence``: look as often as you like. The order of the inputs and a drift that harms nobody
-    change nothing of that. See the page "Watch a promise".
+    minus the accuracy promised. While it holds, the probability of ever an alarm is at most
+    ``1 - confidence``, however often you look, in whatever order the inputs come, and however they drift
+    without harm. See the page "Watch a promise".
 
     Parameters
     ----------
@@ -258,28 +258,30 @@ class Monitor(MonitorState):
 
         Without an alarm: keep. After one: the loosest of some thresholds, fixed by scores before, for which
         the audited inputs since the alarm prove the accuracy promised. That is a promise of its own, for
-        inputs as those since then, with the monitor's confidence, and however often it is asked. Until they
-        prove any: withdraw, and go on auditing what the policy would keep.
+        inputs like those since then, with the monitor's confidence, and however often it is asked. Until they
+        prove any: withdraw, and keep auditing what the policy would keep.
 
         Parameters
         ----------
         since : int, optional
-            Use the audits from this input on instead of those since the alarm; and answer without an alarm,
-            too. It must not be chosen by looking at labels: the day of a deployment, or ``since`` of `Drift`.
+            Use the audits from this input on instead of those since the alarm, also if there is no alarm. It
+            must not be chosen by looking at labels: take the day of a deployment, or ``since`` of `Drift`.
+            Each start is a test of its own, with the whole ``1 - confidence``.
         """
         if self.alarm_at is None and since is None:
             return advice.keep(self.policy)
         (stream, *others) = self._counted()
         if others:
             raise ValueError(
-                "recommend needs the monitor of one server, since places are counted by server. Got several, "
-                "merged: ask each by itself."
+                "recommend needs the monitor of one server. Got several, merged: ask each of them by itself."
             )
-        names = list(self.limits) if since is not None else list(self.alarms) or list(self.limits)
-        start = since if since is not None else max(self.alarms.values(), default=self.alarm_at or 0)
-        inputs = {name: stream.bets[name].inputs for name in names}
+        if since is not None:
+            starts = dict.fromkeys(self.limits, since)
+        else:  # Each group from its own alarm, so that an alarm of another starts no second test of it.
+            starts = self.alarms or dict.fromkeys(self.limits, self.alarm_at or 0)
+        inputs = {name: stream.bets[name].inputs for name in starts}
         confidence = 1 - (1 - self.confidence) / len(self.limits)
-        return advice.recommend(self.policy, inputs, self.plan.least, confidence, start)
+        return advice.recommend(self.policy, inputs, self.plan.least, confidence, starts)
 
     def merge(self, other: Monitor) -> Monitor:
         """Take over what another server's monitor of the same policy saw, and return self.
@@ -360,8 +362,8 @@ class Monitor(MonitorState):
                 for name in stream.ids:
                     if name in mine.ids:
                         raise ValueError(
-                            f"merge: expected inputs of another server. Got the input {name!r}, which was "
-                            "observed here, too, and would count twice."
+                            f"merge: expected other inputs on each server. Got {name!r} on both, which "
+                            "would count twice."
                         )
 
 

@@ -88,7 +88,10 @@ class MonitorState:
                 where = own.ids[name]
                 assert where is not None
                 group, index = where
-                self._look(group, own.bets[group].resolve(index, outcome), own.observed)
+                capital = own.bets[group].resolve(index, outcome)
+                # An earlier capital must not be averaged with what others have now.
+                if len(self.streams) == 1:
+                    self._look(group, capital, own.observed)
         else:
             self._apply_observed(record)
         self._look_at_all()

@@ -82,9 +82,7 @@ class Status(Displayed):
 
     def _display(self) -> tuple[str, Rows, list[str]]:
         title = "Alarm: the promise does not hold" if self.alarm else "No alarm"
-        rows = [
-            ["group"] * (set(self.groups) != {""}) + ["promised", "risk so far", "audited", "bets made of 1"]
-        ]
+        rows = [["group"] * (set(self.groups) != {""}) + ["promised", "risk so far", "audited", "evidence"]]
         for name, g in self.groups.items():
             found = f"{g.audited:,} of {g.kept:,}"
             capital = f"{write_capital(g.capital)} of {g.needed:g}"
@@ -99,29 +97,25 @@ class Status(Displayed):
             since = "" if self.since is None else f", most likely since about input {self.since:,}"
             lines.append(f"Alarm after {self.alarm_at:,} inputs{since}: {self._broken()}.")
         else:
-            lines.append(
-                "The audited inputs do not show that the promise is broken; that is no proof that it holds."
-            )
+            lines.append("No evidence that the promise is broken, which is no proof that it holds.")
         if self.missing:
             lines.append(
-                f"{self.missing:,} audited inputs have no label: each counts as right for an alarm and the "
-                "lower end of the risk, as wrong for its upper end."
+                f"{self.missing:,} audited inputs have no label yet: they count as right for the alarm and "
+                "the lower end of the risk, and as wrong for its upper end."
             )
         false = 1 - self.confidence
-        lines.append(
-            f"While the promise holds, the probability of an alarm, at any time, is at most {false:.4g}."
-        )
+        lines.append(f"If the promise holds, the probability of ever an alarm is at most {false:.4g}.")
         if len(self.groups) > 1:
             share = false / len(self.groups)
             lines.append(
-                f"Each of the {len(self.groups)} groups has {share:.4g} of it, for its alarm and its risk."
+                f"The {len(self.groups)} groups share this: {share:.4g} for each alarm, and for each risk."
             )
         return "\n".join(lines)
 
     def _broken(self) -> str:
         names = [name for name, group in self.groups.items() if group.alarm]
         if set(self.groups) == {""}:
-            return f"the kept are not right with probability {self.groups[''].accuracy:.4g} any more"
+            return f"the accuracy of the kept is below {self.groups[''].accuracy:.4g}"
         return (
             f"the promise is broken in {', '.join(names)}" if names else "the promise is broken in some group"
         )

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-_WIDTH, _HEIGHT = 760.0, 270.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 78.0, 34.0, 14.0, 40.0
+_WIDTH, _HEIGHT = 760.0, 280.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 78.0, 34.0, 14.0, 50.0
+_THOUSANDS_FROM = 10_000
 
 
 @dataclass
@@ -80,7 +81,8 @@ class LineChart:
         ticks = []
         for value in list_ticks(0, self.end):
             (place,) = self._x(np.array([value]))
-            ticks.append(f'<text x="{place:.1f}" y="{_HEIGHT - 22}" text-anchor="middle">{value:,.0f}</text>')
+            count = f"{value / 1000:,g}k" if value and self.end >= _THOUSANDS_FROM else f"{value:,.0f}"
+            ticks.append(f'<text x="{place:.1f}" y="{_HEIGHT - 30}" text-anchor="middle">{count}</text>')
         levels = list_powers(self.low, self.high) if self.logarithmic else list_ticks(self.low, self.high)
         for value in levels:
             (height,) = self._y(np.array([value]))
@@ -93,7 +95,8 @@ class LineChart:
         name = html.escape(self.label)
         names = (
             f'<text x="{(_LEFT + _WIDTH) / 2}" y="{_HEIGHT - 5}" text-anchor="middle">inputs observed</text>'
-            f'<text transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">{name}</text>'
+            f'<text class="up" transform="translate(13 {middle}) rotate(-90)" text-anchor="middle">{name}'
+            "</text>"
         )
         return (
             f'<div class="pan"><svg class="chart" role="img" aria-label="{html.escape(self.title)}" '

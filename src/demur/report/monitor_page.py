@@ -19,6 +19,8 @@ from demur.stores import StoreError
 _COLOURS = 6
 _SHOWN_TO = 1e12
 """Capital beyond this is not drawn."""
+_ROOM_ABOVE = 30
+"""How many times the largest capital the axis goes, so that words at the top have room."""
 
 
 def write_monitor_page(monitor: Monitor, drift: Drift | None, path: Path) -> Path:
@@ -40,7 +42,9 @@ def build_monitor_page(monitor: Monitor, drift: Drift | None) -> str:
         "state": "alarm" if found.alarm else "calm",
         "explanation": _paragraphs(found.explain()),
         "advice": "" if advice is None else _paragraphs(advice.text),
-        "promise": _paragraphs(monitor.policy.promise()),
+        "promise": _paragraphs(
+            "\n".join(line[:1].upper() + line[1:] for line in monitor.policy.promise().splitlines())
+        ),
         "evidence": _draw_evidence(monitor, found),
         "risk": _draw_risk(monitor, found),
         "groups": _write_groups(found),
@@ -87,9 +91,9 @@ def _draw_evidence(monitor: Monitor, found: Status) -> str:
     needed = 1 / (1 - monitor.confidence)
     capital = np.clip(course[:, 2], None, _SHOWN_TO)
     low = min(0.1, float(capital.min(initial=1.0)) / 2)
-    high = max(5 * needed, 2 * float(capital.max(initial=1.0)))
+    high = max(5 * needed, _ROOM_ABOVE * float(capital.max(initial=1.0)))
     chart = LineChart(
-        "Capital of the bets over inputs observed", found.observed, low, high, "bets made of 1", True
+        "Evidence over inputs observed", found.observed, low, high, "evidence (starts at 1)", True
     )
     chart.add_level(needed, f"alarm at {needed:g}")
     chart.add_line(course[:, 0], capital)
@@ -125,7 +129,7 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def _write_groups(found: Status) -> str:
-    head = ["", "promised risk", "risk so far", "bets made of 1", "alarm at", "audited", "no label yet"]
+    head = ["", "promised risk", "risk so far", "evidence", "alarm at", "audited", "no label yet"]
     rows = [
         [
             name or "all",
@@ -156,10 +160,13 @@ def _write_audits(monitor: Monitor, found: Status) -> str:
     )
     words = ", ".join(f"{count:,} {name}" for name, count in counts.items())
     steps = [f"{probability:g}" for _, probability in monitor.plan.steps]
+    each = f"each with probability {steps[0]}"
+    if len(steps) > 1:
+        each = f"with probability {' or '.join(steps)}, by score"
     return (
         f'<div class="bar" role="img" aria-label="{words}">{bars}</div>'
-        f"<p>{words}, of {found.audited:,} audited inputs; {expected:,.0f} were expected of {found.kept:,} "
-        f"kept, each with probability {' or '.join(steps)} (by score where there are several).</p>"
+        f"<p>{found.audited:,} audited inputs: {words}. About {expected:,.0f} of the {found.kept:,} kept "
+        f"were to be audited, {each}.</p>"
     )
 
 
@@ -172,8 +179,8 @@ def _write_drift(drift: Drift | None) -> str:
     needed = len(found.columns) / (1 - found.confidence)
     traces = {name: np.clip(trace, None, _SHOWN_TO) for name, trace in drift.trace().items()}
     values = np.concatenate([trace[:, 1] for trace in traces.values()])
-    low, high = min(0.1, float(values.min()) / 2), max(5 * needed, 2 * float(values.max()))
-    chart = LineChart("Capital of the bets on drift", found.observed, low, high, "bets made of 1", True)
+    low, high = min(0.1, float(values.min()) / 2), max(5 * needed, _ROOM_ABOVE * float(values.max()))
+    chart = LineChart("Evidence of drift", found.observed, low, high, "evidence (starts at 1)", True)
     chart.add_level(needed, f"drift at {needed:g}")
     for index, trace in enumerate(traces.values()):
         chart.add_line(trace[:, 0], trace[:, 1], f"set{index % _COLOURS}")

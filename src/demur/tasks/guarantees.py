@@ -17,7 +17,17 @@ _MORE_INPUTS = "or give more inputs with known truth"
 
 
 class NoGuarantee(ValueError):
-    """No threshold can promise what was asked for; the message says what could be promised."""
+    """No threshold can promise what was asked for; the message says what could be promised.
+
+    Attributes
+    ----------
+    group : str
+        The group that nothing can be promised for; "" where there are no groups.
+    """
+
+    def __init__(self, message: str, group: str = "") -> None:
+        super().__init__(message)
+        self.group = group
 
 
 @dataclass(frozen=True)
@@ -153,7 +163,7 @@ def write_threshold(value: float, last: float = -math.inf, digits: int = 4) -> s
 def _refuse(name: str, wish: str, instead: str) -> NoReturn:
     """Raise `NoGuarantee`."""
     whose = f" for group {name}" if name else ""
-    raise NoGuarantee(f"No threshold can promise {wish}{whose}. {instead}.")
+    raise NoGuarantee(f"No threshold can promise {wish}{whose}. {instead}.", name)
 
 
 def describe_promise(goal: str, confidence: float, threshold: Threshold) -> str:

@@ -75,6 +75,7 @@ def fit_weighted_threshold(
         whose = f" for group {name}" if name else ""
         raise NoGuarantee(
             f"No threshold can promise an accuracy of {target:g} with confidence {confidence:g}{whose} under "
-            "these weights. Ask for less, or give more inputs with known truth where weights are large."
+            "these weights. Ask for less, or give more inputs with known truth where weights are large.",
+            name,
         )
     return Threshold(find_threshold(ranked, kept), kept, len(ranked), int(hits[:kept].sum()), target)

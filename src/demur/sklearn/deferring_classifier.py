@@ -1,7 +1,4 @@
-"""`DeferringClassifier`: a scikit-learn classifier that predicts a class, or defers, with a promise.
-
-Needs scikit-learn 1.6 or later: ``pip install 'demur[sklearn]'``. ``import demur`` does not import it.
-"""
+"""`DeferringClassifier`: a scikit-learn classifier that predicts a class, or defers, with a promise."""
 
 from __future__ import annotations
 
@@ -10,8 +7,15 @@ from typing import Any, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.model_selection import train_test_split
-from sklearn.utils import assert_all_finite, check_random_state, column_or_1d, get_tags, resample
+from sklearn.model_selection import GroupShuffleSplit, train_test_split
+from sklearn.utils import (
+    _safe_indexing,  # public in all but its name
+    assert_all_finite,
+    check_random_state,
+    column_or_1d,
+    get_tags,
+    resample,
+)
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -22,9 +26,8 @@ from demur.posteriors.given_posteriors import as_posterior
 from demur.posteriors.posterior import parse_chunk
 from demur.posteriors.sklearn_ensembles import Predictors
 from demur.predictions import Categorical
+from demur.tasks.clusters import check_clusters
 from demur.tasks.guarantees import NoGuarantee
-
-__all__ = ["DeferringClassifier", "NothingPromised", "coverage", "kept_accuracy"]
 
 _DEFER = "defer"
 _GOALS = ("accuracy", "coverage", "risk", "cost")
@@ -33,7 +36,7 @@ _SEEDS = 2**31
 
 
 class NothingPromised(UserWarning):
-    """No threshold can promise what a `DeferringClassifier` was asked for: it defers every input."""
+    """No threshold can promise what was asked for: a `DeferringClassifier` defers all, or a whole group."""
 
 
 class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
@@ -44,7 +47,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     The estimator is not fitted again to all inputs: the promise would be lost.
 
     Where nothing can be promised, as from few inputs, ``fit`` warns with `NothingPromised`, which says what
-    could be, and every input is deferred.
+    could be, and every input is deferred; with groups, every input of that group.
 
     Parameters
     ----------
@@ -64,10 +67,15 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
     confidence
         Confidence level of the promise.
     calibration
-        The share of the inputs that are held out, or their number. They must be independent.
+        The share of the inputs that are held out, or their number. They must be independent, unless ``fit``
+        is given ``clusters``: then whole clusters are held out, and this is their share, or number.
     measure, part
         What is thresholded: a measure of `demur.decompose`, and its ``"total"``, ``"aleatoric"`` or
         ``"epistemic"`` part. The default is the entropy of the average prediction.
+    promise_groups
+        For a promise per group: the column of X that names the group of each input (a name in a table, a
+        place in an array), or a function of X that returns these names. Each group has a threshold of its
+        own, and inputs of a group that was not there in the calibration part are deferred.
     defer_label
         What ``predict`` returns for inputs that are deferred: a text for classes with names, a whole number
         for classes with numbers, and no class. None: ``predict`` returns a class for every input, so that all
@@ -117,6 +125,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         calibration: float | int = 0.3,
         measure: str = "average",
         part: str = "total",
+        promise_groups: Any = None,
         defer_label: Any = None,
         random_state: Any = None,
     ) -> None:
@@ -124,9 +133,10 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.accuracy, self.coverage, self.risk, self.cost = accuracy, coverage, risk, cost
         self.confidence, self.calibration = confidence, calibration
         self.measure, self.part = measure, part
+        self.promise_groups = promise_groups
         self.defer_label, self.random_state = defer_label, random_state
 
-    def fit(self, X: Any, y: Any) -> Self:
+    def fit(self, X: Any, y: Any, *, clusters: Any = None) -> Self:
         """Fit the estimator to a part of the inputs, and the policy to the others.
 
         Parameters
@@ -135,6 +145,11 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             Inputs, as the estimator takes them.
         y
             Classes, (inputs,).
+        clusters
+            A label for each input, as the patient that an image is of, where inputs of one cluster are not
+            independent. All inputs of a cluster are held out, or none, and the policy is fitted on one of
+            each, drawn at random: what it promises is for an input drawn from a new cluster. These are the
+            ``groups`` of scikit-learn's splitters; to cross-validate, give them to both.
         """
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
@@ -143,7 +158,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         check_classification_targets(y)
         self._check_settings()
         source = check_random_state(self.random_state)
-        own, held, labels, truth = train_test_split(X, y, test_size=self.calibration, random_state=source)
+        own, held, labels, truth, together = self._split(X, y, clusters, source)
         self.estimator_ = _seed(clone(self.estimator), source).fit(own, labels)
         self.classes_ = np.asarray(self.estimator_.classes_)
         for name in ("n_features_in_", "feature_names_in_"):
@@ -154,15 +169,50 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         self.posterior_ = self._make_posterior(own, labels, source)
         average, self.calibration_scores_ = self._predict(held)
         self.calibration_correct_ = self.classes_[average.argmax(axis=1)] == truth
-        goals: dict[str, Any] = {name: getattr(self, name) for name in _GOALS}
-        try:
-            self.policy_ = Deferral.fit(
-                self.calibration_scores_, self.calibration_correct_, confidence=self.confidence, **goals
-            )
-        except NoGuarantee as error:
-            warnings.warn(f"Every input is deferred. {error}", NothingPromised, stacklevel=2)
-            self.policy_ = None
+        self.policy_ = self._fit_policy(self._name_groups(held), together, source)
         return self
+
+    def _split(self, X: Any, y: Any, clusters: Any, source: np.random.RandomState) -> tuple[Any, ...]:
+        """Return the inputs to fit to and those held out, the labels of both, and the clusters held out."""
+        if clusters is None:
+            return (*train_test_split(X, y, test_size=self.calibration, random_state=source), None)
+        found = check_clusters(clusters, len(y))
+        assert found is not None
+        splitter = GroupShuffleSplit(1, test_size=self.calibration, random_state=source)
+        ((own, held),) = splitter.split(X, y, found.codes)
+        parts = [_safe_indexing(each, rows) for each in (X, y) for rows in (own, held)]
+        return (*parts, found.codes[held])
+
+    def _name_groups(self, X: Any) -> np.ndarray | None:
+        """Return the group of each input, the same text for 1 and 1.0; None where there are none."""
+        if self.promise_groups is None:
+            return None
+        if callable(self.promise_groups):
+            names = np.asarray(self.promise_groups(X))
+        else:
+            table = np.asarray(X) if isinstance(X, list) else X
+            names = np.asarray(_safe_indexing(table, self.promise_groups, axis=1))
+        if names.dtype.kind in "iuf":
+            return np.array([np.format_float_positional(each, trim="-") for each in names.ravel()])
+        return names
+
+    def _fit_policy(self, groups: Any, clusters: Any, source: np.random.RandomState) -> Deferral | None:
+        """Return the policy of the groups that something can be promised for, and warn of the others."""
+        options: dict[str, Any] = {name: getattr(self, name) for name in _GOALS}
+        options["confidence"] = self.confidence
+        if clusters is not None:
+            options["seed"] = source.randint(_SEEDS)
+        left = np.ones(len(self.calibration_scores_), bool)
+        while left.any():
+            parts = [None if each is None else each[left] for each in (groups, clusters)]
+            scores, correct = self.calibration_scores_[left], self.calibration_correct_[left]
+            try:
+                return Deferral.fit(scores, correct, groups=parts[0], clusters=parts[1], **options)
+            except NoGuarantee as error:
+                whose = f" of group {error.group}" if error.group else ""
+                warnings.warn(f"Every input{whose} is deferred. {error}", NothingPromised, stacklevel=3)
+                left &= groups is not None and groups.astype(str) != error.group
+        return None
 
     def _check_settings(self) -> None:
         """Raise unless the settings that nothing else checks are possible."""
@@ -234,7 +284,9 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         """Return the class of each input, and whether it is deferred."""
         check_is_fitted(self)
         average, scores = self._predict(X)
-        deferred = np.ones(len(scores), bool) if self.policy_ is None else self.policy_.defer(scores)
+        deferred = np.ones(len(scores), bool)
+        if self.policy_ is not None:
+            deferred = self.policy_.defer(scores, self._name_groups(X))
         return self.classes_[average.argmax(axis=1)], deferred
 
     def predict(self, X: Any) -> np.ndarray:
@@ -276,7 +328,7 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
         check_is_fitted(self)
         return self._predict(X)[1]
 
-    def report(self, X: Any, y: Any) -> Report:
+    def report(self, X: Any, y: Any, *, clusters: Any = None) -> Report:
         """Return the share of inputs kept, and their accuracy, with intervals, as `Deferral.report`."""
         check_is_fitted(self)
         if self.policy_ is None:
@@ -284,7 +336,8 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
                 "report needs a policy. Got none: nothing could be promised, and all is deferred."
             )
         average, scores = self._predict(X)
-        return self.policy_.report(scores, self.classes_[average.argmax(axis=1)] == column_or_1d(y))
+        correct = self.classes_[average.argmax(axis=1)] == column_or_1d(y)
+        return self.policy_.report(scores, correct, self._name_groups(X), clusters)
 
     def __sklearn_tags__(self) -> Any:
         tags, own = super().__sklearn_tags__(), get_tags(self.estimator)
@@ -294,46 +347,6 @@ class DeferringClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):
             tags.classifier_tags.multi_label = False
         tags.target_tags.multi_output = False
         return tags
-
-
-def coverage(y_true: Any, y_pred: Any, *, defer_label: Any) -> float:
-    """Return the share of inputs that are kept.
-
-    With ``sklearn.metrics.make_scorer`` it chooses, among models that promise the same accuracy, the one that
-    defers least: ``make_scorer(demur.sklearn.coverage, defer_label=-1)``.
-
-    Examples
-    --------
-    >>> from demur.sklearn import coverage
-    >>> coverage([0, 1, 1, 0], [0, -1, 0, 0], defer_label=-1)
-    0.75
-    """
-    return float(_find_kept(y_true, y_pred, defer_label).mean())
-
-
-def kept_accuracy(y_true: Any, y_pred: Any, *, defer_label: Any) -> float:
-    """Return the accuracy of the inputs that are kept; NaN where none is.
-
-    Examples
-    --------
-    >>> from demur.sklearn import kept_accuracy
-    >>> kept_accuracy([0, 1, 1, 0], [0, -1, 1, 1], defer_label=-1)
-    0.6666666666666666
-    """
-    kept = _find_kept(y_true, y_pred, defer_label)
-    right = np.asarray(y_true)[kept] == np.asarray(y_pred)[kept]
-    return float(right.mean()) if kept.any() else float("nan")
-
-
-def _find_kept(y_true: Any, y_pred: Any, defer_label: Any) -> np.ndarray:
-    """Return which predictions are no deferrals."""
-    truth, predicted = np.asarray(y_true), np.asarray(y_pred)
-    if truth.shape != predicted.shape or predicted.ndim != 1:
-        raise ValueError(
-            "y_true and y_pred must have one label for each input. "
-            f"Got shapes {truth.shape} and {predicted.shape}."
-        )
-    return predicted != defer_label
 
 
 def _fit_kind(kind: np.dtype, label: np.ndarray) -> Any:
