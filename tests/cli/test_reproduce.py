@@ -133,6 +133,7 @@ def test_the_figures_say_infinity_by_its_sign():
     assert written.count("0.693") == 11
 
 
+@pytest.mark.slow
 def test_the_same_bytes_in_another_process(study, tmp_path):
     command = [sys.executable, "-m", "demur.cli", "reproduce", "bernoulli", "--out", str(tmp_path)]
     environment = os.environ | {"PYTHONHASHSEED": "7", "TZ": "Asia/Tokyo", "PYTHONIOENCODING": "ascii"}

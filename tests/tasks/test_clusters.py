@@ -133,7 +133,10 @@ def held(draw, clusters, size, alike, runs=RUNS):
     return {name: count / runs for name, count in hits.items()}
 
 
-@pytest.mark.parametrize("draw", [of_detection, of_selective, of_calibration, of_regression])
+@pytest.mark.parametrize(
+    "draw",
+    [of_detection, of_selective, of_calibration, pytest.param(of_regression, marks=pytest.mark.slow)],
+)
 @pytest.mark.parametrize(
     ("clusters", "size", "alike", "runs"),
     [

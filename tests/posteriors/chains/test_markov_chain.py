@@ -34,7 +34,9 @@ def equal(a, b) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-@pytest.mark.parametrize("method", [CyclicalSGHMC, SGHMC, SGLD])
+@pytest.mark.parametrize(
+    "method", [CyclicalSGHMC, *(pytest.param(m, marks=pytest.mark.slow) for m in (SGHMC, SGLD))]
+)
 def test_the_same_samples_however_they_are_asked_for(method) -> None:
     options = SMALL if method is CyclicalSGHMC else {"steps": 24, "samples": 6, "batch_size": 16}
     model = network()
@@ -76,7 +78,7 @@ def test_each_state_of_a_let_go_chain_is_stepped_to_once(monkeypatch) -> None:
     assert steps == list(range(12, 20))
 
 
-@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("keep", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_after_an_interrupt_within_a_step_samples_are_the_same(keep) -> None:
     model, done = network(), 0
     expected = CyclicalSGHMC(model, (X, Y), **SMALL).parameters()

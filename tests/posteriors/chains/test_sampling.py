@@ -97,7 +97,9 @@ CHAINS = {
 }
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize(
+    "name", ["SGHMC", *(pytest.param(n, marks=pytest.mark.slow) for n in CHAINS if n != "SGHMC")]
+)
 def test_linear_regression_has_the_stationary_law_of_the_chain(name) -> None:
     method, step, steps, options = CHAINS[name]
     target = Regression()
