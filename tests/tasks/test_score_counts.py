@@ -121,7 +121,7 @@ def read():
             bits = rng.integers(1 << 23, 254 << 23, size, np.int32)
             scores = bits.view(np.float32)
         elif shape == "ties":
-            scores = rng.integers(0, 50, size).astype(np.float32) + rng.integers(0, 1000, size) / np.float32(1e3)
+            scores = np.round(rng.random(size, np.float32) * 50, 3)
         else:
             scores = rng.standard_exponential(size)
         scores *= 1 + positive / scores.dtype.type(4)
