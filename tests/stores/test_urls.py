@@ -15,7 +15,15 @@ from typer.testing import CliRunner
 
 import demur
 from demur.cli import app
-from demur.stores import StoreError, read_columns, read_labels, urls, write_columns, write_predictions
+from demur.stores import (
+    StoreError,
+    open_maps,
+    read_columns,
+    read_labels,
+    urls,
+    write_columns,
+    write_predictions,
+)
 
 fsspec = pytest.importorskip("fsspec")
 zarr = pytest.importorskip("zarr")
@@ -168,6 +176,19 @@ def test_a_run_resumes_there(place, tmp_path, logits, monkeypatch):
         assert scored == [20, 30]
         whole = real(predictions, "logits")
     np.testing.assert_array_equal(read_columns(out)["average_epistemic"], whole.columns["average_epistemic"])
+
+
+def test_maps_go_there(place, tmp_path):
+    np.save(tmp_path / "z.npy", np.random.default_rng(0).normal(size=(3, 2, 4, 5, 6)))
+    np.save(tmp_path / "y.npy", np.zeros((2, 5, 6), np.uint8))
+    url, labels = f"{place}/m.zarr", put(place, tmp_path / "y.npy")
+    asked = ["score", put(place, tmp_path / "z.npy"), "--logits", "--class-axis", 2, "--labels", labels]
+    run(*asked, "--maps", url, "--out", f"{place}/s.parquet")
+    run(*asked, "--maps", tmp_path / "m.zarr", "--out", tmp_path / "s.parquet")
+    here, there = open_maps(tmp_path / "m.zarr"), open_maps(url)
+    assert all(np.array_equal(here[name][:], there[name][:]) for name in here)
+    scores = [read_columns(Path(each)) for each in (f"{place}/s.parquet", tmp_path / "s.parquet")]
+    assert all(np.array_equal(scores[0][name], scores[1][name]) for name in scores[0])
 
 
 @pytest.mark.parametrize("command", [("score", "--logits"), ("store",)])

@@ -1,6 +1,9 @@
 """Counts of scores: limits that hold for certain, exact figures, merging, files, and intervals by cluster."""
 
+import json
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -93,6 +96,78 @@ def test_passes_of_bounded_memory_are_exact_too(case, budget) -> None:
         second_pass._BYTES, second_pass._SAMPLE = before
     for name, limits in limited_figures(counts).items():
         assert limits.value == pytest.approx(exact[name], abs=EXACT), name
+
+
+MEASURE = """
+import json, re, sys
+from pathlib import Path
+import numpy as np
+from demur.tasks import ScoreCounts
+
+shape, number, size, memory = sys.argv[1], *map(int, sys.argv[2:])
+
+def status(name):
+    # Not getrusage: its figure begins with that of the process which started this one.
+    return int(re.search(name + r":\\s*(\\d+) kB", Path("/proc/self/status").read_text())[1]) << 10
+
+def read():
+    rng = np.random.default_rng(0)
+    for start in range(0, number, size):
+        positive = rng.random(size, np.float32) < (0.001 if shape == "rare positives" else 0.3)
+        if shape == "one bin":
+            scores = 1 + rng.random(size) * 1e-5
+            scores[: size // 20] *= 3 * rng.random(size // 20)
+        elif shape == "all bins":  # of positive numbers
+            bits = rng.integers(1 << 23, 254 << 23, size, np.int32)
+            scores = bits.view(np.float32)
+        elif shape == "ties":
+            scores = np.round(rng.random(size, np.float32) * 50, 3)
+        else:
+            scores = rng.standard_exponential(size)
+        scores *= 1 + positive / scores.dtype.type(4)
+        yield scores, positive
+        del scores, positive
+
+counts = ScoreCounts()
+for scores, positive in read():
+    counts.update(scores, positive)
+del scores, positive
+list(map(len, read()))
+before = status("VmHWM")
+counts.refine(read, memory=memory)
+peak = status("VmHWM") - before
+from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
+scores, positive = (np.concatenate(each) for each in zip(*read()))
+fpr, tpr, _ = roc_curve(positive, scores, drop_intermediate=False)
+expected = [roc_auc_score(positive, scores), average_precision_score(positive, scores), fpr[tpr >= 0.95][0]]
+found = counts.misclassification()
+print(json.dumps([peak, expected, [found.auroc.value, found.aupr.value, found.fpr95.value]]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"),
+    [
+        ("one bin", 1 << 15),
+        *(
+            pytest.param(shape, size, marks=pytest.mark.slow)
+            for shape, size in [
+                ("continuous", 1 << 15), ("continuous", 1 << 21), ("ties", 1 << 15), ("all bins", 1 << 15),
+                ("rare positives", 1 << 15),
+            ]
+        ),
+    ],
+)  # fmt: skip
+def test_a_second_pass_keeps_to_its_memory(shape, size) -> None:
+    """What it takes beyond the counts, and beyond reading the scores once, in a process of its own."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("needs /proc")
+    memory = 96 << 20
+    code = [sys.executable, "-c", MEASURE, shape, str(1 << 21), str(size), str(memory)]
+    peak, expected, found = json.loads(subprocess.check_output(code, text=True))
+    print(f"{shape}, {size} at a time: {peak >> 20} MiB of {memory >> 20}")
+    assert peak <= memory
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @settings(max_examples=EXAMPLES)

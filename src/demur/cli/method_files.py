@@ -113,7 +113,7 @@ class Reader:
         logits: bool,
         probs: bool,
         log_probs: bool,
-        axis: int,
+        axis: int | None,
         task: str | None = None,
     ) -> None:
         self.task = task

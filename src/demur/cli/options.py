@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 Logits = Annotated[bool, typer.Option("--logits", help="The files hold logits.")]
 Probs = Annotated[bool, typer.Option("--probs", help="The files hold probabilities.")]
 LogProbs = Annotated[bool, typer.Option("--log-probs", help="The files hold log-probabilities.")]
+
+
+def _parse_axis(text: Any) -> int | None:
+    """Return an axis as a number; None of "none"."""
+    return None if text == "none" else int(text)
+
+
 Axis = Annotated[
-    int, typer.Option(help="Axis of the members in files with three or more axes, counted from 0.")
+    int | None,
+    typer.Option(
+        parser=_parse_axis,
+        metavar="N|none",
+        help="Axis of the members in files with three or more axes, counted from 0; none: each file is one "
+        "member.",
+    ),
 ]
 ClassAxis = Annotated[
     int,

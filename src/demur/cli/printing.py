@@ -192,14 +192,16 @@ def print_top(scores: ScoreTable, count: int, unit: str) -> None:
     # Whose name, beside its number: the first column of text says it.
     texts = [name for name, values in columns.items() if values.dtype.kind == "U" and name not in _NO_NAMES]
     extra = {name: columns[name] for name in texts[:1]}
-    guess = columns.get("prediction_name", columns["prediction"])
-    table = new_table(*places, "prediction", *extra, *(name.replace("_", "\n") for name in names))
+    guess = next((each for each in ("prediction_name", "prediction") if each in columns), None)
+    if guess is not None:  # images whose maps are elsewhere have none
+        extra = {"prediction": columns[guess], **extra}
+    table = new_table(*places, *extra, *(name.replace("_", "\n") for name in names))
     inputs = columns["input"][chosen]
     # Half of its number names another input, so other columns give way on a narrow terminal.
     table.columns[0].min_width = max(len(str(index)) for index in (*inputs, "input"))
     for index in chosen:
         cells = [format_number(columns[name][index]) for name in names]
-        shown = [guess[index], *(each[index] for each in extra.values())]
+        shown = [each[index] for each in extra.values()]
         shown = [
             format_number(each) if isinstance(each, float) else str(each)[:_LONGEST_NAME] for each in shown
         ]

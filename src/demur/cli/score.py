@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from demur.cli.options import Axis, ClassAxis, Force, IdColumn, Keep, Logits, LogProbs, Probs
 from demur.cli.printing import bad_input_exits, complain, count_things, print_summary, print_top, say
-from demur.cli.scored_files import Kind, choose_kind, refuse_to_replace, score_files
+from demur.cli.scored_files import (
+    Kind,
+    choose_kind_of,
+    choose_outcome,
+    parse_reduce,
+    parse_rounding,
+    refuse_to_replace,
+    score_files,
+)
 
 if TYPE_CHECKING:
     from demur.scoring.block_scores import BlockScores
     from demur.scoring.score_table import ScoreTable
-    from demur.stores import Outcome
 
 _LAST_AXIS = {
     "classes": "classes", "binary": "tasks", "multilabel": "labels", "points": "tasks", "gaussian": "2"
@@ -169,6 +176,24 @@ def score(
             "scores come: the same command resumes after an interruption.",
         ),
     ] = None,
+    maps: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="STORE",
+            show_default=False,
+            help="For predictions of pixels: write maps of scores to this .zarr store, here or at a URL, and "
+            "one row of scores per image. Without it: one row per pixel. The same command resumes.",
+        ),
+    ] = None,
+    reduce: Annotated[
+        str | None,
+        typer.Option(
+            metavar="mean|max|QUANTILE",
+            show_default=False,
+            help="With --maps: how the map of an image becomes its score, as 0.95 for a quantile. Default: "
+            "mean.",
+        ),
+    ] = None,
     force: Force = False,
     cluster: Annotated[
         str | None,
@@ -198,6 +223,8 @@ def score(
 
     demur score 'run/model_*.csv' --probs --binary --out scores.csv
 
+    demur score images.npy --logits --class-axis 2 --maps maps.zarr --out scores.csv
+
     demur score answers.jsonl --logprobs openai --vocabulary 200019 --tokens --out run/id.csv
     """
     if logprobs is not None or tokens or vocabulary is not None or files[0].lower().endswith(".jsonl"):
@@ -207,7 +234,8 @@ def score(
             "--logits": logits, "--probs": probs, "--log-probs": log_probs, "--binary": binary,
             "--multilabel": multilabel, "--points": points, "--gaussian": gaussian, "--axis": axis != 0,
             "--class-axis": class_axis != -1, "--weights": weights, "--labels": labels,
-            "--rule": rule != "log", "--unbiased": unbiased, "--stderr": stderr,
+            "--rule": rule != "log", "--unbiased": unbiased, "--stderr": stderr, "--maps": maps,
+            "--reduce": reduce,
         }  # fmt: skip
         score_answer_files(
             files, logprobs, others=[name for name, given in others.items() if given],
@@ -221,38 +249,54 @@ def score(
         from demur.stores import split_name
         from demur.stores.urls import show_place
 
-        outcome = _choose_outcome(binary=binary, multilabel=multilabel, points=points, gaussian=gaussian)
-        kind = _choose_kind_of(outcome, logits=logits, probs=probs, log_probs=log_probs)
+        outcome = choose_outcome(binary=binary, multilabel=multilabel, points=points, gaussian=gaussian)
+        kind = choose_kind_of(outcome, logits=logits, probs=probs, log_probs=log_probs)
         options: dict[str, Any] = {
             "rule": rule,
             "base": base,
             "unbiased": unbiased,
             "stderr": stderr,
-            "rounding": _parse_rounding(rounding),
+            "rounding": parse_rounding(rounding),
         }
         if measure:
             options["measures"] = measure
+        reduced = parse_reduce(reduce, maps)
         if labels is not None:
-            refuse_to_replace([Path(split_name(labels)[0])], out)
+            for place in (out, maps):
+                refuse_to_replace([Path(split_name(labels)[0])], place)
         layout: dict[str, Any] = {"axis": axis, "class_axis": class_axis, "outcome": outcome}
         layout |= {"id_column": id_column, "keep": keep or ()}
+        facts: dict[str, Any] = {}
+        shown = None
+
+        def write(scores: ScoreTable | BlockScores) -> None:
+            nonlocal shown
+            written = isinstance(scores, BlockScores)
+            facts.update(_describe(scores, kind, files, options, summary=json or not written))
+            if maps is not None:
+                facts.update({"maps": show_place(maps), "reduce": reduced})
+            if top is not None:
+                shown = scores.pick_top(top)
+                facts["top"] = _top_rows(shown, top)
+            if out is not None and not written:
+                from demur.scoring.saved_scores import write_scores
+
+                write_scores(out, scores.columns, facts, force=force)
+
         scores = score_files(
             files, kind, weights=weights, labels=labels, out=out, force=force, layout=layout, options=options,
-            cluster=cluster,
+            cluster=cluster, maps=maps, reduce=reduced, write=write,
         )  # fmt: skip
-        written = isinstance(scores, BlockScores)
-        facts = _describe(scores, kind, files, options, summary=json or not written)
-        shown = scores.pick_top(top) if top is not None else None
-        if top is not None and shown is not None:
-            facts["top"] = _top_rows(shown, top)
-        if out is not None and not written:
-            from demur.scoring.saved_scores import write_scores
-
-            write_scores(out, scores.columns, facts, force=force)
     if scores.count_failed():
         complain(
             f"no prediction for {scores.count_failed()} of {count_things(scores.inputs, 'row')} (NaN in all "
             "members): kept in the table, marked in the column status, and left out of the summary"
+        )
+    if not isinstance(scores, BlockScores) and "missing" in scores.columns:
+        pixels = int(scores.columns["missing"].sum())
+        complain(
+            f"no prediction for {count_things(pixels, 'pixel')} (NaN in all members): NaN in the maps, left "
+            "out of the images' scores, and counted in the column missing"
         )
     if scores.members == 1:
         complain(
@@ -272,46 +316,14 @@ def score(
         return
     if out is not None:
         say(f"Wrote the scores of {_describe_rows(scores)} to {show_place(out)}")
+        if maps is not None:
+            say(f"Wrote their maps to {show_place(maps)}")
     elif not isinstance(scores, BlockScores):
         print_summary(scores, facts["unit"])
     if top is not None and shown is not None:
         print_top(shown, top, facts["unit"])
     if options["rounding"] and (out is None or top is not None):
         say("Epistemic parts are lower bounds: the least that fit the rounded probabilities.")
-
-
-def _choose_outcome(**asked: bool) -> Outcome:
-    """Return what is predicted: classes unless something else is asked for."""
-    chosen = [name for name, wanted in asked.items() if wanted]
-    if len(chosen) > 1:
-        raise ValueError(
-            "expected at most one of --binary, --multilabel, --points, --gaussian, got "
-            f"--{' and --'.join(chosen)}"
-        )
-    return cast("Outcome", chosen[0] if chosen else "classes")
-
-
-def _choose_kind_of(outcome: Outcome, **asked: bool) -> Kind | None:
-    """Return what the numbers are; None where they are predicted themselves."""
-    if outcome not in ("points", "gaussian"):
-        return choose_kind(**asked)
-    given = [name for name, wanted in asked.items() if wanted]
-    if given:
-        raise ValueError(
-            f"expected --{outcome} alone, got --{given[0].replace('_', '-')} too: numbers that are predicted "
-            "have no logits or probabilities; leave one out"
-        )
-    return None
-
-
-def _parse_rounding(text: str | None) -> float | str | None:
-    """Return a half-width as a number; "dtype" stays."""
-    try:
-        return text if text is None or text == "dtype" else float(text)
-    except ValueError:
-        raise ValueError(
-            f"--rounding: expected a half-width, as 5e-7 for six decimals, or dtype, got {text!r}"
-        ) from None
 
 
 def _describe(

@@ -41,11 +41,11 @@ def connect(ray: Any, cluster: Cluster) -> None:
     try:
         ray.init(address=cluster.address, **options)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         raise ConnectionError(
-            f"cluster must be the address of a Ray cluster that runs. Got {cluster.address!r}: "
-            f"{reason[0] if reason else type(error).__name__} Start one with `ray start --head`, or write "
-            "'local' for this machine alone."
+            f"cluster must be the address of a Ray cluster that runs. Got {cluster.address!r}: {reason}. "
+            "Start one with `ray start --head`, and with RAY_AUTH_MODE as it is here, or write 'local' for "
+            "this machine alone."
         ) from None
 
 

@@ -175,8 +175,14 @@ def add_maps(
 
 
 def _colour(maps: np.ndarray) -> np.ndarray:
-    """Return maps as pictures, uint8 (inputs, height, width, 3), all on one scale from 0."""
+    """Return maps as pictures, uint8 (inputs, height, width, 3), all on one scale from 0.
+
+    Pixels without a prediction are white.
+    """
     finite = maps[np.isfinite(maps)]
     top = float(np.quantile(finite, _HIGHEST)) if finite.size else 1.0
-    share = np.clip(np.where(np.isfinite(maps), maps, np.inf) / (top or 1.0), 0, 1)[..., None]
-    return np.rint(share * np.array(_MOST) + (1 - share) * np.array(_LEAST)).astype(np.uint8)
+    missing = np.isnan(maps)
+    share = np.clip(np.where(missing, 0, maps) / (top or 1.0), 0, 1)[..., None]
+    found = np.rint(share * np.array(_MOST) + (1 - share) * np.array(_LEAST)).astype(np.uint8)
+    found[missing] = 255
+    return found

@@ -38,7 +38,7 @@ from demur.stores.errors import EmptyError
 from demur.stores.mapped_arrays import FileArray
 from demur.stores.zarr_arrays import ZarrColumn
 
-_OTHER_COLUMNS = ("input", "id", "label", "prediction", "deployed", "members", "accuracy")
+_OTHER_COLUMNS = ("input", "id", "label", "prediction", "deployed", "members", "accuracy", "missing")
 _SET_KINDS = ("id", "ood", "adversarial")
 
 

@@ -13,6 +13,7 @@
     batches       batches from any loader; batch_parts takes one apart: inputs, labels, ids
     checkpoint    what a run has done so far, in a file
     score_files   `demur score`: predictions in files, tile by tile
+    file_maps     `demur score --maps`: predictions of pixels in files, image by image
     score_table   the columns of scores, however they were computed
 
 The posteriors are in `demur.posteriors`; any iterable of batches is a loader.

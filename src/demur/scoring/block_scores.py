@@ -133,7 +133,8 @@ def score_in_blocks(
     inner = predictions.inputs // predictions.batch[0]
     step = max(1, block // inner)
     names = tuple(dict.fromkeys(canonical_name(each) for each in measures))
-    settings = _describe_run(predictions, kind, names, weights, labels, options)
+    truth = None if labels is None else [labels, stamp(Path(split_name(labels)[0]))]
+    settings = describe_run(predictions, kind, names, weights, truth, options)
     writer = {".zarr": BlockStore, ".parquet": ParquetPieces}[out.suffix.lower()](
         out,
         holds="scores",
@@ -200,15 +201,18 @@ def _with_status(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return found
 
 
-def _describe_run(
+def describe_run(
     predictions: Predictions,
     kind: Kind | None,
     measures: Sequence[str],
     weights: np.ndarray | None,
-    labels: str | None,
+    labels: list[Any] | None,
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return what must be unchanged for a run to resume: the files, and what was asked."""
+    """Return what must be unchanged for a run to resume: the files, and what was asked.
+
+    Labels are what tells their file from others.
+    """
     asked = {"rule": "log", **options}
     asked.pop("weights_label", None)
     return {
@@ -217,7 +221,7 @@ def _describe_run(
         "outcome": predictions.outcome,
         "measures": list(measures),
         "weights": None if weights is None else sum_array(weights),
-        "labels": None if labels is None else [labels, stamp(Path(split_name(labels)[0]))],
+        "labels": labels,
         # Options that were not given are those that are None or False.
         **{name: value for name, value in asked.items() if value is not None and value is not False},
     }

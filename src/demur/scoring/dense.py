@@ -158,10 +158,7 @@ class DenseScoring:
             if name not in ("prediction", "label"):
                 yield name, reduce_maps(values, self.reduce)
         if "label" in maps:
-            known = (maps["label"] >= 0) & (maps["label"] < classes)
-            right = known & (maps["prediction"] == maps["label"])
-            counts, found = (each.reshape(len(each), -1).sum(axis=1) for each in (known, right))
-            yield "accuracy", np.where(counts > 0, found / np.maximum(counts, 1), np.nan)
+            yield "accuracy", measure_accuracy(maps["prediction"], maps["label"], classes)
 
 
 def make_dense(
@@ -222,6 +219,14 @@ def reduce_maps(maps: np.ndarray, reduce: Reduce) -> np.ndarray:
     if reduce == "max":
         return flat.max(axis=1).astype(np.float64)
     return np.quantile(flat, float(reduce), axis=1, method="inverted_cdf").astype(np.float64)
+
+
+def measure_accuracy(predictions: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+    """Return the share of pixels of each image that are right, of those whose label is a class."""
+    known = (labels >= 0) & (labels < classes)
+    right = known & (predictions == labels)
+    counts, found = (each.reshape(len(each), -1).sum(axis=1) for each in (known, right))
+    return np.where(counts > 0, found / np.maximum(counts, 1), np.nan)
 
 
 def _score_pixels(

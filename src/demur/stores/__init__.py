@@ -16,6 +16,7 @@ Which file holds what:
     urls               files at URLs, by fsspec
     table_columns      which columns of a table are predictions; row_columns keeps the others beside scores
     member_weights     weights of members
+    label_maps         true classes of pixels
     column_files       columns by name, read and written; labels compares them with predictions
     csv_files, parquet_files, jsonl_files, json_values   one format each
     answer_files       records of answers, sorted by the prompt that they answer

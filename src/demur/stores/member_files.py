@@ -62,6 +62,11 @@ class MemberFile:
         return found[:1] if self.class_axis is None and found[1:] == (1,) else found
 
     @property
+    def input_axis(self) -> int:
+        """Where the array has its inputs."""
+        return self._batch_axes()[0]
+
+    @property
     def classes(self) -> int:
         """How many numbers a prediction has."""
         return len(self.parts) if self.class_axis is None else self.stored.shape[self.class_axis]

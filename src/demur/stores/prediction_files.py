@@ -189,7 +189,7 @@ def _join(pieces: list[np.ndarray], first: int, precision: str) -> Chunk:
 def open_predictions(
     names: Sequence[str | os.PathLike[str]],
     *,
-    axis: int = 0,
+    axis: int | None = 0,
     class_axis: int = -1,
     outcome: Outcome = "classes",
     id_column: str | None = None,
@@ -203,7 +203,7 @@ def open_predictions(
     names
         Files, `file.npz:name`, or globs. The files of a glob come in natural order: 9 before 10.
     axis
-        Where a file that holds several members has them.
+        Where a file that holds several members has them; None: each file is one member.
     class_axis
         Where the classes or labels are: 2 for images (members, inputs, classes, height, width).
     outcome
@@ -284,7 +284,7 @@ def _open_parts(
 
 
 def _find_axes(
-    label: str, parts: tuple[StoredArray, ...], outcome: Outcome, axis: int, class_axis: int
+    label: str, parts: tuple[StoredArray, ...], outcome: Outcome, axis: int | None, class_axis: int
 ) -> tuple[int | None, int | None]:
     """Return where an array has its members, and where the numbers of a prediction."""
     shape = parts[0].shape

@@ -13,12 +13,15 @@ import numpy as np
 from demur.tasks.levels import curve_influence
 
 _TABULATED = 1 << 22  # numbers up to which sums of reciprocals are looked up
+_AT_ONCE = 1 << 16  # levels whose reciprocals are summed together
 _SMALL = 1 << 12  # and from which on their series needs three terms
 
 
 def _harmonic(number: int) -> np.ndarray:
     """Return the harmonic numbers from 0 to `number`."""
-    return np.append(0, np.cumsum(1 / np.arange(1, number + 1)))
+    found = np.arange(number + 1, dtype=float)
+    np.divide(1, found[1:], out=found[1:])
+    return np.cumsum(found, out=found)
 
 
 def sum_reciprocals(start: np.ndarray, size: np.ndarray) -> np.ndarray:
@@ -29,11 +32,20 @@ def sum_reciprocals(start: np.ndarray, size: np.ndarray) -> np.ndarray:
     >>> sum_reciprocals(np.array([0, 1, 10**9]), np.array([2, 0, 10**9]))
     array([1.5       , 0.        , 0.69314718])
     """
-    end = start + size
-    if int(np.max(end)) <= _TABULATED:
-        table = _harmonic(int(np.max(end)))
+    most = int(np.max(start + size))
+    table = _harmonic(most if most <= _TABULATED else _SMALL)
+    if np.ndim(start) != 1:
+        return _sum_between(start, start + size, table)
+    # A piece at a time: there may be millions of levels, and the series has a dozen terms.
+    parts = [slice(begin, begin + _AT_ONCE) for begin in range(0, len(start), _AT_ONCE)]
+    return np.concatenate([_sum_between(start[k], start[k] + size[k], table) for k in parts])
+
+
+def _sum_between(start: np.ndarray, end: np.ndarray, table: np.ndarray) -> np.ndarray:
+    """Return differences of harmonic numbers, from a table of all of them or of the small ones."""
+    if int(np.max(end)) < len(table):
         return table[end] - table[start]
-    table, (low, high) = _harmonic(_SMALL), (np.minimum(each, _SMALL) for each in (start, end))
+    low, high = (np.minimum(each, _SMALL) for each in (start, end))
     first, last = (np.maximum(each, _SMALL).astype(float) for each in (start, end))
     # Euler and Maclaurin's: no difference of logarithms, which would leave a level of a few inputs no digits.
     further = np.log1p((last - first) / first) + (1 / last - 1 / first) / 2 - (last**-2 - first**-2) / 12

@@ -148,7 +148,7 @@ class ScoreCounts:
         """Make the figures exact by further passes over the same scores; returns self.
 
         Only scores of bins that have both kinds are looked at. Each pass holds as many of these as `memory`
-        allows, so that there are more passes the more there are: one for every 7 million per GiB.
+        allows, so that there are more passes the more there are: one for every 10 million per GiB.
 
         Parameters
         ----------
@@ -156,7 +156,8 @@ class ScoreCounts:
             A function of no arguments that returns an iterator over all scores that were counted: pairs of
             scores and what is positive, as for ``update``.
         memory
-            Bytes to use.
+            Bytes to use, besides what `read` itself holds: a part of the scores at a time, as a rule. No less
+            than 64 MiB are used.
         """
 
         def check() -> Any:

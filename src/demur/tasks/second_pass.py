@@ -22,7 +22,9 @@ Chunks = Callable[[], Iterable[tuple[np.ndarray, np.ndarray | bool]]]
 Around = tuple[tuple[int, int], tuple[int, int]]
 """How many positives, and negatives, are above and below what is looked at."""
 
-_BYTES = 160  # that a score needs while its window is sorted, and its levels counted
+_BYTES = 96  # that a score needs while its window is sorted, and figures of its levels are computed
+_FIXED_BYTES = 48 << 20  # for tables that do not grow with the scores
+_PIECE = 1 << 17  # scores of a part that are looked at together, however many it has
 _SAMPLE = 1 << 12  # scores by which a bin that is too large is cut
 
 
@@ -62,9 +64,9 @@ def find_corrections(table: np.ndarray, read: Chunks, memory: int) -> dict[str, 
     read
         Returns an iterator of all scores, the same each time it is called.
     memory
-        Bytes to use for scores at a time; more scores take more passes.
+        Bytes to use, besides what `read` takes itself; more scores take more passes.
     """
-    budget = max(memory // _BYTES, 2 * _SAMPLE)
+    budget = max((memory - _FIXED_BYTES) // _BYTES, 2 * _SAMPLE)
     bins = find_used(table)[::-1]  # from the highest on
     positive, negative = table[bins, 1], table[bins, 0]
     open_bins = _find_open(positive, negative)
@@ -74,23 +76,44 @@ def find_corrections(table: np.ndarray, read: Chunks, memory: int) -> dict[str, 
         coarse = positive[inside], negative[inside]
         wanted = np.zeros(BINS, bool)
         wanted[bins[inside][open_bins[inside]]] = True
-        number = int(coarse[0].sum() + coarse[1].sum())
-        if end - begin == 1 and number > budget:
-            parts = [_collect(read, wanted, budget, *ends) for ends in _cut(read, wanted, number, budget)]
-            pieces = tuple(np.array([part.counts[kind].sum() for part in parts]) for kind in (0, 1))
-            fine: Counts = pieces[0], pieces[1]
-            for place, part in enumerate(parts):
-                one = slice(place, place + 1)
-                beside = _sum_around(fine, place, place + 1, around)
-                _add_changes(found, beside, (fine[0][one], fine[1][one]), part.counts)
+        number = int(positive[inside][open_bins[inside]].sum() + negative[inside][open_bins[inside]].sum())
+        if number > budget:  # of one bin
+            fine = _add_parts(found, _cut(read, wanted, number, budget), read, wanted, budget, around, coarse)
         else:
             known = begin + np.flatnonzero(~open_bins[inside])
-            levels = _collect(read, wanted, budget)
             lowest = lowest_scores(bins[known]).astype(float)
-            fine = levels.merge(lowest, positive[known], negative[known]).counts
+            fine = _collect(read, wanted, number).merge(lowest, positive[known], negative[known]).counts
         _check_counts(fine, coarse)
         _add_changes(found, around, coarse, fine)
+        del fine  # before there are others
     return found
+
+
+def _add_parts(
+    found: dict[str, float],
+    ends: list[tuple[float, float]],
+    read: Chunks,
+    wanted: np.ndarray,
+    budget: int,
+    around: Around,
+    whole: Counts,
+) -> Counts:
+    """Add what each figure changes within the parts of one bin; return the counts of the parts.
+
+    The levels of one part are in memory at a time: what is above it came before, the rest is below.
+    """
+    pieces: list[tuple[int, ...]] = []
+    left = [int(each.sum()) for each in whole]
+    for low, high in ends:
+        fine = _collect(read, wanted, budget, low, high).counts
+        own = tuple(int(each.sum()) for each in fine)
+        left = [max(number - taken, 0) for number, taken in zip(left, own, strict=True)]
+        above = [sum(piece[kind] for piece in pieces) for kind in (0, 1)]
+        beside = [(outer[0] + above[kind], outer[1] + left[kind]) for kind, outer in enumerate(around)]
+        _add_changes(found, (beside[0], beside[1]), (np.array(own[:1]), np.array(own[1:])), fine)
+        pieces.append(own)
+    counts = np.array(pieces, np.int64)
+    return counts[:, 0], counts[:, 1]
 
 
 def _sum_around(counts: Counts, begin: int, end: int, outside: Around = ((0, 0), (0, 0))) -> Around:
@@ -125,30 +148,32 @@ def _take(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Return the scores of wanted bins between two ends, both included, in parts, with their positives."""
     for scores, positive in read():
-        chosen = wanted[find_bins(scores)]
-        values = scores[chosen].astype(float) + 0.0  # -0 is 0
-        marked = np.full(len(values), positive) if isinstance(positive, bool) else positive[chosen]
-        inside = (values >= low) & (values <= high)
-        yield values[inside], marked[inside]
+        for begin in range(0, len(scores), _PIECE):
+            piece = slice(begin, begin + _PIECE)
+            chosen = wanted[find_bins(scores[piece])]
+            values = scores[piece][chosen].astype(float) + 0.0  # -0 is 0
+            marked = np.full(len(values), positive) if isinstance(positive, bool) else positive[piece][chosen]
+            inside = (values >= low) & (values <= high)
+            yield values[inside], marked[inside]
 
 
 def _collect(
     read: Chunks, wanted: np.ndarray, budget: int, low: float = -np.inf, high: float = np.inf
 ) -> _Levels:
     """Return the levels of the scores of wanted bins; ties take no memory."""
-    found, waiting, size = _no_levels(), [], 0
+    found, size = _no_levels(), 0
+    scores, marks = np.empty(max(budget, _PIECE)), np.empty(max(budget, _PIECE), bool)
+    for values, marked in _take(read, wanted, low, high):
+        if size + len(values) > len(scores):
+            found, size = _join(found, scores[:size], marks[:size]), 0
+        scores[size : size + len(values)], marks[size : size + len(values)] = values, marked
+        size += len(values)
+    return _join(found, scores[:size], marks[:size]) if size else found
 
-    def join() -> _Levels:
-        more = count_levels(*(np.concatenate(each) for each in zip(*waiting, strict=True)))
-        return found.merge(more.scores, more.positive, more.negative)
 
-    for part in _take(read, wanted, low, high):
-        if len(part[0]):
-            waiting.append(part)
-            size += len(part[0])
-        if size > budget:
-            found, waiting, size = join(), [], 0
-    return join() if waiting else found
+def _join(found: _Levels, scores: np.ndarray, positive: np.ndarray) -> _Levels:
+    more = count_levels(scores, positive)
+    return found.merge(more.scores, more.positive, more.negative)
 
 
 def _cut(read: Chunks, wanted: np.ndarray, number: int, budget: int) -> list[tuple[float, float]]:
@@ -183,7 +208,7 @@ def _add_changes(found: dict[str, float], around: Around, coarse: Counts, fine: 
     """Add what each figure changes by where the counts of bins become those of levels."""
     ends = [
         tuple(
-            np.concatenate([[above], own, [below]]).astype(np.int64)
+            np.concatenate([[above], own, [below]], dtype=np.int64, casting="unsafe")
             for (above, below), own in zip(around, counts, strict=True)
         )
         for counts in (fine, coarse)
