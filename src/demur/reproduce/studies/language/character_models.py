@@ -40,9 +40,12 @@ class CharacterModels:
     mark: str
 
     def select_texts(self, name: str, texts: list[str], number: int, length: int, source: Path) -> TextSet:
-        """Return the first texts that are long enough and spelt in the vocabulary, cut to a length."""
-        found = [each[:length] for each in texts if len(each) >= length]
-        found = [each for each in found if self.places.keys() >= set(each)][:number]
+        """Return the first texts that are long enough and spelt in the vocabulary, cut to a length.
+
+        A line break, or several spaces, count as one space: titles have a single line.
+        """
+        found = [" ".join(each.split())[:length] for each in texts]
+        found = [each for each in found if len(each) == length and self.places.keys() >= set(each)][:number]
         if len(found) < number:
             raise ValueError(
                 f"{source}: expected {number} texts of {name} with {length} characters or more that the "

@@ -29,8 +29,8 @@ _HEAD = """### A mixture of specialists: {title}
 
 Each member reads the last {window} characters of a text, and one was not tuned. *Titles* are the first
 {number} from each training set that have {longest} characters or more, cut there, so that every title is
-training data of one member and new to the others. Other texts are cut alike; those with a character that is
-not in the vocabulary are left out. Scores are per character, in nats.
+training data of one member and new to the others. Other texts are cut alike, with line breaks as spaces;
+those with a character that is not in the vocabulary are left out. Scores are per character, in nats.
 
 ![Titles by the training set that they are from, and AUROC by length of the prefix](figures/results/{picture})
 
