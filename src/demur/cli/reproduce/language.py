@@ -27,8 +27,8 @@ def language(
 
     Which texts are not of the training kind, which specialist of a mixture knows a text, which answers are
     wrong, what a deferral can promise, and what lists of the likeliest tokens certify. Writes tables (.csv),
-    figures (.pdf, .png) and section.md. Takes about 20 minutes on one core; kit-trained, which trains
-    networks first, takes about as long. Needs the extras report and sequences.
+    figures (.pdf, .png) and section.md. Takes about a quarter of an hour on one core; kit-trained, which
+    trains networks first, about half an hour. Needs the extras report and sequences.
 
     demur reproduce language --data DIR --out runs/language
     """
