@@ -12,6 +12,7 @@ _SECTION_ORDER = (
     "tables-imagenet", "tables-kit-imagenet-features", "tables-kit-imagenet-ensemble",
     "tables-kit-imagenet-images", "tables-kit-cifar10", "tables-kit-mnist", "tables-kit-fashion-mnist",
     "precision", "active-learning", "regression", "inference", "cifar10", "language",
+    "language-kit-trained",
 )  # fmt: skip
 """The order of the sections on the page; others come last."""
 

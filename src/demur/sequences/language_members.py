@@ -258,21 +258,24 @@ class LogitBuffer:
     def __init__(self) -> None:
         self._memory = np.empty(0, np.float32)
 
-    def split(self, logits: Iterable[Any]) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield positions, and what members say of them, (members, inputs, positions, vocabulary).
-
-        Parameters
-        ----------
-        logits
-            Of each member, (inputs, positions, vocabulary), with the vocabulary of the others. An array is
-            valid until the next one.
-        """
+    def check(self, logits: Iterable[Any]) -> list[np.ndarray]:
+        """Return tensors of members, (inputs, positions, vocabulary), as float32 arrays of one vocabulary."""
         found = [each.detach().float().cpu().numpy() for each in logits]
         sizes = sorted({each.shape[-1] for each in found})
         if len(sizes) > 1:
             raise ValueError(
                 f"Expected members with one vocabulary. Got {sizes} tokens. Compare texts by likelihood."
             )
+        return found
+
+    def split(self, found: list[np.ndarray]) -> Iterator[tuple[slice, np.ndarray]]:
+        """Yield positions, and what members say of them, (members, inputs, positions, vocabulary).
+
+        Parameters
+        ----------
+        found
+            Of each member, (inputs, positions, vocabulary). An array is valid until the next one.
+        """
         inputs, positions, vocabulary = found[0].shape
         step = min(positions, max(1, _LOGITS_TOGETHER // (len(found) * inputs * vocabulary)))
         if len(self._memory) < len(found) * inputs * step * vocabulary:
@@ -285,5 +288,5 @@ class LogitBuffer:
 
     def join(self, logits: Iterable[Any]) -> np.ndarray:
         """Return what members say of the next token, (members, inputs, vocabulary), until asked again."""
-        ((_, found),) = self.split(each[:, None] for each in logits)
+        ((_, found),) = self.split(self.check(each[:, None] for each in logits))
         return found[:, :, 0]

@@ -158,7 +158,10 @@ class LanguageModels:
         for begin in range(0, tokens.shape[1], step):
             part = slice(begin, begin + step)
             own, kept = tokens[:, part], mask[:, part]
-            for some, logits in buffer.split(each.read(own, kept) for each in readers):
+            read = buffer.check(each.read(own, kept) for each in readers)
+            if stream.add_together(read, own.numpy(), kept.numpy()):
+                continue
+            for some, logits in buffer.split(read):
                 stream.update(logits=logits, tokens=own[:, some].numpy(), mask=kept[:, some].numpy())
         return stream
 

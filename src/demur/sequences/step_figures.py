@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from demur import kernels
@@ -11,11 +13,13 @@ from demur.core.state import State
 from demur.decompose import decompose, split_inputs
 from demur.measures import Given, Measure, resolve
 from demur.moments import Moments
-from demur.predictions import Categorical, Members
+from demur.predictions import Categorical, Members, gather
 from demur.sequences.token_log_likelihoods import find_normalisers
 
 _NUMBERS_AT_ONCE = 1 << 15
 """Probabilities that are looked at together: so many stay in a processor's cache."""
+_ROWS_AT_ONCE = 32
+"""Rows that the loop for few members leaves to others, which are copied together."""
 _NEAR = 1e-3
 """Below, a series of three terms is taken, above, differences: both are then exact to 1e-9."""
 
@@ -31,6 +35,26 @@ def compute_step_figures(members: Members) -> np.ndarray:
         found[:, left] = np.concatenate(parts, axis=1)
     entropy, k, i = found
     return np.stack([entropy, k, i, k - i])
+
+
+def compute_few_figures(members: Sequence[np.ndarray], steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean entropy, K, I and M, (4, steps), and the normalisers of logits, (members, steps).
+
+    Parameters
+    ----------
+    members
+        Logits (rows, vocabulary) of each, which ``kernels.takes_few`` takes.
+    steps
+        The rows that count.
+    """
+    found, normalisers, left = kernels.summarise_few(members, steps)
+    figures = np.concatenate([found, found[1:2] - found[2:]])
+    for begin in range(0, len(left), _ROWS_AT_ONCE):
+        rows = left[begin : begin + _ROWS_AT_ONCE]
+        logits = np.stack([each[rows] for each in members])
+        figures[:, rows] = compute_step_figures(gather(Categorical(logits=logits), None, 0))
+        normalisers[:, rows] = find_normalisers(logits)
+    return figures[:, steps], normalisers[:, steps]
 
 
 def figures_of_sums(state: State) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import logsumexp
 
+from demur import kernels
 from demur.core import arrays
 from demur.core.arrays import Array, ArrayLike
 from demur.core.parts_as_text import Reading
@@ -17,7 +18,12 @@ from demur.measures import Decomposition, Measure, MeasureName, check_base, from
 from demur.moments import Moments
 from demur.predictions import Categorical, as_prediction, gather
 from demur.sequences.sequence_decomposition import SequenceDecomposition
-from demur.sequences.step_figures import compute_prefix_figures, compute_step_figures, figures_of_sums
+from demur.sequences.step_figures import (
+    compute_few_figures,
+    compute_prefix_figures,
+    compute_step_figures,
+    figures_of_sums,
+)
 from demur.sequences.token_log_likelihoods import check_mask, check_tokens, look_up_tokens
 
 Average = Literal["step", "sequence"]
@@ -140,6 +146,32 @@ class Stream:
             )
         return kept, check_tokens(tokens, kept, vocabulary)
 
+    def add_together(self, members: list[np.ndarray], tokens: Any, mask: Any) -> bool:
+        """Add positions of a few members whose logits lie apart; False, and nothing is added, if not so.
+
+        It is as ``update(logits=np.stack(members))``, without the copy. Each member's logits are float32,
+        (inputs, positions, vocabulary).
+        """
+        inputs, positions, vocabulary = members[0].shape
+        rows = [each.reshape((inputs * positions, vocabulary)) for each in members]
+        if self.average != "step" or self._given_weights is not None or not kernels.takes_few(rows):
+            return False
+        kept, came = self._check_chunk(len(members), inputs, positions, vocabulary, tokens, mask)
+        self._add_few(rows, kept, came)
+        self._like = np.empty(0, np.float32)
+        return True
+
+    def _add_few(self, members: list[np.ndarray], mask: np.ndarray, tokens: np.ndarray | None) -> None:
+        """Add positions of members that weigh the same, each (positions of all inputs, vocabulary)."""
+        steps = np.flatnonzero(mask.reshape(-1))
+        figures, normalisers = compute_few_figures(members, steps)
+        likelihoods = None
+        if tokens is not None:
+            came = tokens.reshape(-1)[steps]
+            known = np.stack([each[steps, came].astype(np.float64) for each in members])
+            likelihoods = _spread(known - normalisers, steps, mask.shape)
+        self._keep(mask, _spread(figures, steps, mask.shape), likelihoods)
+
     def _add_chunk(
         self,
         prediction: Categorical,
@@ -152,6 +184,10 @@ class Stream:
         members, inputs, positions, vocabulary = prediction.shape
         steps = np.flatnonzero(mask.reshape(-1))
         values = arrays.to_numpy(prediction.values).reshape((members, inputs * positions, vocabulary))
+        alike = self.average == "step" and self._given_weights is None
+        if alike and prediction.kind == "logits" and known is None and kernels.takes_few(list(values)):
+            self._add_few(list(values), mask, tokens)
+            return
         if len(steps) < inputs * positions:
             values = values[:, steps]
         own = prediction.with_values(values)

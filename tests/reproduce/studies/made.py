@@ -31,8 +31,31 @@ def rows(folder: Path, sets: int = 2, number: int = 80) -> Path:
     return folder
 
 
+def characters(folder: Path, letters: list[str], rng: np.random.Generator) -> None:
+    """Three networks of characters, two of which prefer a half of the letters each, and texts of these."""
+    import json
+
+    known, halves = ["", "<s>", " ", *letters], (letters[:10], letters[10:])
+    shapes = {
+        "embedding": (len(known), 3), "weight_ih_l0": (16, 3), "weight_hh_l0": (16, 4), "bias_ih_l0": (16,),
+        "weight_ih_l1": (16, 4), "weight_hh_l1": (16, 4), "bias_ih_l1": (16,), "attention": (11,),
+        "out_weight": (len(known), 11), "out_bias": (len(known),),
+    }  # fmt: skip
+    found = {"chars": np.array(known)}
+    for name, liked in zip(("plain", "low", "high"), (letters, *halves), strict=True):
+        found |= {f"{name}.{part}": rng.normal(size=shape) / 2 for part, shape in shapes.items()}
+        found[f"{name}.out_bias"] = 3.0 * np.isin(known, [" ", *liked])
+    np.savez(folder / "characters.npz", **found)
+    titles = [
+        {"set": name, "text": " ".join(rng.choice(half, 8))}
+        for name, half in zip(("low", "high"), halves, strict=True)
+        for _ in range(12)
+    ]
+    (folder / "titles.jsonl").write_text("".join(json.dumps(row) + "\n" for row in titles))
+
+
 def language(folder: Path) -> Path:
-    """Two tiny models, texts of two kinds, recorded options and answers; returns the settings."""
+    """Tiny models of tokens and of characters, texts, recorded answers; returns the settings."""
     import gzip
     import json
 
@@ -71,6 +94,7 @@ def language(folder: Path) -> Path:
         prompt=np.array(["plain", "long"] * 2), shots=np.zeros(4, np.int8), label=truth.astype(np.int8),
         is_demo=np.arange(80) == 0,
     )  # fmt: skip
+    characters(folder, words[3:], rng)
     rows = []
     for _ in range(40):
         sure = rng.uniform()
@@ -88,6 +112,9 @@ def language(folder: Path) -> Path:
         '[ensembles.given]\ntitle = "two models"\nmodels = ["model-0", "model-1"]\n'
         '[ensembles.prompts]\ntitle = "two prompts"\nmodels = ["model-0"]\ntemplates = ["{}", "a b {}"]\n'
         "limits_only = true\n"
+        '[specialists]\ntitle = "three networks"\nmodels = "characters.npz"\ntexts = "titles.jsonl"\n'
+        "number = 10\nprefixes = [3, 8]\n"
+        '[specialists.others]\nletters = "other.jsonl"\n'
         "[limits]\ntexts = 3\ntokens = 5\ntops = [4]\n"
         '[choices]\ntitle = "options"\nfile = "options.npz"\nprompt = "plain"\naccuracy = [0.5]\n'
         '[samples]\ntitle = "answers"\nfile = "answers.jsonl"\naccuracy = [0.3]\n'

@@ -21,12 +21,14 @@ pytest.importorskip("transformers")
 
 from demur.reproduce.studies.language import (  # noqa: E402
     answers,
+    character_models,
     config,
     detection,
     limits,
     promises,
     recorded_answers,
     section,
+    specialists,
     text_files,
     token_scores,
     training,
@@ -37,7 +39,8 @@ from .made import language  # noqa: E402
 
 TABLES = [
     "choices-curves", "choices-differences", "choices-promises", "choices", "deployed", "detection",
-    "differences", "limits", "samples-differences", "samples-promises", "samples",
+    "differences", "limits", "samples-differences", "samples-promises", "samples", "specialists-bits",
+    "specialists-detection", "specialists-differences", "specialists-means", "specialists-owners",
 ]  # fmt: skip
 
 
@@ -71,9 +74,13 @@ def read_table(folder: Path, name: str) -> list[dict]:
 def test_a_run_writes_tables_figure_and_section(done) -> None:
     names = {path.name for path in done.iterdir() if path.is_file()}
     expected = {f"{name}.csv" for name in TABLES}
-    assert names >= expected | {"language.pdf", "language.png", "section.md", "findings.txt"}
+    pictures = {f"{name}.{end}" for name in ("language", "specialists") for end in ("pdf", "png")}
+    assert names >= expected | pictures | {"section.md", "findings.txt"}
     text = (done / "section.md").read_text()
     assert "demur reproduce language" in text and "### Who is ahead" in text
+    assert "](figures/results/language-tiny.png)" in text
+    assert "](figures/results/language-tiny-specialists.png)" in text
+    assert "### A mixture of specialists: three networks" in text
     for heading in ("trained apart", "two models", "Recorded options: options", "Sampled answers: answers"):
         assert heading in text
     assert section.write_tally(total=(0, 0, 0))[:10] in text
@@ -184,6 +191,44 @@ def test_prefixes_are_means_of_the_first_tokens() -> None:
     assert inputs["x"].shape == (12,) and clusters.tolist() == [0] * 6 + [1] * 6
 
 
+# --- specialists ---------------------------------------------------------------------------------
+
+
+def test_characters_are_scored_as_by_single_windows(data) -> None:
+    """Every character by a network that reads its window alone, and K from pairs."""
+    from demur.reproduce.networks.character_lstm import WINDOW, build_character_lstm
+
+    models = character_models.read_character_models(data / "characters.npz")
+    text = "a b c d"
+    found, logs = character_models.score_characters(models, [text, "k l m n"])
+    networks = [build_character_lstm(each) for each in models.parameters.values()]
+    for place, character in enumerate(text):
+        read = [models.places["<s>"], *(models.places[each] for each in text[:place])]
+        window = torch.tensor([[0] * (WINDOW - len(read)) + read])
+        with torch.no_grad():
+            rows = np.stack([torch.log_softmax(net(window)[0].double(), -1).numpy() for net in networks])
+        np.testing.assert_allclose(logs[:, 0, place], rows[:, models.places[character]], atol=1e-5)
+        pairs = [(np.exp(p) * (p - q)).sum() for p in rows for q in rows]
+        assert found["step|k"][0, place] == pytest.approx(np.mean(pairs), rel=1e-4)
+
+
+def test_titles_go_to_the_member_that_prefers_their_letters(done, data) -> None:
+    rows = read_table(done, "specialists-owners")
+    assert {row["set"] for row in rows} == {"low", "high"} and all(row["texts"] == 10 for row in rows)
+    assert all(row["right"] > 0.6 for row in rows if row["prefix"] == 8)
+    bits = {(row["set"], row["by"]): row["bits"] for row in read_table(done, "specialists-bits")}
+    for own, other in (("low", "high"), ("high", "low")):
+        assert bits[own, own] < bits[own, other] and bits[own, "by sequence"] < bits[own, other]
+
+
+def test_owners_are_counted_by_prefix() -> None:
+    """Two members, three texts of the first: likelihoods of both prefixes by hand."""
+    logs = np.array([[[-1.0, -1.0], [-3.0, -0.1], [-3.0, -3.0]], [[-2.0, -2.0], [-1.0, -5.0], [-1.0, -1.0]]])
+    first, second = specialists.attribute_texts("one", ["one", "two"], logs, [1, 2])
+    assert first["right"] == pytest.approx(1 / 3) and second["right"] == pytest.approx(2 / 3)
+    assert first["mistaken"] == "two" and first["low"] < 1 / 3 < first["high"]
+
+
 # --- limits --------------------------------------------------------------------------------------
 
 
@@ -291,6 +336,10 @@ def test_bad_settings_and_files_get_one_line(data, tmp_path) -> None:
         (("number = 10", "number = 50"), "expected 50 texts of 60 characters or more, got 12"),
         (("prefixes = [2, 6]", "prefixes = [2, 600]"), "expected at least 600 tokens"),
         (("number = 10", 'number = "10"'), "number: expected int"),
+        (("prefixes = [3, 8]", "prefixes = [3, 80]"), "expected 10 texts of low with 80 characters or more"),
+        (("prefixes = [3, 8]", "prefixes = [0]"), "[specialists]: expected others, prefixes from 1 up"),
+        (('texts = "titles.jsonl"', 'texts = "known.jsonl"'), "in 'set' one of plain, low, high"),
+        (('models = "characters.npz"', 'models = "options.npz"'), "'chars'"),
         (('like = "model-0"', 'like = "nowhere"'), "expected a folder of a model"),
         (('models = ["model-0", "model-1"]', "models = []"), "expected models, or like and texts"),
         (('prompt = "plain"', 'prompt = "none"'), "expected 2 models or more with prompt 'none'"),

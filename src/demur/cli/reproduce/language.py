@@ -17,7 +17,7 @@ def language(
     ],
     out: Out,
     config: Annotated[
-        str, typer.Option(metavar="NAME", help="kit, or a .toml file of your own models and texts.")
+        str, typer.Option(metavar="NAME", help="kit, kit-trained, or a .toml file of your own.")
     ] = "kit",
     seed: Seed = 0,
     dry_run: DryRun = False,
@@ -25,9 +25,10 @@ def language(
 ) -> None:
     """Compare K, I and M of language models with likelihoods, on texts and on recorded answers.
 
-    Which texts are not of the training kind, which answers are wrong, what a deferral can promise, and what
-    lists of the likeliest tokens certify. Writes tables (.csv), a figure (.pdf, .png) and section.md. Trains
-    small networks first, for about 20 minutes on one core; needs the extras report and sequences.
+    Which texts are not of the training kind, which specialist of a mixture knows a text, which answers are
+    wrong, what a deferral can promise, and what lists of the likeliest tokens certify. Writes tables (.csv),
+    figures (.pdf, .png) and section.md. Takes about a quarter of an hour on one core; kit-trained, which
+    trains networks first, about half an hour. Needs the extras report and sequences.
 
     demur reproduce language --data DIR --out runs/language
     """

@@ -4,9 +4,10 @@ config            the settings, from TOML
 text_files        texts, and folders of models; recorded_answers: those of large models
 training          members trained from new weights
 token_scores      the scores of every token of a set of texts; detection: what these are good for
+character_models  models of characters from a file; specialists: a mixture of them, each of another kind
 limits            what lists of the likeliest tokens certify
 answers           which recorded answers are wrong; promises: what a deferral promises and keeps
-figures, section  the figure, and the section of the results page
+figures, section  the figures, and the section of the results page; specialists_section: a part of it
 study             the stages put together
 """
 

@@ -3,6 +3,7 @@
 title = "..."
 [texts]               known, others (by name), number, characters, prefixes: see `TextSettings`
 [ensembles.NAME]      models of transformers, or members to train: see `EnsembleSettings`
+[specialists]         characters, members trained on one kind of text each: see `SpecialistSettings`
 [limits]              what lists of the likeliest tokens certify: see `LimitSettings`
 [choices], [samples]  recorded answers: see `AnswerSettings`; the study may do without
 """
@@ -81,6 +82,34 @@ class EnsembleSettings:
 
 
 @dataclass(frozen=True)
+class SpecialistSettings:
+    """A mixture of character-level models, each of which was trained on another kind of text.
+
+    Attributes
+    ----------
+    title
+        What it is called.
+    models
+        A file of their weights, .npz: see `character_models.read_character_models`.
+    texts
+        A file of the texts that they were trained on: JSON lines with ``text``, and in ``set`` the member.
+    others
+        Files of other texts by name.
+    number
+        How many texts of each member, and of each other file.
+    prefixes
+        Numbers of characters; texts are cut at the largest.
+    """
+
+    title: str
+    models: str
+    texts: str
+    others: dict[str, str]
+    number: int = 200
+    prefixes: list[int] = field(default_factory=lambda: [4, 8, 16, 32])
+
+
+@dataclass(frozen=True)
 class LimitSettings:
     """What lists of the likeliest tokens certify: of how many texts and tokens, and how many are listed."""
 
@@ -120,7 +149,7 @@ class Config:
         Name of the file without its suffix, and what the run is called.
     seed
         Of trained members and of the halves on which promises are checked.
-    texts, ensembles, limits, choices, samples
+    texts, ensembles, specialists, limits, choices, samples
         As in the file; None for what it leaves out.
     """
 
@@ -129,9 +158,17 @@ class Config:
     seed: int
     texts: TextSettings
     ensembles: dict[str, EnsembleSettings]
+    specialists: SpecialistSettings | None
     limits: LimitSettings | None
     choices: AnswerSettings | None
     samples: AnswerSettings | None
+
+
+_OPTIONAL: dict[str, Any] = {
+    "specialists": SpecialistSettings, "limits": LimitSettings, "choices": AnswerSettings,
+    "samples": AnswerSettings,
+}  # fmt: skip
+"""Parts that a study may do without."""
 
 
 def read_config(given: str, *, seed: int = 0) -> Config:
@@ -142,7 +179,7 @@ def read_config(given: str, *, seed: int = 0) -> Config:
 
 def _check_config(name: str, values: dict[str, Any], seed: int) -> Config:
     """Return the configuration; raise a `ValueError` that names the first mistake in it."""
-    known = {"title", "texts", "ensembles", "limits", "choices", "samples"}
+    known = {"title", "texts", "ensembles", *_OPTIONAL}
     for key in values:
         if key not in known:
             raise ValueError(f"{name}: expected one of {', '.join(sorted(known))}, got {key!r}")
@@ -162,9 +199,12 @@ def _check_config(name: str, values: dict[str, Any], seed: int) -> Config:
             raise ValueError(f"{name}: [ensembles.{each}]: expected numbers above 0")
     rest = {
         key: None if key not in values else _read_settings(f"{name}: [{key}]", kind, values[key])
-        for key, kind in (("limits", LimitSettings), ("choices", AnswerSettings), ("samples", AnswerSettings))
+        for key, kind in _OPTIONAL.items()
     }
-    return Config(name, values.get("title", name), seed, texts, ensembles, **rest)  # pyright: ignore
+    given = rest["specialists"]
+    if given is not None and (not given.others or min(given.prefixes, default=0) < 1 or given.number < 2):
+        raise ValueError(f"{name}: [specialists]: expected others, prefixes from 1 up and a number from 2 up")
+    return Config(name, values.get("title", name), seed, texts, ensembles, **rest)
 
 
 def _read_settings(where: str, kind: type[_Settings], given: Mapping[str, Any]) -> _Settings:

@@ -1,4 +1,4 @@
-"""The figure: how well scores tell texts apart by length of the prefix, and what accuracy is kept."""
+"""The figures: how well scores tell texts apart by prefix, what accuracy is kept, and specialists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from demur.report import figures
 from demur.reproduce.records import Records, select_records
 from demur.reproduce.studies.language.answers import ENSEMBLE
-from demur.reproduce.studies.language.config import Config
+from demur.reproduce.studies.language.config import Config, SpecialistSettings
 from demur.reproduce.studies.language.detection import TOKEN, list_units
 from demur.reproduce.studies.language.token_scores import name_score
 
@@ -19,8 +19,8 @@ _SHOWN_ANSWERS = ("k", "i", "total", "entropy", "unsure")
 """Scores of answers that are drawn."""
 
 
-def write_figure(found: Mapping[str, Records], config: Config, folder: Path) -> None:
-    """Draw the figure as language.pdf and language.png.
+def write_figures(found: Mapping[str, Records], config: Config, folder: Path) -> None:
+    """Draw language.pdf and language.png, and for specialists a figure of their own.
 
     Parameters
     ----------
@@ -29,7 +29,7 @@ def write_figure(found: Mapping[str, Records], config: Config, folder: Path) -> 
     config
         The settings.
     folder
-        Where to write it.
+        Where to write them.
     """
     nearest = next(iter(config.texts.others))
     ensembles = [name for name, each in config.ensembles.items() if not each.limits_only]
@@ -39,7 +39,7 @@ def write_figure(found: Mapping[str, Records], config: Config, folder: Path) -> 
         panels = panels if number > 1 else [panels]
         for axes, name in zip(panels, ensembles, strict=False):
             rows = select_records(found["detection"], ensemble=name, set=nearest)
-            _draw_detection(axes, rows, list_units(config.texts.prefixes))
+            _draw_detection(axes, rows, config.texts.prefixes)
             axes.set_title(config.ensembles[name].title, loc="left", fontweight="bold")
         panels[0].set_ylabel(f"AUROC, {nearest} against the training kind")
         panels[0].legend(frameon=False, fontsize=6.5, loc=(0.42, 0.08))
@@ -47,10 +47,37 @@ def write_figure(found: Mapping[str, Records], config: Config, folder: Path) -> 
             _draw_curves(panels[-1], curves)
             panels[-1].set_title(config.choices.title, loc="left", fontweight="bold")
     figures.save(picture, folder, "language")
+    if config.specialists is not None:
+        _draw_specialists(found, config.specialists, folder)
 
 
-def _draw_detection(axes: Any, rows: Records, units: list[str]) -> None:
+def _draw_specialists(found: Mapping[str, Records], given: SpecialistSettings, folder: Path) -> None:
+    """Draw specialists.pdf and specialists.png: whose training set titles are from, and AUROCs."""
+    owners, nearest = found["specialists-owners"], next(iter(given.others))
+    with figures.drawing(6.6, 3.2, columns=2) as (picture, (left, right)):
+        names = dict.fromkeys(row["set"] for row in owners)
+        for k, name in enumerate(names):
+            own, shift = select_records(owners, set=name), 0.06 * (k - len(names) / 2)
+            ends = [[row["right"] - row["low"] for row in own], [row["high"] - row["right"] for row in own]]
+            left.errorbar(
+                [place + shift for place in range(len(own))], [row["right"] for row in own], ends,
+                color=figures.COLOURS[k % len(figures.COLOURS)], lw=1, elinewidth=0.7, ms=3.5,
+                marker=figures.MARKERS[k % len(figures.MARKERS)], label=name,
+            )  # fmt: skip
+        left.set_xticks(range(len(given.prefixes)), [str(each) for each in given.prefixes])
+        left.set(xlabel="first characters of a title", ylabel="likeliest under the member trained on it")
+        left.legend(frameon=False, loc="lower right")
+        figures.percent_axis(left.yaxis)
+        _draw_detection(right, select_records(found["specialists-detection"], set=nearest), given.prefixes)
+        right.set(xlabel="first characters of a text", ylabel=f"AUROC, {nearest} against titles")
+        right.set_xticks(right.get_xticks(), ["one", *map(str, given.prefixes)])
+        right.legend(frameon=False, fontsize=6.5)
+    figures.save(picture, folder, "specialists")
+
+
+def _draw_detection(axes: Any, rows: Records, prefixes: list[int]) -> None:
     """Draw AUROCs over the length of the prefix, with single tokens on the left."""
+    units = list_units(prefixes)
     order = [TOKEN, *(unit for unit in units if unit != TOKEN)]
     for k, name in enumerate(_SHOWN):
         own = [select_records(rows, score=name, unit=unit)[0] for unit in order]

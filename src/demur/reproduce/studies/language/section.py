@@ -11,9 +11,11 @@ from demur.reproduce.studies.language.answers import DEPLOYED, ENSEMBLE, SAMPLED
 from demur.reproduce.studies.language.config import Config, EnsembleSettings
 from demur.reproduce.studies.language.detection import PAIRS, TOKEN, judge_difference, list_units
 from demur.reproduce.studies.language.promises import CONFIDENCE, DRAWS
+from demur.reproduce.studies.language.specialists import NAME as SPECIALISTS
+from demur.reproduce.studies.language.specialists_section import format_specialists
 from demur.reproduce.studies.language.token_scores import name_score
 
-VERSION = 1
+VERSION = 2
 """Changes with any change of the code that changes tables, figures or text."""
 _TALLIED = {"total": ("step|total", "step|entropy"), "epistemic": ("step|k", "step|i")}
 """What the summary of the page counts: the new measure against the current one."""
@@ -22,7 +24,7 @@ _SIDE_BY_SIDE = (
 )  # fmt: skip
 Tables = Mapping[str, Records]
 
-_HEAD = """## Language models: texts of another kind, and wrong answers
+_HEAD = """## Language models: {title}
 
 ```sh
 {command}
@@ -38,19 +40,30 @@ log-probability of the token that came, whose mean is the logarithm of the perpl
 
 {ensembles}
 
-![AUROC by length of the prefix, and accuracy of the answers kept](figures/results/language.png)
+![{shown}](figures/results/{name}.png)
 """
+
+
+def name_section(config: Config) -> str:
+    """Return the name of the section on the page, and of its pictures: one for each configuration."""
+    return "language" if config.name == "kit" else f"language-{config.name}"
 
 
 def compose_section(found: Tables, config: Config, command: str) -> str:
     """Return the section."""
+    shown = "AUROC by length of the prefix"
+    shown += ", and accuracy of the answers kept" if "choices" in found else ""
     head = _HEAD.format(
-        command=command, number=config.texts.number, characters=config.texts.characters,
+        title=config.title, shown=shown, name=name_section(config), command=command,
+        number=config.texts.number, characters=config.texts.characters,
         longest=max(config.texts.prefixes), ensembles="\n".join(_describe_ensembles(found, config)),
     )  # fmt: skip
     parts = [head, _format_pairs(found, config)]
     for name in _list_ensembles(config):
         parts.append(_format_detection(found, config, name))
+    if config.specialists is not None:
+        picture = f"{name_section(config)}-specialists.png"
+        parts.append(format_specialists(found, config.specialists, picture))
     if "limits" in found:
         parts.append(_format_limits(found["limits"], config))
     if "choices" in found:
@@ -62,17 +75,14 @@ def compose_section(found: Tables, config: Config, command: str) -> str:
 
 def list_findings(found: Tables, config: Config) -> str:
     """Return what a terminal shows: AUROCs of the nearest set, and who is ahead."""
-    nearest = next(iter(config.texts.others))
     lines = []
     for name in _list_ensembles(config):
-        units = list_units(config.texts.prefixes)
-        lines.append(f"AUROC, {nearest} against the training kind, {config.ensembles[name].title}")
-        lines.append(f"{'':24}" + "".join(f"{unit:>8}" for unit in units))
-        own = select_records(found["detection"], ensemble=name, set=nearest)
-        for score in dict.fromkeys(row["score"] for row in own):
-            cells = [select_records(own, score=score, unit=unit)[0]["auroc"] for unit in units]
-            lines.append(f"{name_score(score):24}" + "".join(f"{cell:8.3f}" for cell in cells))
-        lines.append("")
+        title = f"against the training kind, {config.ensembles[name].title}"
+        own = select_records(found["detection"], ensemble=name)
+        lines += _list_areas(own, title, config.texts.others, config.texts.prefixes)
+    if config.specialists is not None:
+        title, given = "against titles, by characters", config.specialists
+        lines += _list_areas(found[f"{SPECIALISTS}-detection"], title, given.others, given.prefixes)
     for table, names in (("choices", ENSEMBLE), ("samples", SAMPLED)):
         if table in found:
             lines.append(f"AUROC for wrong answers: {table}")
@@ -82,6 +92,17 @@ def list_findings(found: Tables, config: Config) -> str:
             ]
             lines.append("")
     return "\n".join(lines)
+
+
+def _list_areas(rows: Records, title: str, others: Mapping[str, str], prefixes: list[int]) -> list[str]:
+    """Return lines with the AUROCs of all scores on the nearest set."""
+    nearest, units = next(iter(others)), list_units(prefixes)
+    lines = [f"AUROC, {nearest} {title}", f"{'':24}" + "".join(f"{unit:>8}" for unit in units)]
+    own = select_records(rows, set=nearest)
+    for score in dict.fromkeys(row["score"] for row in own):
+        cells = [select_records(own, score=score, unit=unit)[0]["auroc"] for unit in units]
+        lines.append(f"{name_score(score):24}" + "".join(f"{cell:8.3f}" for cell in cells))
+    return [*lines, ""]
 
 
 def _list_ensembles(config: Config) -> list[str]:
@@ -120,20 +141,27 @@ def _describe_members(given: EnsembleSettings) -> str:
 
 def _format_pairs(found: Tables, config: Config) -> str:
     """Return how often the first of two scores is ahead, even and behind."""
-    table = []
-    for first, second in PAIRS:
-        cells = [f"{name_score(first)} against {name_score(second)}"]
-        for name in _list_ensembles(config):
-            own = select_records(found["differences"], ensemble=name, first=first, second=second)
-            judged = [judge_difference(row) for row in own]
-            cells.append(", ".join(str(judged.count(each)) for each in ("ahead", "even", "behind")))
-        table.append(cells)
+    columns = {
+        config.ensembles[name].title: select_records(found["differences"], ensemble=name)
+        for name in _list_ensembles(config)
+    }
     sets, units = len(config.texts.others), len(config.texts.prefixes) + 1
-    heads = ["scores", *(config.ensembles[name].title for name in _list_ensembles(config))]
     note = (
         f"How often the first score is ahead, even and behind by AUROC, over {sets * units} tasks: {sets} "
         f"other kinds of text, {units - 1} lengths of prefixes and single tokens."
     )
+    if config.specialists is not None:
+        columns["specialists"] = found[f"{SPECIALISTS}-differences"]
+        sets, units = len(config.specialists.others), len(config.specialists.prefixes) + 1
+        note += f" Specialists: {sets * units} tasks, {sets} other kinds of text, {units} units each."
+    table = []
+    for first, second in PAIRS:
+        cells = [f"{name_score(first)} against {name_score(second)}"]
+        for rows in columns.values():
+            judged = [judge_difference(row) for row in select_records(rows, first=first, second=second)]
+            cells.append(", ".join(str(judged.count(each)) for each in ("ahead", "even", "behind")))
+        table.append(cells)
+    heads = ["scores", *columns]
     return "\n".join(["### Who is ahead\n", format_table(heads, table), "", note, ""])
 
 
@@ -296,8 +324,7 @@ def _count_tally(found: Tables) -> str:
     """Return how often the new measure is ahead of the current one, for the summary of the page."""
     counts = {}
     for part, (new, current) in _TALLIED.items():
-        judged = [
-            judge_difference(row) for row in select_records(found["differences"], first=new, second=current)
-        ]
+        rows = [*found["differences"], *found.get(f"{SPECIALISTS}-differences", [])]
+        judged = [judge_difference(row) for row in select_records(rows, first=new, second=current)]
         counts[part] = tuple(judged.count(each) for each in ("ahead", "even", "behind"))
     return write_tally(**counts)

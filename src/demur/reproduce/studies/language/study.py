@@ -21,9 +21,11 @@ from demur.reproduce.studies.language import (
     limits,
     promises,
     section,
+    specialists,
     token_scores,
     training,
 )
+from demur.reproduce.studies.language.character_models import CharacterModels, score_characters
 from demur.reproduce.studies.language.config import AnswerSettings, Config, EnsembleSettings
 from demur.reproduce.studies.language.recorded_answers import (
     Choices,
@@ -100,6 +102,9 @@ def describe_study(config: Config, data: Path, out: Path, command: str = "") -> 
     parts = [
         _plan_detection(config, each, texts, stages) for each in ensembles if not each.settings.limits_only
     ]
+    if config.specialists is not None:
+        mixture = specialists.read_mixture(config.specialists, data)
+        parts.append(_plan_specialists(config.specialists.prefixes, mixture, stages))
     if config.limits is not None:
         parts += [_plan_limits(config, each, texts[0], stages) for each in ensembles]
     if config.choices is not None:
@@ -110,8 +115,11 @@ def describe_study(config: Config, data: Path, out: Path, command: str = "") -> 
     facts = {"version": section.VERSION, "settings": dataclasses.asdict(config), "command": command}
     make = partial(_write_results, config, stages, parts, command)
     last = Stage("results", make, facts, parts, seconds=5, megabytes=1)
-    pictures = {"language.png": "language.png"}
-    return Study("language", stages, [last], pictures=pictures, shown="findings.txt")
+    name = section.name_section(config)
+    pictures = {f"{name}.png": "language.png"}
+    if config.specialists is not None:
+        pictures[f"{name}-specialists.png"] = "specialists.png"
+    return Study(name, stages, [last], pictures=pictures, shown="findings.txt")
 
 
 def _read_text_sets(config: Config, data: Path) -> list[TextSet]:
@@ -148,8 +156,7 @@ def _plan_scores(ensemble: Ensemble, texts: TextSet, positions: int, stages: Sta
 
     def score(folder: Path) -> None:
         found = token_scores.score_texts(ensemble.locate(stages), asked, texts.texts, positions)
-        with open_file(folder / "scores.npz") as file:
-            np.savez(file, **found)  # pyright: ignore[reportArgumentType]
+        _write_arrays(folder / "scores.npz", found)
 
     facts = {"version": _VERSION, "models": ensemble.mark, "templates": asked, "texts": texts.mark}
     facts |= {"positions": positions}
@@ -158,10 +165,64 @@ def _plan_scores(ensemble: Ensemble, texts: TextSet, positions: int, stages: Sta
     return Stage(name, score, facts, ensemble.trained, seconds=15, megabytes=size)
 
 
-def _read_scores(folder: Path) -> dict[str, np.ndarray]:
-    """Return the scores that a stage wrote, by name."""
-    with open_npz(folder / "scores.npz") as file:
-        return {name: file[name] for name in file.files}
+def _read_scores(folder: Path, name: str = "scores.npz") -> dict[str, np.ndarray]:
+    """Return the arrays that a stage wrote, by name."""
+    with open_npz(folder / name) as file:
+        return {each: file[each] for each in file.files}
+
+
+def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    with open_file(path) as file:
+        np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
+
+
+def _plan_specialists(prefixes: list[int], mixture: specialists.Mixture, stages: Stages) -> Stage:
+    """Return the stage that tells the texts of specialists apart, and from all others."""
+    sets, members = [*mixture.own, *mixture.others], list(mixture.models.parameters)
+    scored = [_plan_characters(mixture.models, each) for each in sets]
+    units = detection.list_units(prefixes)
+
+    def judge(folder: Path) -> None:
+        found: dict[str, Records] = {
+            name: [] for name in ("bits", "means", "owners", "detection", "differences")
+        }
+        done = [stages.complete(each) for each in scored]
+        scores = [_read_scores(each) for each in done]
+        count = len(mixture.own)
+        known = {name: np.concatenate([each[name] for each in scores[:count]]) for name in scores[0]}
+        found["means"] += specialists.measure_means(specialists.KNOWN, known, prefixes)
+        for k, each in enumerate(sets):
+            logs = _read_scores(done[k], "logs.npz")["logs"]
+            found["bits"] += specialists.measure_bits(each.name, members, logs, scores[k])
+            found["means"] += specialists.measure_means(each.name, scores[k], prefixes)
+            if k < count:
+                found["owners"] += specialists.attribute_texts(each.name, members, logs, prefixes)
+                continue
+            where = {"ensemble": specialists.NAME, "set": each.name}
+            areas, gaps = detection.detect_set(known, scores[k], units)
+            found["detection"] += [where | row for row in areas]
+            found["differences"] += [where | row for row in gaps]
+        found["differences"] = detection.adjust_differences(found["differences"])
+        for name, rows in found.items():
+            _write_records(folder / f"specialists-{name}.csv", rows)
+
+    facts = {"version": _VERSION, "prefixes": prefixes}
+    return Stage(f"detect/{specialists.NAME}", judge, facts, scored, seconds=20)
+
+
+def _plan_characters(models: CharacterModels, texts: TextSet) -> Stage:
+    """Return the stage that scores the characters of a set of texts."""
+
+    def score(folder: Path) -> None:
+        found, logs = score_characters(models, texts.texts)
+        _write_arrays(folder / "scores.npz", found)
+        _write_arrays(folder / "logs.npz", {"logs": logs})
+
+    facts = {"version": _VERSION, "models": models.mark, "texts": texts.mark}
+    count = sum(map(len, texts.texts))
+    size = 1e-6 * 8 * count * (14 + len(models.parameters))
+    name = f"score/{specialists.NAME}/{texts.name.replace(' ', '-')}"
+    return Stage(name, score, facts, seconds=8e-3 * count, megabytes=size)
 
 
 def _plan_limits(config: Config, ensemble: Ensemble, texts: TextSet, stages: Stages) -> Stage:
@@ -253,14 +314,14 @@ def _sample_curves(scores: dict[str, np.ndarray], correct: np.ndarray) -> Record
 
 
 def _write_results(config: Config, stages: Stages, parts: list[Stage], command: str, folder: Path) -> None:
-    """Write the tables, the figure and the section of the results page."""
+    """Write the tables, the figures and the section of the results page."""
     found: dict[str, Records] = {}
     for stage in parts:
         for path in sorted(stages.complete(stage).glob("*.csv")):
             found.setdefault(path.stem, []).extend(convert_to_records(read_columns(path)))
     for name, rows in found.items():
         _write_records(folder / f"{name}.csv", rows)
-    figures.write_figure(found, config, folder)
+    figures.write_figures(found, config, folder)
     write_text(folder / "findings.txt", section.list_findings(found, config))
     write_text(folder / "section.md", section.compose_section(found, config, command))
 

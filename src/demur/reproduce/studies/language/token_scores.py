@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from demur.reproduce.networks.threads import use_one_thread
 from demur.sequences import LanguageModels
 from demur.sequences.model_folders import load_model, load_tokenizer
+from demur.sequences.sequence_decomposition import SequenceDecomposition
 from demur.sequences.stream import Average
 
 AVERAGES: tuple[Average, ...] = ("step", "sequence")
@@ -23,6 +23,7 @@ SCORES = {
 ALONE = {"entropy": "entropy, one model", "nll": "surprise, one model"}
 """Scores of the first member, which need no other."""
 _BATCH = 32
+Decompose = Callable[..., SequenceDecomposition]
 
 
 def score_texts(
@@ -38,30 +39,39 @@ def score_texts(
     with use_one_thread():
         for average in AVERAGES:
             members = LanguageModels(models, tokenizer, templates=templates or None, average=average)
-            scored = members.score(texts, batch_size=_BATCH)
-            parts = {each: scored.decompose(each) for each in ("pairwise", "average", "reverse")}
-            shortest = int(parts["pairwise"].lengths.min())
+            scored = members.score(texts, batch_size=_BATCH).decompose
+            shortest = int(scored("pairwise").lengths.min())
             if shortest < positions:
                 raise ValueError(
                     f"texts: expected at least {positions} tokens in each, got {shortest}: raise characters, "
                     "or lower prefixes in the configuration"
                 )
-            token_logs = np.asarray(parts["pairwise"].token_log_likelihoods, float)
-            figures = {
-                "k": parts["pairwise"].tokens.epistemic, "i": parts["average"].tokens.epistemic,
-                "m": parts["reverse"].tokens.epistemic, "total": parts["pairwise"].tokens.total,
-                "entropy": parts["average"].tokens.total, "nll": measure_surprise(token_logs, average),
-            }  # fmt: skip
-            found |= {f"{average}|{name}": _cut(value, positions) for name, value in figures.items()}
+            found |= collect_figures(scored, average)[0]
         first = LanguageModels(models[:1], tokenizer, templates=templates[:1] or None)
-        alone = first.score(texts, batch_size=_BATCH).decompose("average")
-    found["alone|entropy"] = _cut(alone.tokens.total, positions)
-    found["alone|nll"] = _cut(-np.asarray(alone.token_log_likelihoods)[0], positions)
-    return found
+        found |= collect_alone(first.score(texts, batch_size=_BATCH).decompose)
+    return {name: values[:, :positions] for name, values in found.items()}
 
 
-def _cut(values: Any, positions: int) -> np.ndarray:
-    return np.asarray(values, float)[:, :positions]
+def collect_figures(decompose: Decompose, average: Average) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return the scores of tokens by average and name, and each member's log-probabilities of the tokens.
+
+    ``decompose`` is that of scored texts, or of a `Stream` with this average.
+    """
+    parts = {each: decompose(each) for each in ("pairwise", "average", "reverse")}
+    logs = np.asarray(parts["pairwise"].token_log_likelihoods, float)
+    figures = {
+        "k": parts["pairwise"].tokens.epistemic, "i": parts["average"].tokens.epistemic,
+        "m": parts["reverse"].tokens.epistemic, "total": parts["pairwise"].tokens.total,
+        "entropy": parts["average"].tokens.total, "nll": measure_surprise(logs, average),
+    }  # fmt: skip
+    return {f"{average}|{name}": np.asarray(value, float) for name, value in figures.items()}, logs
+
+
+def collect_alone(decompose: Decompose) -> dict[str, np.ndarray]:
+    """Return the scores of tokens by a single member."""
+    alone = decompose("average")
+    found = {"alone|entropy": alone.tokens.total, "alone|nll": -np.asarray(alone.token_log_likelihoods)[0]}
+    return {name: np.asarray(value, float) for name, value in found.items()}
 
 
 def measure_surprise(logs: np.ndarray, average: Average) -> np.ndarray:

@@ -1,0 +1,92 @@
+"""The loop for a few float32 members: against extended precision, and what it leaves to other loops."""
+
+import numpy as np
+import pytest
+
+from demur import kernels
+from demur.sequences import decompose
+from demur.sequences.step_figures import compute_few_figures
+
+
+@pytest.fixture(autouse=True)
+def always_compile(monkeypatch) -> None:
+    monkeypatch.setenv("DEMUR_COMPILE", "always")
+
+
+def make(members: int, classes: int, spread: float, moved: float, rows: int = 4) -> np.ndarray:
+    """Members around common logits; all logits of each may have moved together."""
+    rng = np.random.default_rng(classes + members)
+    common = 4 * rng.normal(size=(1, rows, classes))
+    own = spread * rng.normal(size=(members, rows, classes)) + moved * rng.normal(size=(members, rows, 1))
+    return (common + own).astype(np.float32)
+
+
+def compute(logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean entropy, K, I and M, and normalisers, in extended precision."""
+    wide = logits.astype(np.longdouble)
+    top = wide.max(axis=-1, keepdims=True)
+    normal = top[..., 0] + np.log(np.exp(wide - top).sum(axis=-1))
+    logs = wide - normal[..., None]
+    probs = np.exp(logs)
+    average = probs.mean(axis=0)
+    entropy = -(probs * logs).sum(axis=-1).mean(axis=0)
+    m = (average * (np.log(average) - logs.mean(axis=0))).sum(axis=-1)
+    i = (probs * (logs - np.log(average))).sum(axis=-1).mean(axis=0)
+    return np.stack([entropy, i + m, i, m]).astype(float), normal.astype(float)
+
+
+@pytest.mark.parametrize("members", [2, 3, 4])
+@pytest.mark.parametrize("classes", [64, 70, 3000])
+@pytest.mark.parametrize("moved", [0.0, 3.0])
+def test_figures_and_normalisers_are_exact(members, classes, moved) -> None:
+    """From agreement to 1e-4 on: float32 logits differ by numbers that have no rounding of their own.
+
+    Extended precision loses 1e-19 of terms of size 1 where K is 1e-8, of which float32 arithmetic knows 1e-6.
+    """
+    for spread in (1e-4, 1e-2, 1.0):
+        logits = make(members, classes, spread, moved)
+        rows = list(logits)
+        found, normal = compute_few_figures(rows, np.arange(logits.shape[1]))
+        expected, expected_normal = compute(logits)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        np.testing.assert_allclose(normal, expected_normal, atol=3e-6)
+
+
+def test_identical_members_are_exactly_zero_and_moved_ones_nearly() -> None:
+    logits = make(1, 500, 0.0, 0.0).repeat(3, axis=0)
+    found, _ = compute_few_figures(list(logits), np.arange(4))
+    assert (found[1:] == 0).all() and (found[0] > 0).all()
+
+
+def test_only_chosen_rows_count_wherever_members_lie() -> None:
+    """Members in arrays of their own, with rows beside that hold what is no number."""
+    logits = make(3, 400, 0.3, 1.0, rows=6)
+    apart = [np.array(each) for each in logits]
+    for each in apart:
+        each[[1, 4]] = np.nan
+    chosen = np.array([0, 2, 3, 5])
+    found, normal = compute_few_figures(apart, chosen)
+    expected, expected_normal = compute_few_figures(list(logits[:, chosen]), np.arange(4))
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(normal, expected_normal)
+
+
+def test_rows_that_are_not_for_float32_are_left_and_right() -> None:
+    """An excluded class, logits far apart, and certain members beside one another."""
+    logits = make(3, 400, 0.3, 0.0, rows=4)
+    logits[0, 0, 7] = -np.inf
+    logits[1, 1, 9] = 300.0
+    logits[:, 2, 3] = 90.0
+    _, _, left = kernels.summarise_few(list(logits), np.arange(4))
+    assert set(left) >= {0, 2} and 3 not in left
+    whole = decompose(logits=logits[:, None].astype(np.float64)).tokens
+    found, _ = compute_few_figures(list(logits), np.arange(4))
+    np.testing.assert_allclose(found[1], whole.epistemic[0], rtol=1e-5)
+    assert np.isinf(found[1, 0])
+
+
+def test_a_number_that_is_none_is_an_error() -> None:
+    logits = make(2, 40_000, 0.3, 0.0, rows=2)
+    logits[1, 1, 5] = np.nan
+    with pytest.raises(ValueError, match=r"(?i)nan"):
+        decompose(logits=logits[:, None])
