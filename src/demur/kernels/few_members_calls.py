@@ -21,7 +21,8 @@ def takes_few(members: Sequence[np.ndarray]) -> bool:
     first = members[0]
     rows, classes = first.shape
     form = first.shape, first.strides, np.float32
-    alike = all((each.shape, each.strides, each.dtype) == form for each in members)
+    # Aligned, since the loop finds every member by its distance from the first one, in whole numbers.
+    alike = all((each.shape, each.strides, each.dtype) == form and each.flags.aligned for each in members)
     fits = 2 <= len(members) <= _MOST and classes >= _LEAST_CLASSES and rows > 0 and alike
     size = len(members) * rows * classes
     if (
