@@ -239,7 +239,7 @@ from demur.reproduce.studies.cifar10 import methods
 methods._SECONDS_BETWEEN_WRITES = 0.0
 main()
 """
-SMALL = ["--members", "2", "--epochs", "1", "--cycles", "1", "--cycle-epochs", "2"]
+SMALL = ["--members", "2", "--epochs", "1", "--cycles", "1", "--cycle-epochs", "3"]
 
 
 def start(images: Path, out: Path) -> "subprocess.Popen[bytes]":
