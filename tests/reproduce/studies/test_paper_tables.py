@@ -664,7 +664,7 @@ def uninterrupted(data, tmp_path_factory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("event", "count"),
-    [("named", k) for k in (1, 6, 11, 16, 21, 22)]  # of 22 stages
+    [("named", k) for k in (1, 8, 15, 22, 29, 37)]  # of 37 stages
     + [("epoch", 3), ("heads", 2), ("chain", 20), ("one-pass", 40)]
     + [("scoring", 1), ("scoring", 3), ("checksums", 6)]
     + [("table", 3), ("table", 12), ("table", 15)],  # six files of each table, first in its stage
