@@ -1,5 +1,7 @@
 """QUAM finds the models that it should, weighs them by their training loss, and depends on nothing else."""
 
+import copy
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -10,6 +12,7 @@ import demur
 from demur.posteriors import QUAM, Features, Posterior
 from demur.posteriors.chains.minibatches import ArrayMinibatches
 from demur.posteriors.networks import derive_seed
+from demur.posteriors.tensor_files import read_tensors, write_tensors
 from demur.posteriors.transformed import Transformed
 
 torch = pytest.importorskip("torch")
@@ -350,8 +353,54 @@ def test_save_and_load(tmp_path) -> None:
     assert QUAM.load(tmp_path / "quam.safetensors", model, temperature=0.5).temperature == 0.5
     with pytest.raises(ValueError, match="model must have the last layer"):
         QUAM.load(tmp_path / "quam.safetensors", problem()[0].apply(perturb))
-    with pytest.raises(ValueError, match="save is for layers='last'"):
-        QUAM(model, data, layers="all", **FEW).save(tmp_path / "all.safetensors")
+
+
+@pytest.mark.parametrize("layers", ["all", ("1", "4")])
+@pytest.mark.parametrize("named", [False, True])
+def test_save_and_load_of_searches_through_the_network(layers, named, tmp_path) -> None:
+    model, (x, y), points = problem()
+    given = {"input": x} if named else x
+    options = {"layers": layers, "targets": 2, "targets_at_once": 2, "temperature": 0.1, "seed": 3, **FEW}
+    posterior, file = QUAM(model, (given, y), **options), tmp_path / "quam.safetensors"
+    posterior.save(file)
+    found = QUAM.load(file, copy.deepcopy(model))
+    assert found.fingerprint() == posterior.fingerprint() and repr(found) == repr(posterior)
+    batch = {"input": points} if named else points
+    scores, again = (demur.score(each, [batch], progress=False) for each in (posterior, found))
+    assert again["A3"].epistemic.tobytes() == scores["A3"].epistemic.tobytes()
+    assert (again["A3"].epistemic > 0).all()
+    # Control: another network, whose last layer is the same.
+    other = copy.deepcopy(model)
+    perturb(other[0])
+    with pytest.raises(ValueError, match="model must have the parameters and buffers"):
+        QUAM.load(file, other)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda tensors, facts: tensors.pop("targets"), "without training data"),
+        (lambda tensors, facts: tensors.pop("inputs "), "without training data"),
+        (lambda tensors, facts: facts.pop("settings"), "of other settings"),
+        (lambda tensors, facts: facts.update(settings="[]"), "of other settings"),
+        (lambda tensors, facts: facts.update(settings='{"steps": 3}'), "of other settings"),
+        (lambda tensors, facts: facts.update(settings="{"), "of other settings"),
+        (lambda tensors, facts: facts.update(method="SWAG"), "of SWAG"),
+    ],
+)
+def test_files_of_something_else_are_refused(change, message, tmp_path) -> None:
+    model, data, _ = problem()
+    QUAM(model, data, layers="all", **FEW).save(tmp_path / "quam.safetensors")
+    tensors, facts = read_tensors(tmp_path / "quam.safetensors", "QUAM")
+    change(tensors, facts)
+    write_tensors(tmp_path / "other.safetensors", tensors, facts)
+    with pytest.raises(ValueError, match=message) as raised:
+        QUAM.load(tmp_path / "other.safetensors", model)
+    assert "\n" not in str(raised.value)
+    (tmp_path / "half.safetensors").write_bytes((tmp_path / "quam.safetensors").read_bytes()[:-100])
+    with pytest.raises(ValueError, match="Expected a file written by QUAM") as raised:
+        QUAM.load(tmp_path / "half.safetensors", model)
+    assert "\n" not in str(raised.value)
 
 
 def perturb(module) -> None:

@@ -15,10 +15,10 @@ from demur.posteriors import networks
 from demur.posteriors.adversarial.head_search import HeadSearch
 from demur.posteriors.adversarial.network_search import NetworkSearch
 from demur.posteriors.adversarial.plan import Search, SearchPlan
+from demur.posteriors.adversarial.saving import pack_search, read_settings, unpack_training
 from demur.posteriors.chains.minibatches import read_whole
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.heads.features import Features, features
-from demur.posteriors.heads.parameters import find_last_linear
 from demur.posteriors.last_layer import LastLayer
 from demur.posteriors.posterior import (
     Posterior,
@@ -35,6 +35,10 @@ _LOGITS_HELD = 1 << 26
 
 _LEAST_WEIGHT = 1e-100
 """Lighter models count as nothing: `Moments` takes no smaller weights."""
+
+_ATTRIBUTES = ("bound", "temperature", "seed", "batch_size", "loss_inputs", "layer", "targets_at_once")
+_SETTINGS = {*_ATTRIBUTES, *(each.name for each in dataclasses.fields(SearchPlan)), "targets"}
+"""The settings that a file holds, beside the layers."""
 
 _READ_TOGETHER = 1024
 """Training inputs per pass through the network, when their features are computed."""
@@ -224,28 +228,26 @@ class QUAM(Posterior):
 
     def _describe(self) -> dict[str, Any]:
         """Return the settings by name, as the class takes them."""
-        names = ("bound", "temperature", "seed", "batch_size", "loss_inputs", "layer", "targets_at_once")
-        own = {name: getattr(self, name) for name in names}
+        own = {name: getattr(self, name) for name in _ATTRIBUTES}
         return {**dataclasses.asdict(self.plan), **own, "targets": self._targets}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the features of the training data, the last layer and all settings to a safetensors file."""
-        if not isinstance(self._search, HeadSearch):
-            raise ValueError("save is for layers='last'. Others need the training data: keep those.")
-        training, layer = self._search.training, self._search.source.layer
-        facts = {"method": "QUAM", "settings": json.dumps(self._describe())}
-        write_tensors(path, {**_pack(training), **layer.state_dict()}, facts)
+        """Write the training data and all settings to a safetensors file.
+
+        Of the last layer these are the features of the training data; otherwise the inputs themselves.
+        """
+        tensors, facts = pack_search(self._search)
+        settings = json.dumps({**self._describe(), "layers": self.layers})
+        write_tensors(path, tensors, {"method": "QUAM", "settings": settings, **facts})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: Any, **options: Any) -> Self:
         """Read a file from ``save``, for the same model; ``options`` as for the class."""
         tensors, facts = read_tensors(path, "QUAM")
-        settings = {**json.loads(facts["settings"]), **options}
-        training = Features(tensors.pop("features").numpy(), tensors.pop("labels").numpy())
+        settings = read_settings(facts, _SETTINGS, path)
         networks.check_network("model", model)
-        if fingerprint(dict(find_last_linear(model, settings["layer"]).state_dict())) != fingerprint(tensors):
-            raise ValueError(f"model must have the last layer that {os.fspath(path)!r} holds. Got another.")
-        return cls(model, training, **settings)
+        training = unpack_training(tensors, facts, settings, model, path)
+        return cls(model, training, **{**settings, **options})
 
 
 def _read_features(source: LastLayer, data: Any, seed: int, layer: str | None, progress: bool) -> Features:
@@ -255,13 +257,6 @@ def _read_features(source: LastLayer, data: Any, seed: int, layer: str | None, p
     read = read_whole(data, _READ_TOGETHER, seed)
     batches = [{**x, "labels": y} if isinstance(x, Mapping) else (x, y) for x, y in read]
     return features(source.model, batches, layer=layer, forward=source.forward, progress=progress)
-
-
-def _pack(training: Features) -> dict[str, Any]:
-    """Return features and labels as tensors."""
-    import torch
-
-    return {"features": torch.tensor(training.values), "labels": torch.tensor(training.labels)}
 
 
 def _list_rows(batch: Any) -> list[np.ndarray]:

@@ -1,7 +1,12 @@
 """The CIFAR-10 study: figures against loops, resumption to the same bytes, and a small run."""
 
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -223,3 +228,60 @@ def test_a_small_run(data, tmp_path) -> None:
     assert (tmp_path / "run" / "figures.csv").read_bytes() == before
     without = run(whole, *arguments, "--swag-epochs", 0)
     assert without.exit_code == 0 and "SWAG" not in (tmp_path / "run" / "section.md").read_text()
+
+
+DRIVER = """
+import sys
+
+from demur.cli import main
+from demur.reproduce.studies.cifar10 import methods
+
+methods._SECONDS_BETWEEN_WRITES = 0.0
+main()
+"""
+SMALL = ["--members", "2", "--epochs", "1", "--cycles", "1", "--cycle-epochs", "3"]
+
+
+def start(images: Path, out: Path) -> "subprocess.Popen[bytes]":
+    given = ["--data", images, "--reference", images / "reference.npz", *SMALL, "--out", out]
+    command = [sys.executable, "-c", DRIVER, "reproduce", "cifar10", *map(str, given)]
+    return subprocess.Popen(command, start_new_session=True)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory) -> Path:
+    """A folder with images, and a run that nothing stopped."""
+    place = tmp_path_factory.mktemp("cifar10-run")
+    make_images(place / "images", train=640)
+    assert start(place / "images", place / "run").wait() == 0
+    return place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "begun",
+    [
+        "ensemble--*/members/member-0000.safetensors",
+        "swag--*/training.safetensors",
+        "csg-hmc--*/chain/state-*",
+    ],
+)
+def test_one_command_resumes_after_a_kill_to_the_same_bytes(begun, uninterrupted, tmp_path) -> None:
+    """Killed, with the processes it started, as soon as a stage has saved something."""
+    out, stages = tmp_path / "run", tmp_path / "run" / "stages"
+    process = start(uninterrupted / "images", out)
+    while not any(stages.glob(begun)):
+        assert process.poll() is None
+        time.sleep(0.005)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    stopped = next(stages.glob(begun.partition("/")[0] + ".partial"))
+    done = {path: path.stat().st_mtime_ns for path in stages.glob("*/logits.npy")}
+    assert start(uninterrupted / "images", out).wait() == 0
+    assert not stopped.exists()
+    for name in ("figures.csv", "section.md", "table.txt"):
+        assert (out / name).read_bytes() == (uninterrupted / "run" / name).read_bytes()
+    # What was done is not done again.
+    assert all(path.stat().st_mtime_ns == before for path, before in done.items())
+    resumed = [json.loads(line) for line in (out / "timings.jsonl").read_text().splitlines()]
+    assert [line["stage"] for line in resumed if line["resumed"]] == [begun.partition("--")[0] + "/0"]

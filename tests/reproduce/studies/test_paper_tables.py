@@ -19,6 +19,7 @@ from demur.reproduce.runner import run_study
 from demur.reproduce.studies.paper_tables import TablesPipeline, list_configs, read_config
 from demur.reproduce.studies.paper_tables.evaluation import list_tasks
 from demur.reproduce.studies.paper_tables.section import compose_section
+from demur.reproduce.studies.paper_tables.trained_networks import build_network
 from demur.stores import read_columns
 
 torch = pytest.importorskip("torch")
@@ -78,6 +79,38 @@ covariance = "shared"
 k = 5
 """
 
+TRAINED = """
+[methods.sngp]
+kind = "one-pass-network"
+method = "sngp"
+epochs = 5
+batch = 50
+rate = 0.02
+features = 32
+samples = 7
+
+[methods.duq]
+kind = "one-pass-network"
+method = "duq"
+epochs = 5
+batch = 50
+rate = 0.02
+size = 8
+length_scale = 0.5
+penalty = 0.05
+
+[methods.due]
+kind = "one-pass-network"
+method = "due"
+epochs = 2
+batch = 50
+optimizer = "adam"
+rate = 0.02
+inducing = 8
+draws = 4
+samples = 9
+"""
+
 NETWORKS = f"""
 title = "Digits"
 reference = "dropout"
@@ -114,6 +147,7 @@ counts = "votes"
 kind = "ensemble"
 {METHODS}
 {COMPARED}
+{TRAINED}
 """
 
 FEATURES = f"""
@@ -143,6 +177,7 @@ steps = 4
 keep_every = 2
 batch_size = 50
 inputs = 25
+{TRAINED}
 """
 
 
@@ -400,6 +435,42 @@ def test_quam_searches_the_network_and_its_whole_training_data(done, data):
     np.testing.assert_allclose(columns["A3_epistemic"][:3], expected["A3"].epistemic, rtol=1e-4)
 
 
+def test_methods_of_one_pass_train_the_network_on_the_images_of_the_study(done, data):
+    from demur.posteriors.one_pass import DUQ, NetworkTraining
+
+    found, rows = pipeline(data, done, "networks"), read_comparison(done)
+    images, labels = (getattr(found.inputs, f"read_{each}")("train") for each in ("inputs", "labels"))
+    extractor = build_network("small_digits:network", 0, 0)
+    extractor[3] = torch.nn.Identity()
+    training = NetworkTraining(epochs=5, batch=50, rate=0.02)
+    expected = DUQ.fit(
+        extractor, (torch.from_numpy(images), labels), classes=8, training=training, size=8,
+        length_scale=0.5, penalty=0.05, progress=False,
+    )  # fmt: skip
+    for name, size in {"id": 400, "ood-held-out": 150, "adversarial-pgd": 400}.items():
+        inputs = torch.from_numpy(found.encoding.read_network_inputs(name))
+        for method, score in (("sngp", "sngp"), ("due", "due"), ("duq", "duq")):
+            columns = read_columns(found.stages.complete(found.scoring.plan_scores(method)) / f"{name}.npz")
+            assert len(columns[score]) == size
+            assert ("pairwise_epistemic" in columns) == (method != "duq")
+        # The last one is DUQ's.
+        np.testing.assert_allclose(columns["duq"], expected.score([inputs], progress=False), rtol=1e-4)
+        np.testing.assert_array_equal(columns["deployed"], expected.classify(inputs))
+    # Each has its score, and its own K where it has members; its errors are not those of the reference.
+    task = found.tasks["table1"][0].name
+    judged = {key[1:] for key in rows if key[1] in ("sngp", "duq", "due")}
+    scores = {("sngp", "sngp"), ("due", "due"), ("duq", "duq")}
+    scores |= {(method, "pairwise_epistemic") for method in ("sngp", "due")}
+    assert judged == {(*each, "pairwise_epistemic") for each in scores}
+    assert rows[task, "duq", "duq", "pairwise_epistemic"]["positive"] == "150"
+    assert not any(key[0] == "errors" and key[1] == "duq" for key in rows)
+    accuracy = read_columns(done / "networks.csv")
+    assert accuracy["method"].tolist() == ["sngp", "duq", "due"]
+    assert accuracy["accuracy"][1] == np.mean(
+        expected.classify(torch.from_numpy(found.inputs.read_inputs("id"))) == found.inputs.read_labels("id")
+    )
+
+
 def test_splits_and_halves_do_not_overlap(data, tmp_path):
     config = read_config(str(data / "networks.toml"))
     mask = np.arange(400) % 3 == 0
@@ -435,6 +506,7 @@ def test_the_section_is_made_of_the_files(done):
     assert "By the epistemic part the new measure is ahead in" in text
     assert "**Every method against dropout**" in text
     assert "| pgd | quam | A3 |" in text
+    assert "sngp, duq and due train a network of their own, of the same architecture, on the 300" in text
 
 
 def test_pictures_through_networks(data, tmp_path):
@@ -466,6 +538,7 @@ def test_features_from_the_command_line(data, tmp_path):
     assert ran.exit_code == 0, ran.output
     assert "errors, AUROC" in ran.output
     assert "## Digits, as features" in page.read_text()
+    assert "due train a last layer only, on the 481 inputs of train" in page.read_text()
     with np.load(data / "features.npz") as file:
         given = dict(file)
     rows = np.arange(len(given["known"])) % 3 > 0
@@ -489,6 +562,8 @@ def test_features_from_the_command_line(data, tmp_path):
         (('reference = "heads"', ""), "since quam is only compared with it, got None"),
         (("inputs = 25", 'sets = ["train"]'), "sets: expected scored sets, got 'train'"),
         (("inputs = 25", 'layers = "all"'), "expected a network that is built here"),
+        (('method = "duq"', 'method = "ddu"'), "method: expected one of sngp, duq, due, got 'ddu'"),
+        (("size = 8", "features = 8"), "got 'features'"),
         (("[network]", "[network"), "expected TOML"),
         (("remainders = [1, 2]", "remainders = [7]"), "expected inputs, got none"),
     ],
@@ -524,14 +599,17 @@ import torch
 from demur import atomic
 from demur.posteriors.chains.checkpoint import ChainCheckpoint
 from demur.posteriors.heads.training import FitFile
+from demur.posteriors.resumable_training import TrainingFile
 from demur.reproduce import stages
 from demur.reproduce.runner import run_study
-from demur.reproduce.studies.paper_tables import TablesPipeline, methods, read_config, scoring_stages
+from demur.reproduce.studies.paper_tables import TablesPipeline, methods, one_pass_networks, read_config
+from demur.reproduce.studies.paper_tables import scoring_stages
 from demur.scoring import checkpoint
 
 data, out, event, count = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
 sys.path.insert(0, str(data))
-methods.SECONDS_BETWEEN_SAVES = scoring_stages.SECONDS_BETWEEN_SAVES = 0.0
+for module in (methods, one_pass_networks, scoring_stages):
+    module.SECONDS_BETWEEN_SAVES = 0.0
 
 
 def killing(owner, name, after, where=lambda *args: True):
@@ -554,6 +632,8 @@ elif event == "epoch":
     killing(torch, "save", after=True)
 elif event == "heads":
     killing(FitFile, "write", after=True)
+elif event == "one-pass":
+    killing(TrainingFile, "write", after=True)
 elif event == "chain":
     killing(ChainCheckpoint, "write_state", after=True)
 elif event == "scoring":
@@ -584,8 +664,8 @@ def uninterrupted(data, tmp_path_factory) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("event", "count"),
-    [("named", k) for k in (1, 6, 11, 16, 21, 22)]  # of 22 stages
-    + [("epoch", 3), ("heads", 2), ("chain", 20)]
+    [("named", k) for k in (1, 8, 15, 22, 29, 37)]  # of 37 stages
+    + [("epoch", 3), ("heads", 2), ("chain", 20), ("one-pass", 40)]
     + [("scoring", 1), ("scoring", 3), ("checksums", 6)]
     + [("table", 3), ("table", 12), ("table", 15)],  # six files of each table, first in its stage
 )  # fmt: skip

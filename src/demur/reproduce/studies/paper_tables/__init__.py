@@ -8,6 +8,7 @@ encoding_stages     stages: features, last layers, logits
 methods             stages: last layers are fitted; posteriors
 scoring_stages      stages: scores of every set by every method
 compared_methods    stages: scores of methods that are only compared: QUAM, one pass
+one_pass_networks   stages: networks that SNGP, DUQ and DUE train, and their scores
 method_comparison   every method against one of them
 evaluation          splits, tables, paired tests, every cell, labels from people
 people_labels       the entropy of labels from people

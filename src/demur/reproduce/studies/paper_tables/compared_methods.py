@@ -14,8 +14,8 @@ from demur.posteriors import QUAM, one_pass
 from demur.reproduce.networks.threads import use_one_thread
 from demur.reproduce.stages import Stage
 from demur.reproduce.studies.paper_tables.input_sets import InputSets
-from demur.reproduce.studies.paper_tables.methods import SECONDS_BETWEEN_SAVES, Methods
-from demur.stores import write_columns
+from demur.reproduce.studies.paper_tables.methods import SECONDS_BETWEEN_SAVES, Methods, write_sets
+from demur.reproduce.studies.paper_tables.one_pass_networks import OnePassNetworks
 
 _CHOICE_STREAM = 0x90A4
 """Separates the choice of the inputs that QUAM searches from other uses of the same seed."""
@@ -39,11 +39,14 @@ class ComparedMethods:
     def __init__(self, methods: Methods) -> None:
         self.methods, self.config = methods, methods.config
         self.encoding, self.inputs = methods.encoding, methods.encoding.inputs
+        self.networks = OnePassNetworks(methods)
 
     def plan_scores(self, name: str) -> Stage:
         """Return the stage that scores by a method."""
         given = self.config.methods[name]
         facts = {**given, "seed": self.config.seed}
+        if given["kind"] == "one-pass-network":
+            return self.networks.plan_scores(name)
         if given["kind"] == "one-pass":
             before = [self.encoding.plan_encoding(0, each) for each in (*self.config.scored, "train")]
             return Stage(
@@ -101,7 +104,7 @@ class ComparedMethods:
             training = self._open_training(name)
             found = training.read_inputs("train"), training.read_labels("train")
             model, data = self.encoding.read_network(0), tuple(map(torch.from_numpy, found))
-        rows, (values, labels) = self._choose_rows(name, which), self._read_set(which, last)
+        rows, (values, labels) = self._choose_rows(name, which), self.methods.read_set(which, last)
         parts = np.split(rows, range(_SEARCHED_TOGETHER, len(rows), _SEARCHED_TOGETHER))
         with use_one_thread():
             posterior = QUAM(model, data, seed=self.config.seed, progress=False, **own)
@@ -116,17 +119,6 @@ class ComparedMethods:
         for each in searches:
             for path in self.methods.stages.complete(each).iterdir():
                 copy_file(path, folder / path.name)
-
-    def _read_set(self, name: str, features: bool) -> tuple[Any, np.ndarray]:
-        """Return inputs of the network, or of its last layer, and labels, -1 where they are unknown."""
-        if features:
-            found = self.methods.read_features([name])
-            assert found.labels is not None
-            return found.values, found.labels
-        import torch
-
-        values, labels = self.encoding.read_network_inputs(name), self.inputs.read_labels(name)
-        return torch.from_numpy(values), np.full(len(values), -1) if labels is None else labels
 
     # --- one pass --------------------------------------------------------------------------------
 
@@ -152,16 +144,3 @@ def _fit_detector(score: str, layer: Any, train: Any, given: dict[str, Any]) -> 
         return one_pass.NearestFeatures.fit(layer, train, k=given.get("k", 50), progress=False)
     energy, largest, entropy = one_pass.Energy, one_pass.MaxLogit, one_pass.SoftmaxEntropy
     return {"energy": energy, "max_logit": largest, "softmax_entropy": entropy}[score](layer)
-
-
-def write_sets(folder: Path, columns: Any, rows: dict[str, np.ndarray], ending: str = "") -> None:
-    """Write the columns of sets that were scored one after the other, with the numbers of their inputs."""
-    start = 0
-    for name, numbers in rows.items():
-        stop = start + len(numbers)
-        part = {column: values[start:stop] for column, values in columns.items()}
-        part["input"] = numbers
-        if (part["label"] < 0).all():
-            del part["label"]
-        write_columns(folder / f"{name}{ending}.npz", part, force=True)
-        start = stop

@@ -3,7 +3,8 @@
 title = "..."
 [network]        one of `models`, `make`, `features`, `predictions`; `module:function` runs that code
 [sets.NAME]      inputs: train, id, ood-..., adversarial-...
-[methods.NAME]   posteriors: ensemble, last-layers, dropout, cyclical-sghmc, laplace, swag; quam; one-pass
+[methods.NAME]   posteriors: ensemble, last-layers, dropout, cyclical-sghmc, laplace, swag; quam; one-pass,
+                 one-pass-network
 [splits]         the number of splits, and the images per split in each task
 [people]         optional: labels from people for the inputs of id
 reference = ...  optional: the method that every other is compared with, on the inputs that both scored
@@ -28,6 +29,13 @@ _SET_KEYS = {
     "images", "labels", "published", "idx", "npz", "key", "modulo", "remainders", "rows", "take", "without",
     "of", "mask", "mask_key", "each", "attack", "radius", "steps", "stand_in_for", "called", "paper",
 }  # fmt: skip
+NETWORK_TRAINING_KEYS = ("epochs", "batch", "rate", "momentum", "weight_decay", "optimizer")
+"""How a method of one pass trains a network of its own."""
+_ONE_PASS_NETWORKS = {
+    "sngp": {"features", "length_scale", "bound", "samples"},
+    "duq": {"size", "length_scale", "penalty"},
+    "due": {"inducing", "length_scale", "bound", "draws", "samples"},
+}
 _METHOD_KEYS = {
     "ensemble": {"networks"},
     "last-layers": {
@@ -45,9 +53,10 @@ _METHOD_KEYS = {
         "weight_decay", "batch_size", "loss_inputs", "bound", "temperature", "inputs", "sets", "whole_train",
     },
     "one-pass": {"scores", "covariance", "k"},
+    "one-pass-network": {"method", *NETWORK_TRAINING_KEYS, *set().union(*_ONE_PASS_NETWORKS.values())},
 }  # fmt: skip
 _TOP_LEVEL_KEYS = {"title", "network", "sets", "methods", "splits", "people", "classes", "note", "reference"}
-_COMPARED_ONLY = ("quam", "one-pass")
+_COMPARED_ONLY = ("quam", "one-pass", "one-pass-network")
 """Kinds of methods that are compared with the reference, and have no rows in the paper's tables: they score a
 part of the inputs, or have no measures."""
 _ONE_PASS_SCORES = ("feature_density", "nearest_features", "energy", "max_logit", "softmax_entropy")
@@ -186,6 +195,14 @@ def _check_comparison(config: Config) -> None:
             raise ValueError(
                 f"{where}: scores: expected some of {', '.join(_ONE_PASS_SCORES)}, got {given.get('scores')}"
             )
+        if given["kind"] == "one-pass-network":
+            if given.get("method") not in _ONE_PASS_NETWORKS:
+                raise ValueError(
+                    f"{where}: method: expected one of {', '.join(_ONE_PASS_NETWORKS)}, "
+                    f"got {given.get('method')!r}"
+                )
+            allowed = {"kind", "paper", "method", *NETWORK_TRAINING_KEYS}
+            _check_keys(f"methods.{name}", given, allowed | _ONE_PASS_NETWORKS[given["method"]])
         if config.source != "make" and (given.get("layers", "last") != "last" or given.get("whole_train")):
             raise ValueError(
                 f"{where}: layers: expected a network that is built here, got its last layer only"

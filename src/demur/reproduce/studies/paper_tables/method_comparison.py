@@ -18,10 +18,14 @@ _Scored = Mapping[str, Mapping[str, _Columns]]
 _K, _A3 = "pairwise_epistemic", "A3_epistemic"
 _PAIRS = {"quam": ((_A3, _A3), (_A3, _K), (_K, _K)), "members": ((_K, _K),)}
 """What a method is judged by, and against what: K, and for QUAM the measure of its paper too."""
+_NO_SCORES = ("input", "label", "prediction", "deployed")
+"""Columns that are no scores."""
 _FEWEST = 20
 """With fewer inputs of one kind, positive or negative, two scores are not compared."""
 FILE = "methods.csv"
 """The file of the comparison in the folder of a run."""
+NETWORKS_FILE = "networks.csv"
+"""The accuracy of methods that train a network of their own, beside it."""
 
 HEADER = (
     "task", "method", "score", "against", "known", "positive", "value", "low", "high", "reference",
@@ -106,8 +110,8 @@ def _list_rows(task: TableTask, scored: _Scored, kinds: Mapping[str, str], refer
 
 def _list_pairs(columns: _Columns, kind: str) -> tuple[tuple[str, str], ...]:
     """Return the columns that a method is judged by, each with the reference's that it is compared with."""
-    if kind == "one-pass":
-        return tuple((name, _K) for name in columns if name not in ("input", "label", "deployed"))
+    if kind in ("one-pass", "one-pass-network"):
+        return tuple((name, _K) for name in columns if name not in _NO_SCORES)
     return _PAIRS["quam" if kind == "quam" else "members"]
 
 

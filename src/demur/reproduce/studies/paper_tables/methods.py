@@ -12,6 +12,7 @@ from demur.posteriors import SWAG, CyclicalSGHMC, Features, HeadTraining, Laplac
 from demur.posteriors.posterior import select_members, split_members
 from demur.reproduce.stages import Stage
 from demur.reproduce.studies.paper_tables.encoding_stages import EncodingStages
+from demur.stores import write_columns
 
 _Order = Literal["batch", "member"]
 _FEWEST_INPUTS_PER_BATCH, _LOGITS_PER_BATCH = 1024, 1 << 15
@@ -188,6 +189,17 @@ class Methods:
         )
         return Features(values, labels, rows=_count_rows_per_batch(self.read_last_layer().out_features))
 
+    def read_set(self, name: str, features: bool) -> tuple[Any, np.ndarray]:
+        """Return inputs of the network, or of its last layer, and labels, -1 where they are unknown."""
+        if features:
+            found = self.read_features([name])
+            assert found.labels is not None
+            return found.values, found.labels
+        import torch
+
+        values, labels = self.encoding.read_network_inputs(name), self.encoding.inputs.read_labels(name)
+        return torch.from_numpy(values), np.full(len(values), -1) if labels is None else labels
+
     def read_last_layer(self) -> Any:
         """Return the last layer of the first network."""
         import torch
@@ -198,6 +210,19 @@ class Methods:
         layer = torch.nn.Linear(state["weight"].shape[1], state["weight"].shape[0])
         layer.load_state_dict(state)
         return layer.eval()
+
+
+def write_sets(folder: Path, columns: Any, rows: dict[str, np.ndarray], ending: str = "") -> None:
+    """Write the columns of sets that were scored one after the other, with the numbers of their inputs."""
+    start = 0
+    for name, numbers in rows.items():
+        stop = start + len(numbers)
+        part = {column: values[start:stop] for column, values in columns.items()}
+        part["input"] = numbers
+        if (part["label"] < 0).all():
+            del part["label"]
+        write_columns(folder / f"{name}{ending}.npz", part, force=True)
+        start = stop
 
 
 def _count_rows_per_batch(classes: int) -> int:

@@ -155,6 +155,9 @@ class TablesPipeline:
         rows = method_comparison.compare_methods(tasks, scored, kinds, self.config.reference)
         text = evaluation.format_csv(list(method_comparison.HEADER), rows)
         write_text(folder / method_comparison.FILE, text)
+        own = {name: by_set for name, by_set in scored.items() if kinds[name] == "one-pass-network"}
+        if own:
+            write_text(folder / method_comparison.NETWORKS_FILE, evaluation.format_accuracy(own))
 
     def _write_table(self, table: str, folder: Path) -> None:
         """Write a table with its figures, comparisons and cells."""
@@ -225,7 +228,7 @@ class TablesPipeline:
                       self.config.derived},
             "sets": {n: {k: s[k] for k in ("paper", "stand_in_for", "called") if k in s}
                      for n, s in self.config.sets.items()},
-            "methods": self.config.methods, "reference": self.config.reference,
+            "methods": self.config.methods, "reference": self.config.reference, "source": self.config.source,
         }  # fmt: skip
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 import demur
 from demur.reproduce.stages import Stage
-from demur.reproduce.studies.paper_tables.compared_methods import ComparedMethods, write_sets
-from demur.reproduce.studies.paper_tables.methods import SECONDS_BETWEEN_SAVES, Methods
+from demur.reproduce.studies.paper_tables.compared_methods import ComparedMethods
+from demur.reproduce.studies.paper_tables.methods import SECONDS_BETWEEN_SAVES, Methods, write_sets
 
 MEASURES = ("pairwise", "average", "reverse", "bma")
 CELLS = ("A1", "A2", "A3", "B1", "C1")

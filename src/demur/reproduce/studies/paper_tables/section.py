@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from demur.report.table_forms import write_number as number
-from demur.reproduce.markdown import format_table
+from demur.reproduce.markdown import format_table, join_words
 from demur.reproduce.records import Records, convert_to_records
 from demur.reproduce.results_page import write_tally
 from demur.reproduce.studies.paper_tables.method_comparison import FILE as METHODS_FILE
+from demur.reproduce.studies.paper_tables.method_comparison import NETWORKS_FILE
 from demur.reproduce.studies.paper_tables.published_figures import get_figure
 from demur.stores import read_columns
 
@@ -31,12 +32,7 @@ def compose_section(out: Path) -> str:
         The folder of the run, with its results.
     """
     facts = json.loads((out / "run.json").read_text("utf-8"))
-    accuracy = _read_table(out / "accuracy.csv")
-    said = ", ".join(
-        f"{each['method']} {value} [{low}, {high}]"
-        for each in accuracy
-        for value, low, high in [[_format_percent(each[name]) for name in ("accuracy", "low", "high")]]
-    )
+    said = _format_accuracy(out / "accuracy.csv")
     sizes = ", ".join(f"{name} {size:,}" for name, size in facts["sizes"].items())
     text = [
         f"## {facts['title']}",
@@ -59,6 +55,8 @@ def compose_section(out: Path) -> str:
             "for all rows of a task, finds no difference.",
             _format_methods(out, facts["reference"]),
         ]
+        if (out / NETWORKS_FILE).exists():
+            text.append(_describe_networks(out, facts))
     if (out / "people.csv").exists():
         text += [
             "**Labels from people.** Spearman correlation of the aleatoric part with the entropy of the "
@@ -73,9 +71,28 @@ def _read_table(path: Path) -> Records:
     return convert_to_records(read_columns(path))
 
 
-def _format_percent(share: float) -> str:
-    """Return a share in percent."""
-    return f"{100 * share:.1f} %"
+def _format_accuracy(path: Path) -> str:
+    """Return the accuracy of each method in words."""
+    said = []
+    for each in _read_table(path):
+        value, low, high = (f"{100 * each[name]:.1f} %" for name in ("accuracy", "low", "high"))
+        said.append(f"{each['method']} {value} [{low}, {high}]")
+    return ", ".join(said)
+
+
+def _describe_networks(out: Path, facts: dict[str, Any]) -> str:
+    """Return what methods train that have a network of their own, and how accurate it is."""
+    names = [name for name, given in facts["methods"].items() if given["kind"] == "one-pass-network"]
+    trained, one = f"on the {facts['sizes']['train']:,} inputs of train", len(names) == 1
+    if facts["source"] == "make":
+        what = f"a network of {'its' if one else 'their'} own, of the same architecture, {trained}"
+        others = "Attacked inputs were attacked on the first network, not on these. "
+    else:
+        what, others = f"a last layer only, {trained}, on the features of the first network", ""
+    return (
+        f"{join_words(names)} {'trains' if one else 'train'} {what}. {others}Errors of another network are "
+        f"not compared. Accuracy: {_format_accuracy(out / NETWORKS_FILE)}."
+    )
 
 
 def _list_differences(out: Path) -> list[dict[str, Any]]:
