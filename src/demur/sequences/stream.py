@@ -17,6 +17,7 @@ from demur.core.rules import LOG
 from demur.measures import Decomposition, Measure, MeasureName, check_base, from_summary, name_unit, resolve
 from demur.moments import Moments
 from demur.predictions import Categorical, as_prediction, gather
+from demur.sequences.prefix_weights import weigh_prefixes
 from demur.sequences.sequence_decomposition import SequenceDecomposition
 from demur.sequences.step_figures import (
     compute_few_figures,
@@ -202,8 +203,8 @@ class Stream:
             prior = None if self._given_weights is None else _repeat(self._prior, positions)[:, steps]
             figures = compute_step_figures(gather(own, prior, 0))
         else:
-            assert likelihoods is not None
-            prefix = _repeat_prefix(self._weigh_prefixes(likelihoods))[:, steps]
+            assert likelihoods is not None and self._seen is not None
+            prefix = weigh_prefixes(self._prior, self._seen, likelihoods).reshape((members, -1))[:, steps]
             figures = compute_prefix_figures(own, _repeat(self._prior, positions)[:, steps], prefix)
         self._keep(mask, _spread(figures, steps, mask.shape), likelihoods)
 
@@ -243,22 +244,6 @@ class Stream:
         likelihoods = _spread(np.stack(rows), steps, kept.shape) if rows else None
         self._keep(kept, _spread(figures, steps, kept.shape), likelihoods)
         self._note_type(prediction)
-
-    def _weigh_prefixes(self, likelihoods: np.ndarray) -> np.ndarray:
-        """Return weights of members given the tokens before each position, (members, inputs, positions)."""
-        assert self._prior is not None and self._seen is not None
-        before = np.zeros_like(likelihoods)
-        np.cumsum(likelihoods[..., :-1], axis=-1, out=before[..., 1:])
-        with np.errstate(divide="ignore"):
-            scores = np.log(self._prior)[..., None] + self._seen[..., None] + before
-        top = scores.max(axis=0, keepdims=True)
-        if np.isneginf(top).any():
-            place = [int(i) for i in np.argwhere(np.isneginf(top[0]))[0]]
-            raise ValueError(
-                f"Every member excludes a token of input {place[0]}, so that nothing is known about "
-                "what comes after it. Take average='step', or end the text before that token."
-            )
-        return np.exp(scores - top)
 
     def _keep(self, mask: np.ndarray, figures: np.ndarray, likelihoods: np.ndarray | None) -> None:
         """Keep what is known of some positions."""
@@ -391,8 +376,3 @@ def _spread(rows: np.ndarray, steps: np.ndarray, shape: tuple[int, ...]) -> np.n
 def _repeat(weights: np.ndarray, positions: int) -> np.ndarray:
     """Return weights (members, inputs) for each position, (members, inputs times positions)."""
     return np.repeat(weights, positions, axis=1)
-
-
-def _repeat_prefix(weights: np.ndarray) -> np.ndarray:
-    """Return weights (members, inputs, positions) with inputs and positions in one axis."""
-    return weights.reshape((len(weights), -1))

@@ -1,0 +1,31 @@
+"""Weights of members by how likely each of them found the tokens so far: the average by sequence."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def weigh_prefixes(prior: np.ndarray, seen: np.ndarray, likelihoods: np.ndarray) -> np.ndarray:
+    """Return weights of members given the tokens before each position, (members, inputs, positions).
+
+    The largest of an input and position is 1, so that none of a long text are all 0.
+
+    Parameters
+    ----------
+    prior, seen
+        Weights of members, and log-likelihoods of the tokens before all positions, (members, inputs).
+    likelihoods
+        Log-likelihoods of the token at each position, (members, inputs, positions).
+    """
+    before = np.zeros_like(likelihoods)
+    np.cumsum(likelihoods[..., :-1], axis=-1, out=before[..., 1:])
+    with np.errstate(divide="ignore"):
+        scores = np.log(prior)[..., None] + seen[..., None] + before
+    top = scores.max(axis=0, keepdims=True)
+    if np.isneginf(top).any():
+        place = [int(i) for i in np.argwhere(np.isneginf(top[0]))[0]]
+        raise ValueError(
+            f"Every member excludes a token of input {place[0]}, so that nothing is known about "
+            "what comes after it. Take average='step', or end the text before that token."
+        )
+    return np.exp(scores - top)
