@@ -6,7 +6,7 @@ import functools
 from dataclasses import replace
 
 from demur import kernels
-from demur.core import arrays
+from demur.core import arrays, plain_arrays
 from demur.core.rules import Rule
 from demur.core.state import SUMS, State
 from demur.predictions import Deltas, Members, Mixture, SecondOrder
@@ -42,7 +42,7 @@ def _points_state(members: Members, rule: Rule, stays: bool) -> State:
         return kernels.state_of(members, rule, 1)
     logits, weights = members.prediction.values, members.weights
     weights = None if weights is None else arrays.matching(weights, logits)
-    return kernels.plain_arrays.state_of(arrays.namespace(logits), logits, weights, rule, 1, None)
+    return plain_arrays.state_of(arrays.namespace(logits), logits, weights, rule, 1, None)
 
 
 def _scale(state: State, share: float) -> State:

@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from demur.core import on_device, plain_arrays
 from demur.core.arrays import Array
 from demur.core.probabilities import sum_classes
 from demur.core.rules import BrierRule, Rule, ZeroOneRule
 from demur.core.state import SUMS, State, joined, pairs_of
-from demur.kernels import compiling, on_device, plain_arrays
+from demur.kernels import compiling
 from demur.kernels.compiling import cache_folder, has_numba
 from demur.kernels.few_members_calls import FEW, summarise_few, takes_few
 from demur.kernels.threads import WORTH_A_THREAD, count_threads, in_parallel, map_parts, run_together

@@ -17,9 +17,9 @@ from typing import Any
 from demur.core import arrays
 from demur.core.arrays import Array
 from demur.core.logarithms import exponential_excess, generalised_kl_term
+from demur.core.plain_arrays import heaviest_of
 from demur.core.probabilities import lost_in_difference
 from demur.core.rules import BrierRule, Rule
-from demur.kernels.plain_arrays import heaviest_of
 from demur.predictions import Categorical, Members
 
 _AT_ONCE = 1 << 22  # numbers worked on at a time; some ten arrays of that size are held

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 import demur
-from demur import kernels
-from demur.core import arrays
+from demur.core import arrays, on_device
 
 torch = pytest.importorskip("torch")
 from torch.overrides import TorchFunctionMode  # noqa: E402
@@ -18,7 +17,7 @@ SLOW = pytest.mark.slow
 
 
 @pytest.fixture
-def on_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def tensors_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     """Treat every tensor as one on an accelerator."""
     monkeypatch.setattr(arrays, "stays", lambda array: arrays.library(array) == "torch")
 
@@ -58,7 +57,7 @@ def compare(logits: np.ndarray, rtol: float = 1e-5, **options: Any) -> None:
             )
 
 
-@pytest.mark.usefixtures("on_device")
+@pytest.mark.usefixtures("tensors_stay")
 @pytest.mark.parametrize("moved", [pytest.param(0.0, marks=SLOW), 5.0])
 @pytest.mark.parametrize("scale", [*(pytest.param(each, marks=SLOW) for each in (0.5, 3.0)), 8.0])
 @pytest.mark.parametrize("spread", [3.0, 0.5, 0.1, 1e-2, 1e-4])
@@ -74,7 +73,7 @@ def test_float32_there_agrees_with_float64_here(classes, spread, scale, moved) -
     compare(logits, weights=weights)
 
 
-@pytest.mark.usefixtures("on_device")
+@pytest.mark.usefixtures("tensors_stay")
 @pytest.mark.parametrize("rule", ["log", "brier"])
 def test_identical_members_give_exactly_0(rule) -> None:
     one = 5 * np.random.default_rng(1).normal(size=(1, 50, 10)).astype(np.float32)
@@ -86,7 +85,7 @@ def test_identical_members_give_exactly_0(rule) -> None:
             assert not found.epistemic.any()
 
 
-@pytest.mark.usefixtures("on_device")
+@pytest.mark.usefixtures("tensors_stay")
 def test_excluded_classes_are_exact() -> None:
     """K and M are infinite where one member allows what another excludes, and finite else; I always is."""
     rng = np.random.default_rng(3)
@@ -104,7 +103,7 @@ def test_excluded_classes_are_exact() -> None:
     compare(logits, weights=weights)
 
 
-@pytest.mark.usefixtures("on_device")
+@pytest.mark.usefixtures("tensors_stay")
 @pytest.mark.parametrize("fill", [-1e4, -1e9, float(np.finfo(np.float32).min)])
 def test_classes_that_are_filled_with_very_low_logits(fill) -> None:
     logits = agreeing(np.random.default_rng(4), (5, 30, 6), 1.0, 2.0, 0.0)
@@ -120,7 +119,7 @@ def test_classes_that_are_filled_with_very_low_logits(fill) -> None:
         np.testing.assert_allclose(found.aleatoric.numpy(), exact.aleatoric, rtol=1e-5)
 
 
-@pytest.mark.usefixtures("on_device")
+@pytest.mark.usefixtures("tensors_stay")
 def test_members_without_weight_may_hold_anything() -> None:
     logits = agreeing(np.random.default_rng(5), (6, 20, 4), 0.3, 2.0, 1.0)
     odd, weights = logits.copy(), np.array([0.0, 1, 2, 0, 3, 4])
@@ -130,7 +129,7 @@ def test_members_without_weight_may_hold_anything() -> None:
     np.testing.assert_array_equal(found.epistemic.numpy(), clean.epistemic.numpy())
 
 
-@pytest.mark.usefixtures("on_device")
+@pytest.mark.usefixtures("tensors_stay")
 def test_what_is_no_number_is_an_error_that_says_where() -> None:
     logits = np.zeros((3, 8, 4), np.float32)
     for value, message in ((np.nan, "must be numbers. Got nan"), (np.inf, "below infinity. Got inf")):
@@ -139,7 +138,7 @@ def test_what_is_no_number_is_an_error_that_says_where() -> None:
             demur.decompose(logits=torch.from_numpy(logits))
 
 
-@pytest.mark.usefixtures("on_device")
+@pytest.mark.usefixtures("tensors_stay")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_halves_are_the_numbers_that_they_are(dtype) -> None:
     z = torch.from_numpy(agreeing(np.random.default_rng(6), (9, 30, 7), 0.5, 2.0, 0.0))
@@ -150,7 +149,7 @@ def test_halves_are_the_numbers_that_they_are(dtype) -> None:
     np.testing.assert_allclose(found.epistemic.numpy(), exact.epistemic, rtol=1e-5)
 
 
-@pytest.mark.usefixtures("on_device")
+@pytest.mark.usefixtures("tensors_stay")
 def test_log_probabilities_are_checked_and_taken() -> None:
     z = torch.from_numpy(agreeing(np.random.default_rng(7), (9, 30, 7), 0.5, 2.0, 0.0))
     log_probs = torch.log_softmax(z, dim=-1)
@@ -161,11 +160,11 @@ def test_log_probabilities_are_checked_and_taken() -> None:
         demur.decompose(log_probs=log_probs - 0.1)
 
 
-@pytest.mark.usefixtures("on_device")
+@pytest.mark.usefixtures("tensors_stay")
 def test_parts_of_the_inputs_give_what_all_of_them_give(monkeypatch) -> None:
     z = torch.from_numpy(agreeing(np.random.default_rng(8), (9, 31, 7), 0.5, 2.0, 0.0)).reshape(9, 31, 7)
     whole = demur.decompose(logits=z)
-    monkeypatch.setattr(kernels.on_device, "_AT_ONCE", 9 * 4 * 7)
+    monkeypatch.setattr(on_device, "_AT_ONCE", 9 * 4 * 7)
     parts = demur.decompose(logits=z)
     np.testing.assert_allclose(parts.epistemic.numpy(), whole.epistemic.numpy(), rtol=1e-6)
 
@@ -210,7 +209,7 @@ def test_scores_of_a_network_leave_the_device_as_columns(monkeypatch) -> None:
     np.testing.assert_array_equal(there.predictions, here.predictions)
 
 
-@pytest.mark.usefixtures("on_device")
+@pytest.mark.usefixtures("tensors_stay")
 def test_moments_keep_their_sums_there() -> None:
     z = agreeing(np.random.default_rng(10), (12, 30, 6), 0.5, 2.0, 0.0)
     moments, expected = demur.Moments(), demur.Moments()
@@ -231,7 +230,7 @@ def test_gradients_float64_and_probabilities_take_the_general_way() -> None:
     def taken(prediction: Any, rule: str = "log") -> bool:
         members = demur.predictions.gather(prediction, None, 0)
         members.kept = True
-        return kernels.on_device.takes(members, demur.core.rules.RULES[rule])
+        return on_device.takes(members, demur.core.rules.RULES[rule])
 
     assert taken(demur.Categorical(logits=z)) and taken(demur.Categorical(logits=z), "brier")
     assert not taken(demur.Categorical(logits=z), "spherical")
