@@ -235,7 +235,7 @@ def score(
             "--multilabel": multilabel, "--points": points, "--gaussian": gaussian, "--axis": axis != 0,
             "--class-axis": class_axis != -1, "--weights": weights, "--labels": labels,
             "--rule": rule != "log", "--unbiased": unbiased, "--stderr": stderr, "--maps": maps,
-            "--reduce": reduce,
+            "--reduce": reduce, "--cluster": cluster,
         }  # fmt: skip
         score_answer_files(
             files, logprobs, others=[name for name, given in others.items() if given],
