@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from numbers import Integral
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,7 @@ from demur.predictions import Members, Prediction, as_prediction, gather, rule_f
 from demur.predictions.categorical import Categorical
 from demur.predictions.members import read_single_weight
 from demur.predictions.places import choose_members_axis
-from demur.reading import open_regular, read_arrays
+from demur.reading import open_saved
 
 FORMAT = "demur moments 2"
 _ADVICE = (
@@ -343,14 +342,7 @@ class Moments:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Moments:
         """Read what ``save`` wrote; any other file is a ValueError."""
-        expected = f"Expected a file written by Moments.save. Got {os.fspath(path)!r}"
-        if not Path(path).exists():
-            raise FileNotFoundError(f"{expected}, which does not exist.")
-        try:
-            with open_regular(path) as file:
-                content = read_arrays(file)
-            if str(content.pop("format")) != FORMAT:
-                raise ValueError("another format")
+        with open_saved(path, "Moments.save", FORMAT) as content:
             groups = int(content.pop("groups"))
             moments = cls(groups=groups or None)
             moments.rule = find_rule(str(content.pop("rule")))
@@ -358,11 +350,9 @@ class Moments:
             moments._like = arrays.empty_of(str(content.pop("library", "numpy")))
             moments._from_probs = bool(content.pop("from_probs", False))  # older files do not say
             if content:
-                content = dict.fromkeys(("excluded", "allowed", "p", "weight_log")) | content
-                moments.state = State(rule=moments.rule, xp=np, **content)
+                full: dict[str, Any] = dict.fromkeys(("excluded", "allowed", "p", "weight_log")) | content
+                moments.state = State(rule=moments.rule, xp=np, **full)
                 check_sums(moments.state, groups or 1)
-        except (ValueError, TypeError, KeyError, AttributeError, OSError) as error:
-            raise ValueError(f"{expected}: {error}.") from None
         return moments
 
 

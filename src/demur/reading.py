@@ -5,12 +5,14 @@ The messages are ends of sentences, without the name of the file: callers add it
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import stat
 import zipfile
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -79,6 +81,22 @@ def _collect_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise ValueError(f"the key {name!r} twice")
         found[name] = value
     return found
+
+
+@contextlib.contextmanager
+def open_saved(path: str | os.PathLike[str], writer: str, form: str) -> Iterator[dict[str, np.ndarray]]:
+    """Give the arrays that ``writer`` saved in this form; a fault is a ValueError that names the file."""
+    expected = f"Expected a file written by {writer}. Got {os.fspath(path)!r}"
+    if not Path(path).exists():
+        raise FileNotFoundError(f"{expected}, which does not exist.")
+    try:
+        with open_regular(path) as file:
+            content = read_arrays(file)
+        if str(content.pop("format")) != form:
+            raise ValueError("another format")
+        yield content
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError, OSError) as error:
+        raise ValueError(f"{expected}: {error}.") from None
 
 
 def read_arrays(file: IO[bytes]) -> dict[str, np.ndarray]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from demur import atomic
 from demur.core.arrays import as_array, to_numpy
-from demur.reading import open_regular, read_arrays
+from demur.reading import open_saved
 from demur.tasks.cluster_counts import ClusterCounts, ClusterTable
 from demur.tasks.detection import Roc
 from demur.tasks.estimate import Estimate, IntervalOptions, perfect_bound
@@ -123,14 +122,7 @@ class ScoreCounts:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ScoreCounts:
         """Read what ``save`` wrote; any other file is a ValueError."""
-        expected = f"Expected a file written by ScoreCounts.save. Got {os.fspath(path)!r}"
-        if not Path(path).exists():
-            raise FileNotFoundError(f"{expected}, which does not exist.")
-        try:
-            with open_regular(path) as file:
-                content = read_arrays(file)
-            if str(content.pop("format")) != FORMAT:
-                raise ValueError("another format")
+        with open_saved(path, "ScoreCounts.save", FORMAT) as content:
             found, bins, counts = cls(), content["bins"], content["counts"]
             if len(bins) and not (bins.min() >= 0 and bins.max() < BINS and counts.min() >= 0):
                 raise ValueError("bins or counts that are none")
@@ -140,8 +132,6 @@ class ScoreCounts:
                 raise ValueError("clusters of other inputs")
             if "corrections" in content:
                 found._corrections = dict(zip(FIGURES, content["corrections"].tolist(), strict=True))
-        except (ValueError, TypeError, KeyError, IndexError, OSError) as error:
-            raise ValueError(f"{expected}: {error}.") from None
         return found
 
     def refine(self, read: Chunks, *, memory: int = _MEMORY) -> ScoreCounts:
