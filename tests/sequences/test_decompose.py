@@ -149,6 +149,30 @@ def test_members_may_come_one_after_the_other(average) -> None:
         np.testing.assert_allclose(one.log_likelihoods, whole.log_likelihoods, rtol=1e-12)
 
 
+@pytest.mark.parametrize("average", ["step", "sequence"])
+@pytest.mark.parametrize("weights", [None, [0.2, 0.5, 0.3]])
+def test_few_members_with_a_large_vocabulary_are_the_same(average, weights, monkeypatch) -> None:
+    """The compiled loop for them against float64, with padding on either side, whole and in parts."""
+    monkeypatch.setenv("DEMUR_COMPILE", "always")
+    rng = np.random.default_rng(1)
+    logits = 3 * rng.normal(size=(1, 2, 6, 2000)) + 0.3 * rng.normal(size=(3, 2, 6, 2000))
+    logits[0, 1, 4, 5] = -np.inf  # a row that the loop leaves to others
+    logits, tokens = logits.astype(np.float32), rng.integers(6, 2000, size=(2, 6))
+    mask = np.array([[0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0]], bool)
+    given = {"tokens": tokens, "mask": mask}
+    plain = decompose(logits=logits.astype(np.float64), average=average, weights=weights, **given)
+    found = decompose(logits=logits, average=average, weights=weights, **given)
+    apart = demur.sequences.Stream(average=average, weights=weights)
+    for part in (slice(0, 3), slice(3, 6)):
+        members = [np.ascontiguousarray(each[:, part]) for each in logits]
+        assert apart.add_together(members, tokens[:, part], mask[:, part])
+    for own in (found, apart.decompose()):
+        for part in ("total", "aleatoric", "epistemic"):
+            expected = getattr(plain.tokens, part)
+            np.testing.assert_allclose(getattr(own.tokens, part), expected, rtol=2e-5)
+        np.testing.assert_allclose(own.token_log_likelihoods, plain.token_log_likelihoods, rtol=2e-6)
+
+
 def test_log_probs_probs_and_other_libraries_agree() -> None:
     logits, tokens, mask = random_case(3)
     whole = decompose(logits=logits, tokens=tokens, mask=mask)

@@ -365,7 +365,7 @@ def compile_loop(name: str) -> None:
         return
     if name == FEW:
         rows = np.zeros((3, classes), np.float32)
-        summarise_few([rows, rows], np.arange(3))
+        summarise_few([rows, rows], np.arange(3), *[np.ones((2, 3))] * 2)
         return
     members = Members(Categorical(logits=np.zeros((2, 3, classes), np.float32)), None, (3,))
     further = (False,) if name == _BOUNDED else ()

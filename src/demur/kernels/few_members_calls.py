@@ -36,20 +36,26 @@ def takes_few(members: Sequence[np.ndarray]) -> bool:
 
 
 def summarise_few(
-    members: Sequence[np.ndarray], chosen: np.ndarray
+    members: Sequence[np.ndarray], chosen: np.ndarray, weights: np.ndarray, prior: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return mean entropy, K and I of chosen rows, (3, rows), their normalisers, and rows left for others.
+    """Return entropy, K, I and M of chosen rows, (4, rows), their normalisers, and rows left for others.
 
-    Members weigh the same. Normalisers are the logs of sums of exponentials, (members, rows). Only numbers of
-    chosen rows are set, and of rows that are left none counts.
+    Normalisers are the logs of sums of exponentials, (members, rows). Only numbers of chosen rows are set,
+    and of rows that are left none counts.
+
+    Parameters
+    ----------
+    weights, prior
+        Of members as predictors, and as the truth, (members, rows).
     """
     flat, loop = members[0][0].view(), compiling.load_loop(FEW)
     flat.flags.writeable = False
     begins = [each.__array_interface__["data"][0] for each in members]
     origins = np.array([(each - begins[0]) // flat.itemsize for each in begins], np.int64)
     (rows, classes), claimed = members[0].shape, np.zeros(1, np.int64)
-    found, normalisers = np.zeros((3, rows)), np.zeros((len(members), rows))
-    given = flat, origins, members[0].strides[0] // flat.itemsize, len(members), classes
+    found, normalisers = np.zeros((4, rows)), np.zeros((len(members), rows))
+    weights, prior = (np.ascontiguousarray(each / each.sum(axis=0)) for each in (weights, prior))
+    given = flat, origins, members[0].strides[0] // flat.itemsize, classes, chosen, weights, prior
     most = chosen.size * len(members) * classes // WORTH_A_THREAD
-    left = run_together(lambda: loop(*given, chosen, claimed, found, normalisers), most)
+    left = run_together(lambda: loop(*given, claimed, found, normalisers), most)
     return found, normalisers, np.sort(np.concatenate(left))

@@ -37,7 +37,12 @@ def compute_step_figures(members: Members) -> np.ndarray:
     return np.stack([entropy, k, i, k - i])
 
 
-def compute_few_figures(members: Sequence[np.ndarray], steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def compute_few_figures(
+    members: Sequence[np.ndarray],
+    steps: np.ndarray,
+    weights: np.ndarray | None = None,
+    prior: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     """Return mean entropy, K, I and M, (4, steps), and the normalisers of logits, (members, steps).
 
     Parameters
@@ -46,13 +51,20 @@ def compute_few_figures(members: Sequence[np.ndarray], steps: np.ndarray) -> tup
         Logits (rows, vocabulary) of each, which ``kernels.takes_few`` takes.
     steps
         The rows that count.
+    weights, prior
+        Of members given the tokens before, and before any token, (members, rows); None: all alike.
     """
-    found, normalisers, left = kernels.summarise_few(members, steps)
-    figures = np.concatenate([found, found[1:2] - found[2:]])
+    alike = np.ones((len(members), len(members[0])))
+    roles = (alike, alike) if weights is None or prior is None else (weights, prior)
+    figures, normalisers, left = kernels.summarise_few(members, steps, *roles)
     for begin in range(0, len(left), _ROWS_AT_ONCE):
         rows = left[begin : begin + _ROWS_AT_ONCE]
         logits = np.stack([each[rows] for each in members])
-        figures[:, rows] = compute_step_figures(gather(Categorical(logits=logits), None, 0))
+        own = Categorical(logits=logits)
+        if weights is None or prior is None:
+            figures[:, rows] = compute_step_figures(gather(own, None, 0))
+        else:
+            figures[:, rows] = compute_prefix_figures(own, prior[:, rows], weights[:, rows])
         normalisers[:, rows] = find_normalisers(logits)
     return figures[:, steps], normalisers[:, steps]
 

@@ -155,22 +155,40 @@ class Stream:
         """
         inputs, positions, vocabulary = members[0].shape
         rows = [each.reshape((inputs * positions, vocabulary)) for each in members]
-        if self.average != "step" or self._given_weights is not None or not kernels.takes_few(rows):
+        if not kernels.takes_few(rows):
             return False
         kept, came = self._check_chunk(len(members), inputs, positions, vocabulary, tokens, mask)
         self._add_few(rows, kept, came)
         self._like = np.empty(0, np.float32)
         return True
 
-    def _add_few(self, members: list[np.ndarray], mask: np.ndarray, tokens: np.ndarray | None) -> None:
-        """Add positions of members that weigh the same, each (positions of all inputs, vocabulary)."""
-        steps = np.flatnonzero(mask.reshape(-1))
-        figures, normalisers = compute_few_figures(members, steps)
-        likelihoods = None
-        if tokens is not None:
-            came = tokens.reshape(-1)[steps]
-            known = np.stack([each[steps, came].astype(np.float64) for each in members])
-            likelihoods = _spread(known - normalisers, steps, mask.shape)
+    def _add_few(
+        self,
+        members: list[np.ndarray],
+        mask: np.ndarray,
+        tokens: np.ndarray | None,
+        known: np.ndarray | None = None,
+    ) -> None:
+        """Add positions of a few members, each (positions of all inputs, vocabulary)."""
+        assert self._prior is not None and self._seen is not None
+        steps, weights, prior = np.flatnonzero(mask.reshape(-1)), None, None
+        came = None if tokens is None else tokens.reshape(-1)[steps]
+        likelihoods = None if known is None else np.where(mask, known, 0.0)
+        if self.average == "sequence":  # The tokens before a position weigh the members at it.
+            if likelihoods is None:
+                assert came is not None
+                own = (each[None] if mask.all() else each[None, steps] for each in members)
+                found = np.concatenate([look_up_tokens(each, "logits", came) for each in own])
+                likelihoods = _spread(found, steps, mask.shape)
+            weights = weigh_prefixes(self._prior, self._seen, likelihoods).reshape((len(members), -1))
+        if weights is not None or self._given_weights is not None:
+            prior = _repeat(self._prior, mask.shape[1])
+        figures, normalisers = compute_few_figures(
+            members, steps, prior if weights is None else weights, prior
+        )
+        if likelihoods is None and came is not None:
+            logits = np.stack([each[steps, came].astype(np.float64) for each in members])
+            likelihoods = _spread(logits - normalisers, steps, mask.shape)
         self._keep(mask, _spread(figures, steps, mask.shape), likelihoods)
 
     def _add_chunk(
@@ -185,9 +203,8 @@ class Stream:
         members, inputs, positions, vocabulary = prediction.shape
         steps = np.flatnonzero(mask.reshape(-1))
         values = arrays.to_numpy(prediction.values).reshape((members, inputs * positions, vocabulary))
-        alike = self.average == "step" and self._given_weights is None
-        if alike and prediction.kind == "logits" and known is None and kernels.takes_few(list(values)):
-            self._add_few(list(values), mask, tokens)
+        if prediction.kind == "logits" and kernels.takes_few(list(values)):
+            self._add_few(list(values), mask, tokens, known)
             return
         if len(steps) < inputs * positions:
             values = values[:, steps]
