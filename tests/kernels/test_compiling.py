@@ -20,7 +20,10 @@ import demur
 from demur.kernels import compiling
 from demur.posteriors.compiled_calls import find_loop_by_work
 
-HOMES = ("demur.kernels", "demur.posteriors.compiled_calls", "demur.credal.compiled_calls")
+HOMES = (
+    "demur.kernels", "demur.posteriors.compiled_calls", "demur.credal.compiled_calls",
+    "demur.sequences.compiled_calls",
+)  # fmt: skip
 
 CALLS = {
     "float32 logits": "demur.decompose(logits=rng.normal(size=(10, 1000, 10)).astype(np.float32))",

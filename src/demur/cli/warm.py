@@ -17,7 +17,10 @@ from demur.cli.printing import bad_input_exits, count_things, print_object
 _NAME_WIDTH = 64
 """Columns of a line for the name of a loop."""
 
-_HOMES = ("demur.kernels", "demur.posteriors.compiled_calls", "demur.credal.compiled_calls")
+_HOMES = (
+    "demur.kernels", "demur.posteriors.compiled_calls", "demur.credal.compiled_calls",
+    "demur.sequences.compiled_calls",
+)  # fmt: skip
 """Modules that know the names of loops, ``LOOPS``, and how to ``compile_loop`` one of them."""
 
 _WORKER = """

@@ -3,7 +3,6 @@
     summarise    mean entropy, K and I of each input, without ever holding the sums of all inputs
     state_of     the sums of ``demur.core.state``; add_to: more members into such sums
     figures      entropy, K and I from sums, also without each group of members in turn
-    summarise_few    the same of rows of a few members that lie apart, with the normalisers of their logits
     LOOPS        the names of all loops, which ``compile_loop`` compiles beforehand
 
 ``_LOOPS`` says which loop takes which members. Every loop returns the inputs that it is not for, which the
@@ -25,13 +24,12 @@ from demur.core.rules import BrierRule, Rule, ZeroOneRule
 from demur.core.state import SUMS, State, joined, pairs_of
 from demur.kernels import compiling
 from demur.kernels.compiling import cache_folder, has_numba
-from demur.kernels.few_members_calls import FEW, summarise_few, takes_few
 from demur.kernels.threads import WORTH_A_THREAD, count_threads, in_parallel, map_parts, run_together
 from demur.predictions import Categorical, Members, arrays
 
 __all__ = [
     "LOOPS", "add_to", "cache_folder", "compile_loop", "count_threads", "figures", "has_numba", "in_parallel",
-    "in_threads", "state_of", "summarise", "summarise_few", "summarises", "takes_few", "usable",
+    "in_threads", "state_of", "summarise", "summarises", "usable",
 ]  # fmt: skip
 
 SMALLEST = 1 << 15  # numbers from which calling a compiled loop pays
@@ -46,7 +44,7 @@ _OF_SUMS = "demur.kernels.sums_to_figures.without_groups"
 _BOUNDED = "demur.kernels.bounded_rules.over_members"
 
 # Those that take longest to compile come first.
-LOOPS = (_F64_INPUTS, _F32_INPUTS, _F64_CLASSES, _F32_CLASSES, FEW, _BOUNDED, _TWO, _OF_SUMS)
+LOOPS = (_F64_INPUTS, _F32_INPUTS, _F64_CLASSES, _F32_CLASSES, _BOUNDED, _TWO, _OF_SUMS)
 
 # By the number of classes up to which a row holds: loops for figures of float32, of float64, and for sums.
 # Below 8 classes most inputs need more than float32; from 64 on, the lanes of a vector are classes.
@@ -362,10 +360,6 @@ def compile_loop(name: str) -> None:
         sums, of_inputs = np.zeros((1, 3, classes)), np.zeros((1, 3))
         given = (np.zeros((3, classes)), *[sums] * 4, _NO_SUMS, _NO_SUMS, of_inputs, of_inputs + 1.0)
         compiling.load_loop(name)(*given, np.array([-1]), 0, 3, np.empty((1, 3, 3)))
-        return
-    if name == FEW:
-        rows = np.zeros((3, classes), np.float32)
-        summarise_few([rows, rows], np.arange(3), *[np.ones((2, 3))] * 2)
         return
     members = Members(Categorical(logits=np.zeros((2, 3, classes), np.float32)), None, (3,))
     further = (False,) if name == _BOUNDED else ()

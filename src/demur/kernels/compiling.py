@@ -23,8 +23,10 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
-SOURCES = ("core/class_terms.py", "kernels/*.py", "posteriors/**/compiled_*.py", "credal/*.py",
-           "posteriors/dropout/masks.py", "posteriors/chains/plain_steps.py")  # fmt: skip
+SOURCES = (
+    "core/class_terms.py", "kernels/*.py", "posteriors/**/compiled_*.py", "posteriors/dropout/masks.py",
+    "posteriors/chains/plain_steps.py", "credal/*.py", "sequences/compiled_*.py",
+)  # fmt: skip
 """Loops are made of functions in these files, and of none elsewhere."""
 
 WORTH_COMPILING = 2.0

@@ -14,6 +14,7 @@ from demur.decompose import decompose, split_inputs
 from demur.measures import Given, Measure, resolve
 from demur.moments import Moments
 from demur.predictions import Categorical, Members, gather
+from demur.sequences.compiled_calls import summarise_few
 from demur.sequences.token_log_likelihoods import find_normalisers
 
 _NUMBERS_AT_ONCE = 1 << 15
@@ -48,7 +49,7 @@ def compute_few_figures(
     Parameters
     ----------
     members
-        Logits (rows, vocabulary) of each, which ``kernels.takes_few`` takes.
+        Logits (rows, vocabulary) of each, which ``takes_few`` takes.
     steps
         The rows that count.
     weights, prior
@@ -56,7 +57,7 @@ def compute_few_figures(
     """
     alike = np.ones((len(members), len(members[0])))
     roles = (alike, alike) if weights is None or prior is None else (weights, prior)
-    figures, normalisers, left = kernels.summarise_few(members, steps, *roles)
+    figures, normalisers, left = summarise_few(members, steps, *roles)
     for begin in range(0, len(left), _ROWS_AT_ONCE):
         rows = left[begin : begin + _ROWS_AT_ONCE]
         logits = np.stack([each[rows] for each in members])

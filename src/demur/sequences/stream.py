@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 from scipy.special import logsumexp
 
-from demur import kernels
 from demur.core import arrays
 from demur.core.arrays import Array, ArrayLike
 from demur.core.parts_as_text import Reading
@@ -17,6 +16,7 @@ from demur.core.rules import LOG
 from demur.measures import Decomposition, Measure, MeasureName, check_base, from_summary, name_unit, resolve
 from demur.moments import Moments
 from demur.predictions import Categorical, as_prediction, gather
+from demur.sequences.compiled_calls import takes_few
 from demur.sequences.prefix_weights import weigh_prefixes
 from demur.sequences.sequence_decomposition import SequenceDecomposition
 from demur.sequences.step_figures import (
@@ -155,7 +155,7 @@ class Stream:
         """
         inputs, positions, vocabulary = members[0].shape
         rows = [each.reshape((inputs * positions, vocabulary)) for each in members]
-        if not kernels.takes_few(rows):
+        if not takes_few(rows):
             return False
         kept, came = self._check_chunk(len(members), inputs, positions, vocabulary, tokens, mask)
         self._add_few(rows, kept, came)
@@ -203,7 +203,7 @@ class Stream:
         members, inputs, positions, vocabulary = prediction.shape
         steps = np.flatnonzero(mask.reshape(-1))
         values = arrays.to_numpy(prediction.values).reshape((members, inputs * positions, vocabulary))
-        if prediction.kind == "logits" and kernels.takes_few(list(values)):
+        if prediction.kind == "logits" and takes_few(list(values)):
             self._add_few(list(values), mask, tokens, known)
             return
         if len(steps) < inputs * positions:

@@ -1,4 +1,4 @@
-"""Calls the loop for a few members, whose logits may lie apart: nothing is copied."""
+"""The compiled loop of sequences, for a few members, whose logits may lie apart: nothing is copied."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 from demur.kernels import compiling
 from demur.kernels.threads import WORTH_A_THREAD, run_together
 
-FEW = "demur.kernels.few_members.over_classes"
-"""The name of the loop."""
+FEW = "demur.sequences.compiled_steps.over_classes"
+
+LOOPS = (FEW,)
+
 _MOST, _LEAST_CLASSES = 4, 64
 _SMALLEST = 1 << 15  # numbers from which calling a compiled loop pays
 _PLAIN = 12e-9  # seconds that plain functions take for a number
@@ -59,3 +61,9 @@ def summarise_few(
     most = chosen.size * len(members) * classes // WORTH_A_THREAD
     left = run_together(lambda: loop(*given, claimed, found, normalisers), most)
     return found, normalisers, np.sort(np.concatenate(left))
+
+
+def compile_loop(name: str) -> None:
+    """Compile a loop of ``LOOPS``, or load it from disk, by calling it on next to nothing."""
+    rows, weights = np.zeros((3, 16), np.float32), np.ones((2, 3))
+    summarise_few([rows, rows], np.arange(3), weights, weights)

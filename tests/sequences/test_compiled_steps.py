@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from demur import kernels
 from demur.sequences import decompose
+from demur.sequences.compiled_calls import summarise_few
 from demur.sequences.step_figures import compute_few_figures
 
 
@@ -109,7 +109,7 @@ def test_rows_that_are_not_for_float32_are_left_and_right() -> None:
     logits[0, 0, 7] = -np.inf
     logits[1, 1, 9] = 300.0
     logits[:, 2, 3] = 90.0
-    _, _, left = kernels.summarise_few(list(logits), np.arange(4), *[np.ones((3, 4))] * 2)
+    _, _, left = summarise_few(list(logits), np.arange(4), *[np.ones((3, 4))] * 2)
     assert set(left) >= {0, 2} and 3 not in left
     whole = decompose(logits=logits[:, None].astype(np.float64)).tokens
     found, _ = compute_few_figures(list(logits), np.arange(4))
