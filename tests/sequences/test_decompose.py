@@ -178,6 +178,29 @@ def test_a_member_that_excludes_the_token_that_came_has_no_say_afterwards() -> N
         decompose(probs[1:], tokens=[[1, 0]], average="sequence", measure="average")
 
 
+def test_padding_after_a_token_that_all_members_exclude_needs_no_weights() -> None:
+    probs = np.array([[[[0.5, 0.5, 0.0], [0.2, 0.8, 0.0]]], [[[0.9, 0.1, 0.0], [0.3, 0.7, 0.0]]]])
+    tokens, mask = [[2, 0]], [[True, False]]
+    found = decompose(probs, tokens=tokens, mask=mask, average="sequence")
+    np.testing.assert_allclose(found.sequence.epistemic, decompose(probs[:, :, :1]).sequence.epistemic)
+    assert found.log_likelihood == -np.inf
+    with pytest.raises(ValueError, match="Every member excludes"):
+        decompose(probs, tokens=tokens, average="sequence")
+
+
+def test_members_one_after_the_other_at_positions_that_are_all_padding() -> None:
+    logits, tokens, _ = random_case(positions=4)
+    mask = np.arange(4) + np.zeros((4, 1)) > 0
+    stream = Stream()
+    for part in (slice(0, 1), slice(1, 4)):
+        stream.update(logits=iter(logits[:, :, part]), tokens=tokens[:, part], mask=mask[:, part])
+    found = stream.decompose()
+    np.testing.assert_allclose(
+        found.tokens.epistemic, decompose(logits=logits, mask=mask).tokens.epistemic, rtol=1e-9
+    )
+    assert (found.lengths == 3).all()
+
+
 def test_attribute_finds_the_words_that_members_disagree_about() -> None:
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(3, 2, 4, 30))

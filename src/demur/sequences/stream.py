@@ -204,7 +204,8 @@ class Stream:
             figures = compute_step_figures(gather(own, prior, 0))
         else:
             assert likelihoods is not None and self._seen is not None
-            prefix = weigh_prefixes(self._prior, self._seen, likelihoods).reshape((members, -1))[:, steps]
+            weighed = weigh_prefixes(self._prior, self._seen, likelihoods, mask)
+            prefix = weighed.reshape((members, -1))[:, steps]
             figures = compute_prefix_figures(own, _repeat(self._prior, positions)[:, steps], prefix)
         self._keep(mask, _spread(figures, steps, mask.shape), likelihoods)
 
@@ -232,15 +233,15 @@ class Stream:
             if weights is not None:
                 mine = np.broadcast_to(weights[count - 1], (inputs,))
                 weight = np.repeat(mine, positions)[steps][None]
-            moments.update(own, weights=weight)
+            if len(steps):
+                moments.update(own, weights=weight)
             if came is not None:
                 rows.append(look_up_tokens(values, own.kind, came.reshape(-1)[steps])[0])
         if prediction is None or kept is None:
             raise ValueError("Expected an iterator over members. Got an empty one.")
         inputs, positions, vocabulary = prediction.shape
         self._check_chunk(count, inputs, positions, vocabulary, tokens, mask)
-        assert moments.state is not None
-        figures = figures_of_sums(moments.state)
+        figures = np.empty((4, 0)) if moments.state is None else figures_of_sums(moments.state)
         likelihoods = _spread(np.stack(rows), steps, kept.shape) if rows else None
         self._keep(kept, _spread(figures, steps, kept.shape), likelihoods)
         self._note_type(prediction)
