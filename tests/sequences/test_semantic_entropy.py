@@ -102,7 +102,7 @@ def test_it_is_what_decompose_says_of_the_shares() -> None:
         ({"lengths": LENGTHS}, "go with log_likelihoods"),
         ({"log_likelihoods": LOGS, "lengths": 0 * LENGTHS}, "positive"),
         ({"mask": CLUSTERS > 5}, "an answer of each member"),
-        ({"clusters": np.where(CLUSTERS == CLUSTERS[0, 0, 0], np.nan, CLUSTERS)}, r"Got nan at \[0, 0, 0\]"),
+        ({"clusters": np.where(CLUSTERS[0, 0, 0] == CLUSTERS, np.nan, CLUSTERS)}, r"Got nan at \[0, 0, 0\]"),
         ({"clusters": [[["a"], [None]]]}, r"Got None at \[0, 1, 0\]"),
     ],
 )
