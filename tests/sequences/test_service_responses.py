@@ -261,6 +261,8 @@ def test_refusals_answers_without_tokens_and_damage(exact) -> None:
     logprobs = refused["choices"][0]["logprobs"]
     logprobs |= {"content": None, "refusal": logprobs["content"]}
     assert TopLogProbs.from_openai([[refused]]).lists == TopLogProbs.from_openai([[chat]]).lists
+    with pytest.raises(ValueError, match="Ask for them: logprobs=True"):
+        TopLogProbs.from_openai([[{"choices": [{"logprobs": {"content": None, "refusal": None}}]}]])
     empty = {"choices": [{"logprobs": {"content": []}}]}
     found = TopLogProbs.from_openai([[chat, empty]]).bounds(vocabulary=VOCABULARY, measure="average")
     assert np.isnan(found.per_token.lower.total).tolist() == [False, True]

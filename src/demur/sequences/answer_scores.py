@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from demur.core.rules import LOG
-from demur.measures import canonical_name, check_base
+from demur.measures import canonical_name
 from demur.scoring.score_table import PARTS
 from demur.sequences.answer_records import ReadAnswer, Service, mend_text, read_answer
 from demur.sequences.service_responses import count_compared
-from demur.sequences.top_log_probs import Bounds, TopLogProbs
+from demur.sequences.top_log_probs import Bounds, TopLogProbs, check_bound_options
 from demur.stores import AnswerRecord, StoreError
 
 _TOKENS_AT_ONCE = 1024
@@ -112,7 +111,7 @@ class _Scorer:
 
     def __init__(self, names: list[str], options: dict[str, Any], per_token: bool) -> None:
         self.names, self.options, self.per_token = names, options, per_token
-        self.scale = check_base(options["base"], LOG)
+        _, self.scale = check_bound_options(names, **options)
         self.found: dict[int, dict[str, float]] = {}
         self.tokens: dict[int, dict[str, list[Any]]] = {}
 

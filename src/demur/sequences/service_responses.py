@@ -84,12 +84,12 @@ def read_openai(response: Any) -> Answer:
     """Read a chat completion or a completion of OpenAI's interface, as an object or as its dictionary."""
     choices = _get(response, "choices")
     logprobs = _get(choices[0], "logprobs") if choices else None
-    if logprobs is None:
+    content = None if logprobs is None else find_content(logprobs)
+    if logprobs is None or (content is None and _get(logprobs, "tokens", None) is None):
         raise ValueError(
             "Expected a response with log-probabilities. Got one without. Ask for them: "
             "logprobs=True, top_logprobs=20 (chat), or logprobs=5 (completions)."
         )
-    content = find_content(logprobs)
     if content is not None:
         return [_key(each) for each in content], [_read_entry(each) for each in content]
     tokens = list(_get(logprobs, "tokens"))

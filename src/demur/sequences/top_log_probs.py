@@ -222,14 +222,7 @@ class TopLogProbs:
         rounding: float = 1e-6,
     ) -> list[Bounds]:
         """Return what `bounds` does for several measures, in the time that one of them takes."""
-        chosen, scale = [resolve(each) for each in measures], check_base(base, LOG)
-        for each, measure in zip(chosen, measures, strict=True):
-            if "given" in each.sides() or each.sides() == ("bma", "bma"):
-                raise ValueError(f"measure must be 'pairwise', 'average' or 'reverse'. Got {measure!r}.")
-        if vocabulary is not None and (isinstance(vocabulary, str) or not vocabulary >= 1):
-            raise ValueError(f"vocabulary must be the number of tokens that there are. Got {vocabulary!r}.")
-        if not 0 <= rounding < 0.1:
-            raise ValueError(f"rounding must be a small number, 0 or above. Got {rounding!r}.")
+        chosen, scale = check_bound_options(measures, vocabulary, base, rounding)
         places = [(n, at) for n, row in enumerate(self.lists[0]) for at in range(len(row))]
         longest = max(len(row) for row in self.lists[0])
         found = np.zeros((len(chosen), 2, 3, len(self.lists[0]), longest))
@@ -277,6 +270,24 @@ class TopLogProbs:
                 f"Got {vocabulary!r}."
             )
         return Lists(probs, listed, real, largest, self.weights, size, rounding)
+
+
+def check_bound_options(
+    measures: Sequence[MeasureName | str | Measure],
+    vocabulary: int | None,
+    base: float | None,
+    rounding: float,
+) -> tuple[list[Measure], float]:
+    """Return measures and the factor of the unit; raise unless they have limits."""
+    chosen, scale = [resolve(each) for each in measures], check_base(base, LOG)
+    for each, measure in zip(chosen, measures, strict=True):
+        if "given" in each.sides() or each.sides() == ("bma", "bma"):
+            raise ValueError(f"measure must be 'pairwise', 'average' or 'reverse'. Got {measure!r}.")
+    if vocabulary is not None and (isinstance(vocabulary, str) or not vocabulary >= 1):
+        raise ValueError(f"vocabulary must be the number of tokens that there are. Got {vocabulary!r}.")
+    if not 0 <= rounding < 0.1:
+        raise ValueError(f"rounding must be a small number, 0 or above. Got {rounding!r}.")
+    return chosen, scale
 
 
 def _bound_steps(lists: Lists, measures: Sequence[Measure]) -> np.ndarray:

@@ -14,10 +14,10 @@ function tokenScore(about) {
 
 const tokenName = (column) => (column === "surprisal" ? "surprisal" : DATA.scores.find((each) => each.column === column).short);
 
-// A token that is only space, a line's end or a mark without a width would not be seen.
+// A token that is only space, a line's end, a control or a mark without a width would not be seen.
 const NAMED = { "\n": "\u23ce\n", " ": "\u2423" };
 const nameLetter = (letter) => NAMED[letter] ?? `\\u${letter.codePointAt(0).toString(16).padStart(4, "0")}`;
-const visible = (token) => (/^[\s\p{Cf}]*$/u.test(token) ? [...token].map(nameLetter).join("") : token);
+const visible = (token) => (/^[\s\p{C}]*$/u.test(token) ? [...token].map(nameLetter).join("") : token);
 
 function shaded(token, value, [mark, deepest], name) {
   const [, before, word] = /^(\s*)([^]*)$/.exec(visible(token));
