@@ -236,6 +236,34 @@ def test_bad_arguments_get_one_clear_line(change, message) -> None:
         decompose(**arguments)
 
 
+@pytest.mark.parametrize("average", ["step", "sequence"])
+def test_wrong_predictions_are_named_by_input_and_position(average) -> None:
+    logits, tokens, mask = random_case()
+    logits[2, 0, 4, 3] = np.nan
+    place = r"Input 0, position 4: logits must be numbers\. Got nan at \[2, 3\]"
+    with pytest.raises(ValueError, match=place):
+        decompose(logits=logits, tokens=tokens, mask=mask, average=average)
+    mask[0, 4] = False
+    decompose(logits=logits, tokens=tokens, mask=mask, average=average)
+    with pytest.raises(ValueError, match=r"Member 2: Input 0, position 4: .* nan at \[0, 3\]"):
+        Stream().update(logits=iter(logits))
+
+
+@pytest.mark.parametrize("axis", range(4))
+def test_empty_axes_are_refused(axis) -> None:
+    logits = np.take(random_case()[0], [], axis=axis)
+    with pytest.raises(ValueError, match="Expected at least one member, input, position and token"):
+        decompose(logits=logits)
+
+
+def test_members_one_after_the_other_have_one_shape_and_a_weight_each() -> None:
+    logits, _, _ = random_case()
+    with pytest.raises(ValueError, match=r"Got \(4, 2\) from member 1"):
+        Stream().update(logits=iter([logits[0], logits[1, :, :2]]))
+    with pytest.raises(ValueError, match=r"one per member\. Got 2, and more members"):
+        Stream(weights=[1, 2]).update(logits=iter(logits))
+
+
 def test_chunks_that_do_not_go_together_are_refused() -> None:
     stream = Stream().update(logits=np.zeros((2, 2, 3, 5)))
     with pytest.raises(ValueError, match=r"members and inputs \(2, 2\), as before. Got \(3, 2\)"):
