@@ -165,6 +165,11 @@ def test_wrong_options_are_one_line(answers, arguments, message) -> None:
     assert message in fails("score", "openai.jsonl", *arguments)
 
 
+@pytest.mark.parametrize("arguments", [("--measure", "doubt"), ("--measure", "bma"), ("--rounding", "0.5")])
+def test_wrong_options_are_not_blamed_on_a_line(answers, arguments) -> None:
+    assert "line 1" not in fails("score", "openai.jsonl", "--logprobs", "openai", *arguments)
+
+
 def test_damaged_bytes_never_give_a_traceback(answers) -> None:
     content = Path("openai.jsonl").read_bytes()[:15_000]
     content = content[: content.rindex(b"\n") + 1]

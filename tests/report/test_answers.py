@@ -156,3 +156,16 @@ def test_words_can_be_read_on_the_deepest_shade(tmp_path, answers, open_page, th
     assert contrast(page, "--ink", "--shade") > 4.5  # the page mixes at most 65 % of it in
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     assert json.loads(page.locator("#data").text_content())["tokens"][0][0]["limits"]
+
+
+@pytest.mark.browser
+def test_blank_tokens_are_seen_and_text_from_the_right_moves_nothing(tmp_path, open_page) -> None:
+    write_answers(tmp_path, [["\u2028", "\t", "\u200b", "\x1b", " ", "\n"], ["\ufdfa", " word"]], rest="")
+    assert CliRunner().invoke(app, ["report", str(tmp_path)]).exit_code == 0
+    page = open_page((tmp_path / "report.html").as_uri(), viewport={"width": 1280, "height": 900})
+    page.select_option("#score", label="K: epistemic, pairwise KL")
+    items = page.locator("#answers > li")
+    shown = ["".join(each.locator(".token").all_text_contents()) for each in (items.nth(0), items.nth(1))]
+    assert shown[0] == "\ufdfaword" and shown[1] == "\\u2028\\u0009\\u200b\\u001b\u2423\u23ce\n"
+    assert items.nth(0).locator(".worst bdi").all_text_contents() == ["word", "\ufdfa"]
+    assert items.nth(0).locator(".worst").text_content().endswith("\u201c\ufdfa\u201d 0.75")

@@ -202,6 +202,29 @@ def test_a_member_that_excludes_the_token_that_came_has_no_say_afterwards() -> N
         decompose(probs[1:], tokens=[[1, 0]], average="sequence", measure="average")
 
 
+def test_padding_after_a_token_that_all_members_exclude_needs_no_weights() -> None:
+    probs = np.array([[[[0.5, 0.5, 0.0], [0.2, 0.8, 0.0]]], [[[0.9, 0.1, 0.0], [0.3, 0.7, 0.0]]]])
+    tokens, mask = [[2, 0]], [[True, False]]
+    found = decompose(probs, tokens=tokens, mask=mask, average="sequence")
+    np.testing.assert_allclose(found.sequence.epistemic, decompose(probs[:, :, :1]).sequence.epistemic)
+    assert found.log_likelihood == -np.inf
+    with pytest.raises(ValueError, match="Every member excludes"):
+        decompose(probs, tokens=tokens, average="sequence")
+
+
+def test_members_one_after_the_other_at_positions_that_are_all_padding() -> None:
+    logits, tokens, _ = random_case(positions=4)
+    mask = np.arange(4) + np.zeros((4, 1)) > 0
+    stream = Stream()
+    for part in (slice(0, 1), slice(1, 4)):
+        stream.update(logits=iter(logits[:, :, part]), tokens=tokens[:, part], mask=mask[:, part])
+    found = stream.decompose()
+    np.testing.assert_allclose(
+        found.tokens.epistemic, decompose(logits=logits, mask=mask).tokens.epistemic, rtol=1e-9
+    )
+    assert (found.lengths == 3).all()
+
+
 def test_attribute_finds_the_words_that_members_disagree_about() -> None:
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(3, 2, 4, 30))
@@ -235,6 +258,34 @@ def test_bad_arguments_get_one_clear_line(change, message) -> None:
     arguments = {"logits": np.zeros((2, 2, 3, 5))} | change
     with pytest.raises((ValueError, TypeError), match=message):
         decompose(**arguments)
+
+
+@pytest.mark.parametrize("average", ["step", "sequence"])
+def test_wrong_predictions_are_named_by_input_and_position(average) -> None:
+    logits, tokens, mask = random_case()
+    logits[2, 0, 4, 3] = np.nan
+    place = r"Input 0, position 4: logits must be numbers\. Got nan at \[2, 3\]"
+    with pytest.raises(ValueError, match=place):
+        decompose(logits=logits, tokens=tokens, mask=mask, average=average)
+    mask[0, 4] = False
+    decompose(logits=logits, tokens=tokens, mask=mask, average=average)
+    with pytest.raises(ValueError, match=r"Member 2: Input 0, position 4: .* nan at \[0, 3\]"):
+        Stream().update(logits=iter(logits))
+
+
+@pytest.mark.parametrize("axis", range(4))
+def test_empty_axes_are_refused(axis) -> None:
+    logits = np.take(random_case()[0], [], axis=axis)
+    with pytest.raises(ValueError, match="Expected at least one member, input, position and token"):
+        decompose(logits=logits)
+
+
+def test_members_one_after_the_other_have_one_shape_and_a_weight_each() -> None:
+    logits, _, _ = random_case()
+    with pytest.raises(ValueError, match=r"Got \(4, 2\) from member 1"):
+        Stream().update(logits=iter([logits[0], logits[1, :, :2]]))
+    with pytest.raises(ValueError, match=r"one per member\. Got 2, and more members"):
+        Stream(weights=[1, 2]).update(logits=iter(logits))
 
 
 def test_chunks_that_do_not_go_together_are_refused() -> None:

@@ -84,6 +84,21 @@ def test_the_average_by_step() -> None:
         hypotheses(steps.log_likelihoods[:, None], log_likelihood=steps.log_likelihood[None])
 
 
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_a_beam_averaged_by_step_has_the_published_sums(temperature) -> None:
+    chain = Chain(3, 3, 3, seed=3)
+    sequences = chain.sequences()
+    steps = decompose(np.stack([chain.along(s) for s in sequences], axis=1), tokens=sequences)
+    best = np.argsort(-steps.log_likelihood)[:5]
+    members, average = steps.log_likelihoods[:, best], steps.log_likelihood[best]
+    found = hypotheses(
+        members[:, None], log_likelihood=average[None], measure="reverse", temperature=temperature
+    )
+    shares = np.exp(average / temperature) / np.exp(average / temperature).sum()
+    np.testing.assert_allclose(found.sequence.aleatoric, -shares @ average)
+    np.testing.assert_allclose(found.sequence.epistemic, shares @ (average - members.mean(axis=0)))
+
+
 def test_an_answer_that_a_member_excludes() -> None:
     logs = np.array([[[np.log(0.5), np.log(0.5)]], [[0.0, -np.inf]]])
     assert np.isinf(hypotheses(logs).sequence.epistemic).all()
@@ -110,7 +125,11 @@ def test_identical_members_and_a_mask() -> None:
         ({"temperature": 0}, "temperature must be"),
         ({"drawn_from": "beam"}, "drawn_from must be"),
         ({"weights": [1.0]}, r"weights must have shape \(2,\)"),
+        ({"drawn_from": [[-np.inf, -1.0]]}, "drawn_from must be finite"),
+        ({"drawn_from": [[0.5, -1.0]]}, "drawn_from must be at most 0"),
+        ({"log_likelihood": [[np.nan, -1.0]], "measure": "M"}, "log_likelihood must be at most 0"),
         ({"lengths": [[0, 1]]}, "lengths must be positive"),
+        ({"lengths": [[np.nan, 1]]}, "lengths must be positive"),
         ({"log_likelihoods": np.full((2, 1, 2), -np.inf)}, "some member finds possible"),
     ],
 )

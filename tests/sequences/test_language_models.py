@@ -261,6 +261,17 @@ def test_bad_arguments_get_one_clear_line(llamas, tokenizer) -> None:
         (lambda: members.score([""]), "must have a token to score"),
         (lambda: members.generate(["a"], decode=3), "0 to 2. Got 3"),
         (lambda: members.generate(["a"], num_beams=2, do_sample=True), "do not go together"),
+        (lambda: members.score(["a"], batch_size=0), "batch_size must be a positive integer. Got 0"),
+        (lambda: members.generate(["a"], batch_size=0), "batch_size must be a positive integer. Got 0"),
+        (
+            lambda: LanguageModels(llamas, tokenizer, weights=np.ones((3, 2))),
+            r"weights must have shape \(3,\)",
+        ),
+        (lambda: LanguageModels(llamas[0], tokenizer, templates=[]), r"list of templates.* Got \[\]"),
+        (
+            lambda: LanguageModels(llamas[0], tokenizer, dropout=0),
+            "dropout must be a positive integer",
+        ),
         (lambda: LanguageModels([], tokenizer), "Got an empty list"),
         (lambda: LanguageModels("gpt2", tokenizer), "from_pretrained"),
         (lambda: LanguageModels(llamas, "gpt2"), "tokenizer must be"),
@@ -271,6 +282,33 @@ def test_bad_arguments_get_one_clear_line(llamas, tokenizer) -> None:
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             call()
+
+
+@pytest.mark.parametrize("kind", ["Mamba", "Rwkv"])
+def test_recurrent_models_read_as_others_do(tokenizer, kind) -> None:
+    options = {"vocab_size": 16, "hidden_size": 8, "num_hidden_layers": 2, "initializer_range": 0.5}
+    models = []
+    for seed in range(2):
+        torch.manual_seed(seed)
+        config = getattr(transformers, f"{kind}Config")(**options)
+        models.append(getattr(transformers, f"{kind}ForCausalLM")(config).eval())
+    members, prompts = LanguageModels(models, tokenizer), ["the dog", "a", "it ran on"]
+    found = members.score(TEXTS, prompts=prompts).decompose()
+    for n, text in enumerate(TEXTS):
+        expected = score_directly(models, tokenizer, text, prompts[n])
+        np.testing.assert_allclose(
+            found.sequence.epistemic[n], expected.sequence.epistemic[0], rtol=1e-4, atol=1e-6
+        )
+    options = {"max_new_tokens": 4, "num_beams": 2}
+    alone = [members.generate([each], **options).texts[0] for each in prompts]
+    assert members.generate(prompts, **options).texts == alone
+
+
+def test_a_text_longer_than_the_model_takes(tokenizer) -> None:
+    config = transformers.GPT2Config(vocab_size=16, n_embd=8, n_layer=1, n_head=1, n_positions=8)
+    members = LanguageModels([transformers.GPT2LMHeadModel(config)], tokenizer)
+    with pytest.raises(ValueError, match=r"at most 8 tokens, as the model takes\. Got 12"):
+        members.score(["a " * 12])
 
 
 def test_models_without_a_common_vocabulary_are_refused(llamas, tokenizer) -> None:

@@ -102,9 +102,15 @@ def test_it_is_what_decompose_says_of_the_shares() -> None:
         ({"lengths": LENGTHS}, "go with log_likelihoods"),
         ({"log_likelihoods": LOGS, "lengths": 0 * LENGTHS}, "positive"),
         ({"mask": CLUSTERS > 5}, "an answer of each member"),
+        ({"clusters": np.where(CLUSTERS[0, 0, 0] == CLUSTERS, np.nan, CLUSTERS)}, r"Got nan at \[0, 0, 0\]"),
+        ({"clusters": [[["a"], [None]]]}, r"Got None at \[0, 1, 0\]"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(arguments, message) -> None:
     with pytest.raises(ValueError, match=message) as found:
         semantic_entropy(**{"clusters": CLUSTERS, **arguments})
     assert "\n" not in str(found.value)
+
+
+def test_answers_of_one_meaning_are_not_read_as_a_probability_of_yes() -> None:
+    assert "Bernoulli" not in repr(semantic_entropy([[["a"], ["a"]]]))

@@ -207,3 +207,70 @@ def test_only_the_token_that_came(exact) -> None:
     lists = TopLogProbs.from_vllm(outputs)
     assert all(each.beyond == 0 for member in lists.lists for each in member[0])
     assert count_violations(lists, logs) == 0
+
+
+def rename(value: Any, names: dict[str, str]) -> Any:
+    """Return a response in which tokens have other names."""
+    if isinstance(value, dict):
+        found = {names.get(key, key): rename(each, names) for key, each in value.items()}
+        return found | ({"bytes": list(found["token"].encode())} if "token" in found else {})
+    if isinstance(value, list):
+        return [rename(each, names) for each in value]
+    return names.get(value, value) if isinstance(value, str) else value
+
+
+@pytest.mark.parametrize(
+    ("make", "name"), [(make_chat, "\ufffd"), (make_completion, "\ufffd"), (make_chat, "same")]
+)
+def test_tokens_of_one_name_say_nothing_for_certain(exact, make, name) -> None:
+    """Servers write parts of characters as one and the same character."""
+    logs, _ = exact
+    best = logs[0, 0].argmax(axis=-1).tolist()  # by one member, so that other text is not compared
+    second = {f" word{int(np.argsort(-row)[1])}": name for row in logs[0, 0]}
+    names = second | {f" word{token}": name for token in best[1::2]}
+    lists = TopLogProbs.from_openai([[rename(make(logs[0, 0], best), names)]])
+    assert count_violations(lists, logs[:1]) == 0
+
+
+def test_members_are_not_compared_after_a_token_of_unclear_name(exact) -> None:
+    logs, tokens = exact
+    names = {f" word{tokens[2]}": "\ufffd"}
+    outputs = [[rename(make_chat(member[0], tokens), names)] for member in logs]
+    lists = TopLogProbs.from_openai(outputs)
+    assert len(lists.lists[0][0]) == 1 + next(i for i, t in enumerate(tokens) if t == tokens[2])
+    assert len(TopLogProbs.from_openai(outputs[:1]).lists[0][0]) == POSITIONS
+    bounds = lists.bounds(vocabulary=VOCABULARY)
+    assert bounds.lower.epistemic.shape == (1, len(lists.lists[0][0]))
+
+
+def test_a_token_is_the_same_with_bytes_and_without(exact) -> None:
+    logs, tokens = exact
+    chats = [make_chat(logs[0, 0], tokens) for _ in range(2)]
+    for entry in chats[1]["choices"][0]["logprobs"]["content"]:
+        entry["bytes"] = None
+        for each in entry["top_logprobs"]:
+            del each["bytes"]
+    lists = TopLogProbs.from_openai([[each] for each in chats])
+    assert lists.lists[0] == lists.lists[1]
+
+
+def test_refusals_answers_without_tokens_and_damage(exact) -> None:
+    logs, tokens = exact
+    chat = make_chat(logs[0, 0], tokens)
+    refused = make_chat(logs[0, 0], tokens)
+    logprobs = refused["choices"][0]["logprobs"]
+    logprobs |= {"content": None, "refusal": logprobs["content"]}
+    assert TopLogProbs.from_openai([[refused]]).lists == TopLogProbs.from_openai([[chat]]).lists
+    with pytest.raises(ValueError, match="Ask for them: logprobs=True"):
+        TopLogProbs.from_openai([[{"choices": [{"logprobs": {"content": None, "refusal": None}}]}]])
+    empty = {"choices": [{"logprobs": {"content": []}}]}
+    found = TopLogProbs.from_openai([[chat, empty]]).bounds(vocabulary=VOCABULARY, measure="average")
+    assert np.isnan(found.per_token.lower.total).tolist() == [False, True]
+    assert found.per_token.decide(100.0).tolist() == ["keep", "ask for more"]
+    output = make_request_output(logs[0, 0], tokens)
+    output.outputs[0].logprobs.pop()
+    with pytest.raises(ValueError, match="Got 11 for 12 tokens"):
+        TopLogProbs.from_vllm([[output]])
+    damaged = {"choices": [{"logprobs": {"content": [{"token": "a", "logprob": None}]}}]}
+    with pytest.raises(ValueError, match=r"numbers as log-probabilities\. Got None"):
+        TopLogProbs.from_openai([[damaged]])

@@ -240,6 +240,17 @@ def test_outputs_of_generate() -> None:
         TopLogProbs.from_hf([{"sequences": outputs[0]["sequences"]}])
 
 
+def test_outputs_of_generate_end_where_answers_do() -> None:
+    logits = tuple(torch.randn(2, 9, generator=torch.Generator().manual_seed(k)) for k in range(3))
+    output = {"sequences": torch.tensor([[1, 4, 2, 0], [1, 5, 6, 2]]), "logits": logits}
+    for end in (2, [2, 8]):
+        assert [len(each) for each in TopLogProbs.from_hf([output], end=end).lists[0]] == [2, 3]
+    with pytest.raises(ValueError, match="num_beams=1"):
+        TopLogProbs.from_hf([output | {"sequences": output["sequences"][:1]}])
+    with pytest.raises(ValueError, match="num_beams=1"):
+        TopLogProbs.from_hf([output | {"beam_indices": torch.zeros(2, 3)}])
+
+
 @pytest.mark.slow
 def test_transformers_generate_output() -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -289,6 +300,12 @@ def test_bad_arguments_get_one_clear_line() -> None:
         lists.bounds(vocabulary=1)
     with pytest.raises(ValueError, match="measure must be"):
         lists.bounds(vocabulary=5, measure="bma")
+    with pytest.raises(ValueError, match="vocabulary must be the number of tokens"):
+        lists.bounds(vocabulary=float("nan"))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="part must be 'total', 'aleatoric' or 'epistemic'"):
+        lists.bounds(vocabulary=5).decide(0.1, "doubt")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="threshold must be a number"):
+        lists.bounds(vocabulary=5).decide(float("nan"))
     with pytest.raises(ValueError, match="rounding must be"):
         lists.bounds(vocabulary=5, rounding=-1)
     with pytest.raises(ValueError, match="weights must be 1 positive numbers"):

@@ -45,7 +45,7 @@ class ReadAnswer:
     @property
     def surprisals(self) -> list[float]:
         """Minus the log-probability of each token that came, in nats; NaN where the service does not say."""
-        return [-own.get(key, math.nan) for key, own in zip(self.keys, self.lists, strict=True)]
+        return [-own.came for own in self.lists]
 
 
 def read_answer(record: AnswerRecord, service: Service, rounding: float) -> ReadAnswer:
@@ -99,11 +99,11 @@ def _find_response(content: Mapping[str, Any], service: Service) -> Any:
 def _find_text(response: Mapping[str, Any]) -> Any:
     (first, *_) = response.get("choices") or response.get("outputs") or [{}]
     message = first.get("message")
-    return first.get("text") if message is None else message.get("content")
+    return first.get("text") if message is None else message.get("content") or message.get("refusal")
 
 
 def _read_openai_tokens(response: Mapping[str, Any], keys: list[Any]) -> list[str]:
-    content = response["choices"][0]["logprobs"].get("content")
+    content = service_responses.find_content(response["choices"][0]["logprobs"])
     # A completion names its tokens by their text; a chat by their bytes, which may be part of a character.
     return [str(each) for each in keys] if content is None else [str(each["token"]) for each in content]
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from demur.core.rules import LOG
-from demur.measures import canonical_name, check_base
+from demur.measures import canonical_name
 from demur.scoring.score_table import PARTS
 from demur.sequences.answer_records import ReadAnswer, Service, mend_text, read_answer
-from demur.sequences.top_log_probs import Bounds, TopLogProbs
+from demur.sequences.service_responses import count_compared
+from demur.sequences.top_log_probs import Bounds, TopLogProbs, check_bound_options
 from demur.stores import AnswerRecord, StoreError
 
 _TOKENS_AT_ONCE = 1024
@@ -86,7 +86,7 @@ def score_answers(
     waiting: dict[int, list[_Prompt]] = {}
     for row, records in enumerate(prompts):
         answers = [read_answer(record, service, rounding) for record in records]
-        length = _count_compared(answers)
+        length = count_compared([(answer.keys, answer.lists) for answer in answers])
         own_fields = _read_fields(records[0], keep)
         rows.append(
             {"input": row, "id": mend_text(records[0].id)}
@@ -111,7 +111,7 @@ class _Scorer:
 
     def __init__(self, names: list[str], options: dict[str, Any], per_token: bool) -> None:
         self.names, self.options, self.per_token = names, options, per_token
-        self.scale = check_base(options["base"], LOG)
+        _, self.scale = check_bound_options(names, **options)
         self.found: dict[int, dict[str, float]] = {}
         self.tokens: dict[int, dict[str, list[Any]]] = {}
 
@@ -188,15 +188,6 @@ def _name_parts(ends: dict[str, Bounds], place: Any) -> dict[str, Any]:
         if name == "average":
             found |= {f"{name}_{part}{UPPER}": getattr(own.upper, part)[place] for part in PARTS}
     return found
-
-
-def _count_compared(answers: list[ReadAnswer]) -> int:
-    """Return how many tokens can be compared: members have written the same ones before."""
-    length = min(len(answer.keys) for answer in answers)
-    for position in range(length):
-        if len({answer.keys[position] for answer in answers}) > 1:
-            return position + 1
-    return length
 
 
 def _measure_perplexity(answer: ReadAnswer) -> float:

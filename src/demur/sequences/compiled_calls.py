@@ -56,7 +56,8 @@ def summarise_few(
     origins = np.array([(each - begins[0]) // flat.itemsize for each in begins], np.int64)
     (rows, classes), claimed = members[0].shape, np.zeros(1, np.int64)
     found, normalisers = np.zeros((4, rows)), np.zeros((len(members), rows))
-    weights, prior = (np.ascontiguousarray(each / each.sum(axis=0)) for each in (weights, prior))
+    with np.errstate(invalid="ignore"):  # other rows may have no weight at all
+        weights, prior = (np.ascontiguousarray(each / each.sum(axis=0)) for each in (weights, prior))
     given = flat, origins, members[0].strides[0] // flat.itemsize, classes, chosen, weights, prior
     most = chosen.size * len(members) * classes // WORTH_A_THREAD
     left = run_together(lambda: loop(*given, claimed, found, normalisers), most)

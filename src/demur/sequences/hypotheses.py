@@ -129,10 +129,13 @@ def hypotheses(
     if log_likelihood is not None:
         if chosen.sides()[0] != "bma":
             raise ValueError(_STEP_ADVICE)
-        averaged = np.where(kept, _check_shape("log_likelihood", log_likelihood, shape), 0.0)
-        ratio = members - averaged
+        given_average = _check_shape("log_likelihood", log_likelihood, shape).astype(np.float64)
+        _check_log_likelihoods("log_likelihood", given_average, kept)
+        averaged = np.where(kept, given_average, 0.0)
+        with np.errstate(invalid="ignore"):
+            ratio = np.where(np.isneginf(members), -np.inf, members - averaged)
     shares = _weigh_hypotheses(averaged, kept, drawn_from, temperature)
-    three = np.stack(_terms_of(chosen, ratio, prior, averaged))
+    three = np.stack(_terms_of(chosen, ratio, prior, averaged, by_step=log_likelihood is not None))
     unit, drawn = Reading(name_unit("log", base)), drawn_from is not None
     like = arrays.sample(given)
     double = arrays.is_double(given)
@@ -150,7 +153,7 @@ def hypotheses(
     per_token = None
     if lengths is not None:
         count = _check_shape("lengths", lengths, shape).astype(np.float64)
-        if (count[kept] <= 0).any():
+        if not (count[kept] > 0).all():
             raise ValueError("lengths must be positive, tokens of each answer.")
         per_token = average(three / np.where(kept, count, 1.0))
     covered = None if drawn else np.where(kept, np.exp(averaged), 0.0).sum(axis=-1)
@@ -164,7 +167,7 @@ def hypotheses(
 
 
 def _terms_of(
-    measure: Measure, ratio: np.ndarray, prior: np.ndarray, averaged: np.ndarray
+    measure: Measure, ratio: np.ndarray, prior: np.ndarray, averaged: np.ndarray, *, by_step: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return what each hypothesis says of total, aleatoric and epistemic part, (inputs, hypotheses)."""
     predictor, truth = measure.sides()
@@ -178,6 +181,9 @@ def _terms_of(
     mutual = (prior * generalised_kl_term(np, change, finite)).sum(axis=0)
     safe = np.where(possible, np.exp(finite), 1.0)
     apart = itakura_saito(np, safe, np.ones_like(safe), np.where(possible, change, 0.0))
+    if by_step:
+        # That sum is not 1 for a product of averages; by Jensen's inequality the logarithms are enough.
+        apart = -finite
     reverse = np.where(possible | (prior == 0), prior * apart, np.inf).sum(axis=0)
     if predictor == "bma":
         aleatoric = -averaged
@@ -212,6 +218,9 @@ def _weigh_hypotheses(
         proposal = np.zeros_like(averaged)
     else:
         proposal = _check_shape("drawn_from", drawn_from, kept.shape).astype(np.float64)
+        _check_log_likelihoods("drawn_from", proposal, kept)
+        if np.isneginf(proposal[kept]).any():
+            raise ValueError("drawn_from must be finite: an answer that was drawn is possible. Got -inf.")
     logs = np.where(kept, averaged / temperature - proposal, -np.inf)
     if np.isnan(logs).any() or np.isneginf(logs.max(axis=-1)).any():
         raise ValueError("Every input needs a hypothesis that some member finds possible. Got one without.")

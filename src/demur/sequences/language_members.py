@@ -102,9 +102,13 @@ def list_members(
                 "Load it first: AutoModelForCausalLM.from_pretrained(...)."
             )
     members = [LanguageMember(model) for model in given]
+    if dropout is not None and (not isinstance(dropout, int) or dropout < 1):
+        raise ValueError(f"dropout must be a positive integer, members per model. Got {dropout!r}.")
     for name, values in (("adapters", adapters), ("templates", templates)):
         if values is None:
             continue
+        if isinstance(values, str) or not len(values):
+            raise ValueError(f"{name} must be a list of {name}, a member each. Got {values!r}.")
         if len(members) not in (1, len(values)):
             raise ValueError(
                 f"{name} must be as many as there are members, {len(members)}, or go with one model. "
@@ -185,6 +189,9 @@ class TokenReader:
         # A wrapper, as PEFT's, passes on what the model in it takes.
         inner = member.model.get_base_model() if hasattr(member.model, "get_base_model") else member.model
         self._accepts = set(inspect.signature(inner.forward).parameters)
+        # Recurrent models, as Mamba, keep states of other kinds: they read all from the start each time.
+        self._rereads = source is None and "past_key_values" not in self._accepts
+        self._tokens = context[:, :0]
         if source is not None:
             with member.enter((first, -1), self._modules) as model:
                 self._encoded = model.get_encoder()(input_ids=source, attention_mask=source_mask)
@@ -216,7 +223,9 @@ class TokenReader:
 
     def keep(self, rows: Any) -> None:
         """Go on with some of the rows, in a new order; rows may repeat."""
-        self._cache.reorder_cache(rows)
+        if self._cache is not None:
+            self._cache.reorder_cache(rows)
+        self._tokens = self._tokens[rows]
         self._mask, self._waiting = self._mask[rows], self._waiting[rows]
         self._waiting_mask = self._waiting_mask[rows]
         if self._encoded is not None:
@@ -229,6 +238,9 @@ class TokenReader:
 
         begin = self._mask.shape[1]
         self._mask = torch.cat([self._mask, mask], dim=1)
+        self._tokens = torch.cat([self._tokens, tokens], dim=1)
+        if self._rereads:
+            return self._read_all(last)
         options: dict[str, Any] = {"past_key_values": self._cache, "use_cache": True}
         if self._encoded is None:
             options |= {"input_ids": tokens, "attention_mask": self._mask}
@@ -243,10 +255,39 @@ class TokenReader:
             }  # fmt: skip
             if "decoder_attention_mask" in self._accepts:
                 options["decoder_attention_mask"] = self._mask
-        with self.member.enter((self.first, begin), self._modules) as model:
-            found = model(**options)
-        self._cache = found.past_key_values
+        found = self._call(options, begin)
+        self._cache = getattr(found, "past_key_values", None)
+        if self._cache is None and self._encoded is None:
+            self._rereads = True
+            return self._read_all(last)
         return found.logits[:, -last:]
+
+    def _read_all(self, last: int) -> Any:
+        """Return the same of a model without a cache; texts of different lengths apart, without padding."""
+        import torch
+
+        starts = self._mask.argmax(dim=1).tolist()
+        rows = [slice(None)] if len(set(starts)) == 1 else [slice(n, n + 1) for n in range(len(starts))]
+        parts = []
+        for own in rows:
+            begin = starts[own][0]
+            found = self._call({"input_ids": self._tokens[own, begin:], "use_cache": False}, begin)
+            parts.append(found.logits[:, -last:])
+        return torch.cat(parts)
+
+    def _call(self, options: dict[str, Any], begin: int) -> Any:
+        """Return what the model says; raise a clear error where a text is longer than it takes."""
+        with self.member.enter((self.first, begin), self._modules) as model:
+            try:
+                return model(**options)
+            except IndexError as error:
+                most = getattr(model.config.get_text_config(), "max_position_embeddings", None)
+                if most is None or self._mask.shape[1] <= most:
+                    raise
+                raise ValueError(
+                    f"Prompt and text must have at most {most} tokens, as the model takes. "
+                    f"Got {self._mask.shape[1]}. Shorten them, or score parts."
+                ) from error
 
 
 class LogitBuffer:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from demur.core import arrays
 from demur.core.arrays import ArrayLike
 from demur.progress import progress_bar
 from demur.sequences.decoding import Beams, Decoding, average_next, choose_tokens
@@ -37,8 +38,10 @@ class LanguageModels:
         Ways to ask: texts with ``{}`` where the prompt goes; each is a member.
     dropout
         So many members per model, by leaving dropout on.
-    average, weights
+    average
         How members are averaged: see ``demur.sequences.decompose``.
+    weights
+        Of members, (members,); None: all the same.
     seed
         Of dropout, and of sampled answers.
 
@@ -77,7 +80,11 @@ class LanguageModels:
         self.average: Average = average
         self.weights, self.seed = weights, seed
         self._encodes = bool(getattr(self.members[0].model.config, "is_encoder_decoder", False))
-        Stream(average=average, weights=weights)  # raises early where these are wrong
+        Stream(average=average)  # raises early where it is wrong
+        if weights is not None:
+            came, expected = arrays.to_numpy(arrays.as_array(weights)).shape, (len(self.members),)
+            if came != expected:
+                raise ValueError(f"weights must have shape {expected}, one per member. Got {came}.")
 
     @classmethod
     def load(
@@ -129,6 +136,7 @@ class LanguageModels:
         progress
             Show a progress bar, on a terminal.
         """
+        _check_batch_size(batch_size)
         given = _check_texts("texts", texts)
         asked = self._check_prompts(prompts, given)
         rows = [self._encode_text(text, prompt) for text, prompt in zip(given, asked, strict=True)]
@@ -196,6 +204,7 @@ class LanguageModels:
             As for ``score``.
         """
         decoding = Decoding(decode, do_sample, temperature, num_beams, max_new_tokens, len(self.members))
+        _check_batch_size(batch_size)
         prompts = _check_texts("prompts", prompts)
         streams, ids = [], []
         with progress_bar(len(prompts), "prompts", hidden=not progress) as show:
@@ -369,6 +378,11 @@ def _check_texts(name: str, texts: Any) -> list[str]:
             f"{name} must be a list of texts. Got {'none' if not found else type(wrong).__name__}."
         )
     return found
+
+
+def _check_batch_size(value: Any) -> None:
+    if not isinstance(value, int) or value < 1:
+        raise ValueError(f"batch_size must be a positive integer. Got {value!r}.")
 
 
 def _pad(rows: list[list[int]], *, left: bool) -> tuple[Any, Any]:

@@ -104,11 +104,17 @@ def _number_clusters(labels: np.ndarray, kept: np.ndarray) -> tuple[np.ndarray, 
     """Return the clusters of each input as numbers from 0, and how many there are at most."""
     flat, seen = labels.reshape(*labels.shape[:2], -1), kept.reshape(*labels.shape[:2], -1)
     codes = np.full(flat.shape, -1)
-    size = 1
+    size = 2  # one class alone would look like a probability of yes
     for place in range(flat.shape[2]):
         numbers: dict[Any, int] = {}
         for index in np.argwhere(seen[..., place]).tolist():
-            codes[*index, place] = numbers.setdefault(flat[*index, place], len(numbers))
+            label = flat[*index, place]
+            if label is None or label != label:
+                raise ValueError(
+                    f"clusters must name the cluster of each answer. Got {label!r} at {[*index, place]}, "
+                    "members, draws and inputs. Leave out what is no answer: mask=."
+                )
+            codes[*index, place] = numbers.setdefault(label, len(numbers))
         size = max(size, len(numbers))
     return codes.reshape(labels.shape), size
 

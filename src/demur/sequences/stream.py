@@ -25,6 +25,7 @@ from demur.sequences.step_figures import (
     compute_step_figures,
     figures_of_sums,
 )
+from demur.sequences.stream_checks import check_prior, locate_error, refuse_empty
 from demur.sequences.token_log_likelihoods import check_mask, check_tokens, look_up_tokens
 
 Average = Literal["step", "sequence"]
@@ -112,6 +113,7 @@ class Stream:
                 "Expected members, inputs, positions and vocabulary, 4 axes. "
                 f"Got shape {tuple(prediction.shape)}. For one text add an axis: array[:, None]."
             )
+        refuse_empty(prediction.shape)
         members, inputs, positions, vocabulary = prediction.shape
         kept, came = self._check_chunk(members, inputs, positions, vocabulary, tokens, mask)
         step = max(1, _NUMBERS_AT_ONCE // (members * inputs * vocabulary))
@@ -119,7 +121,10 @@ class Stream:
             part = slice(begin, begin + step)
             own = prediction.with_values(prediction.values[:, :, part])
             known = None if _known is None else _known[:, :, part]
-            self._add_chunk(own, kept[:, part], None if came is None else came[:, part], known)
+            try:
+                self._add_chunk(own, kept[:, part], None if came is None else came[:, part], known)
+            except ValueError as error:
+                raise locate_error(error, own, kept[:, part], begin) from error
         self._note_type(prediction)
         return self
 
@@ -128,7 +133,7 @@ class Stream:
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """Return mask and tokens of a chunk; raise unless it goes with those before."""
         if self._prior is None:
-            self._prior = _check_prior(self._given_weights, members, inputs)
+            self._prior = check_prior(self._given_weights, members, inputs)
             self._seen = np.zeros((members, inputs))
         elif self._prior.shape != (members, inputs):
             raise ValueError(
@@ -180,7 +185,7 @@ class Stream:
                 own = (each[None] if mask.all() else each[None, steps] for each in members)
                 found = np.concatenate([look_up_tokens(each, "logits", came) for each in own])
                 likelihoods = _spread(found, steps, mask.shape)
-            weights = weigh_prefixes(self._prior, self._seen, likelihoods).reshape((len(members), -1))
+            weights = weigh_prefixes(self._prior, self._seen, likelihoods, mask).reshape((len(members), -1))
         if weights is not None or self._given_weights is not None:
             prior = _repeat(self._prior, mask.shape[1])
         figures, normalisers = compute_few_figures(
@@ -221,7 +226,8 @@ class Stream:
             figures = compute_step_figures(gather(own, prior, 0))
         else:
             assert likelihoods is not None and self._seen is not None
-            prefix = weigh_prefixes(self._prior, self._seen, likelihoods).reshape((members, -1))[:, steps]
+            weighed = weigh_prefixes(self._prior, self._seen, likelihoods, mask)
+            prefix = weighed.reshape((members, -1))[:, steps]
             figures = compute_prefix_figures(own, _repeat(self._prior, positions)[:, steps], prefix)
         self._keep(mask, _spread(figures, steps, mask.shape), likelihoods)
 
@@ -238,26 +244,38 @@ class Stream:
                     "Expected one member, (inputs, positions, vocabulary), at a time. "
                     f"Got shape {tuple(prediction.shape)}."
                 )
+            refuse_empty(prediction.shape)
             inputs, positions, vocabulary = prediction.shape
             if kept is None:
                 kept = check_mask(mask, (inputs, positions))
                 came = None if tokens is None else check_tokens(tokens, kept, vocabulary)
                 steps = np.flatnonzero(kept.reshape(-1))
+            if kept.shape != (inputs, positions):
+                raise ValueError(
+                    f"Expected inputs and positions {kept.shape} from every member. "
+                    f"Got {(inputs, positions)} from member {count - 1}."
+                )
             values = arrays.to_numpy(prediction.values).reshape((inputs * positions, vocabulary))[steps][None]
             own = prediction.with_values(values)
             weight = None
+            if weights is not None and count > len(weights):
+                raise ValueError(f"weights must be one per member. Got {len(weights)}, and more members.")
             if weights is not None:
                 mine = np.broadcast_to(weights[count - 1], (inputs,))
                 weight = np.repeat(mine, positions)[steps][None]
-            moments.update(own, weights=weight)
+            if len(steps):
+                try:
+                    moments.update(own, weights=weight)
+                except ValueError as error:
+                    whole = prediction.with_values(prediction.values[None])
+                    raise locate_error(error, whole, kept, 0, f"Member {count - 1}: ") from error
             if came is not None:
                 rows.append(look_up_tokens(values, own.kind, came.reshape(-1)[steps])[0])
         if prediction is None or kept is None:
             raise ValueError("Expected an iterator over members. Got an empty one.")
         inputs, positions, vocabulary = prediction.shape
         self._check_chunk(count, inputs, positions, vocabulary, tokens, mask)
-        assert moments.state is not None
-        figures = figures_of_sums(moments.state)
+        figures = np.empty((4, 0)) if moments.state is None else figures_of_sums(moments.state)
         likelihoods = _spread(np.stack(rows), steps, kept.shape) if rows else None
         self._keep(kept, _spread(figures, steps, kept.shape), likelihoods)
         self._note_type(prediction)
@@ -365,22 +383,6 @@ def join_streams(streams: list[Stream], order: np.ndarray) -> Stream:
         whole._averaged = [np.concatenate([np.sum(s._averaged, axis=0) for s in streams])[order]]
     whole._like, whole._double = streams[0]._like, streams[0]._double
     return whole
-
-
-def _check_prior(weights: Any, members: int, inputs: int) -> np.ndarray:
-    """Return weights (members, inputs) that sum to 1 over members."""
-    if weights is None:
-        return np.full((members, inputs), 1 / members)
-    found = arrays.to_numpy(arrays.as_array(weights)).astype(np.float64)
-    if found.shape not in ((members,), (members, inputs)):
-        raise ValueError(
-            f"weights must have shape {(members,)} or {(members, inputs)}, one per member or one per member "
-            f"and input. Got {found.shape}."
-        )
-    if not np.isfinite(found).all() or (found < 0).any() or not (found.max(axis=0) > 0).all():
-        raise ValueError("weights must be finite, not negative, and not all zero.")
-    whole = np.broadcast_to(found.reshape((members, -1)), (members, inputs))
-    return whole / whole.sum(axis=0)
 
 
 def _spread(rows: np.ndarray, steps: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

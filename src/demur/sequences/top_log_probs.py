@@ -15,7 +15,7 @@ from demur.core.rules import LOG
 from demur.measures import Decomposition, Measure, MeasureName, check_base, name_unit, resolve
 from demur.sequences import service_responses
 from demur.sequences.list_bounds import Lists, bound_divergences, bound_entropies, bound_information
-from demur.sequences.service_responses import TokenList
+from demur.sequences.service_responses import TokenList, count_compared
 
 _STEPS_AT_ONCE = 1024
 
@@ -47,8 +47,9 @@ class Bounds:
 
     @property
     def per_token(self) -> Bounds:
-        """The limits of each input's average over positions, (inputs,)."""
-        lengths, whole = self.mask.sum(axis=-1), self.sequence
+        """The limits of each input's average over positions, (inputs,); NaN where it has none."""
+        whole = self.sequence
+        lengths = np.where(whole.mask, self.mask.sum(axis=-1), np.nan)
         return Bounds(
             whole.lower.map(lambda part: part / lengths),
             whole.upper.map(lambda part: part / lengths),
@@ -73,6 +74,10 @@ class Bounds:
         >>> [str(bounds.decide(threshold)[0, 0]) for threshold in (0.5, 0.53, 0.55)]
         ['defer', 'ask for more', 'keep']
         """
+        if part not in ("total", "aleatoric", "epistemic"):
+            raise ValueError(f"part must be 'total', 'aleatoric' or 'epistemic'. Got {part!r}.")
+        if isinstance(threshold, str) or np.isnan(threshold).any():
+            raise ValueError(f"threshold must be a number. Got {threshold!r}.")
         low, high = getattr(self.lower, part), getattr(self.upper, part)
         unsure = np.full(np.shape(low), "ask for more")
         return np.where(low > threshold, "defer", np.where(high <= threshold, "keep", unsure))
@@ -153,7 +158,12 @@ class TopLogProbs:
 
     @classmethod
     def from_hf(
-        cls, outputs: Sequence[Any], *, top: int = 20, weights: ArrayLike | None = None
+        cls,
+        outputs: Sequence[Any],
+        *,
+        top: int = 20,
+        end: int | Sequence[int] | None = None,
+        weights: ArrayLike | None = None,
     ) -> TopLogProbs:
         """Read outputs of ``generate(output_logits=True, return_dict_in_generate=True)`` of transformers.
 
@@ -163,10 +173,16 @@ class TopLogProbs:
             One output per member, each of the same batch of prompts.
         top
             How many log-probabilities to keep.
+        end
+            The token or tokens that end an answer, as ``model.generation_config.eos_token_id``: what comes
+            after it in a batch is padding. None: every position counts.
         weights
             As for the class.
         """
-        per_member = [service_responses.read_generate_output(each, top) for each in outputs]
+        if not isinstance(top, int) or top < 1:
+            raise ValueError(f"top must be a positive integer. Got {top!r}.")
+        ends = () if end is None else (end,) if isinstance(end, int) else tuple(end)
+        per_member = [service_responses.read_generate_output(each, top, ends) for each in outputs]
         return cls(*_compare_prefixes(per_member, lambda pair: pair), weights=weights)
 
     def __repr__(self) -> str:
@@ -206,12 +222,7 @@ class TopLogProbs:
         rounding: float = 1e-6,
     ) -> list[Bounds]:
         """Return what `bounds` does for several measures, in the time that one of them takes."""
-        chosen, scale = [resolve(each) for each in measures], check_base(base, LOG)
-        for each, measure in zip(chosen, measures, strict=True):
-            if "given" in each.sides() or each.sides() == ("bma", "bma"):
-                raise ValueError(f"measure must be 'pairwise', 'average' or 'reverse'. Got {measure!r}.")
-        if not 0 <= rounding < 0.1:
-            raise ValueError(f"rounding must be a small number, 0 or above. Got {rounding!r}.")
+        chosen, scale = check_bound_options(measures, vocabulary, base, rounding)
         places = [(n, at) for n, row in enumerate(self.lists[0]) for at in range(len(row))]
         longest = max(len(row) for row in self.lists[0])
         found = np.zeros((len(chosen), 2, 3, len(self.lists[0]), longest))
@@ -238,7 +249,7 @@ class TopLogProbs:
             real[s, : len(number)] = True
             for m, member in enumerate(self.lists):
                 own = member[n][at]
-                if not own:
+                if not own and not isinstance(own, TokenList):
                     raise ValueError(f"Expected log-probabilities. Got none from member {m} at {[n, at]}.")
                 beyond = own.beyond if isinstance(own, TokenList) else min(own.values())
                 largest[s, m] = _read_probability(beyond, (m, n, at))
@@ -259,6 +270,24 @@ class TopLogProbs:
                 f"Got {vocabulary!r}."
             )
         return Lists(probs, listed, real, largest, self.weights, size, rounding)
+
+
+def check_bound_options(
+    measures: Sequence[MeasureName | str | Measure],
+    vocabulary: int | None,
+    base: float | None,
+    rounding: float,
+) -> tuple[list[Measure], float]:
+    """Return measures and the factor of the unit; raise unless they have limits."""
+    chosen, scale = [resolve(each) for each in measures], check_base(base, LOG)
+    for each, measure in zip(chosen, measures, strict=True):
+        if "given" in each.sides() or each.sides() == ("bma", "bma"):
+            raise ValueError(f"measure must be 'pairwise', 'average' or 'reverse'. Got {measure!r}.")
+    if vocabulary is not None and (isinstance(vocabulary, str) or not vocabulary >= 1):
+        raise ValueError(f"vocabulary must be the number of tokens that there are. Got {vocabulary!r}.")
+    if not 0 <= rounding < 0.1:
+        raise ValueError(f"rounding must be a small number, 0 or above. Got {rounding!r}.")
+    return chosen, scale
 
 
 def _bound_steps(lists: Lists, measures: Sequence[Measure]) -> np.ndarray:
@@ -289,11 +318,7 @@ def _compare_prefixes(responses: Sequence[Any], read: Any) -> tuple[list[list[li
     lists: list[list[list[TokenList]]] = [[] for _ in found]
     for n in range(len(found[0])):
         answers = [member[n] for member in found]
-        length = min(len(tokens) for tokens, _ in answers)
-        for position in range(length):
-            if len({tokens[position] for tokens, _ in answers}) > 1:
-                length = position + 1
-                break
+        length = count_compared(answers)
         for own, (_, positions) in zip(lists, answers, strict=True):
             own.append(positions[:length])
     return (lists,)

@@ -14,8 +14,10 @@ function tokenScore(about) {
 
 const tokenName = (column) => (column === "surprisal" ? "surprisal" : DATA.scores.find((each) => each.column === column).short);
 
-// A token that is only space or a line's end would not be seen.
-const visible = (token) => (/^\s*$/.test(token) ? token.replaceAll("\n", "\u23ce\n").replaceAll(" ", "\u2423") : token);
+// A token that is only space, a line's end, a control or a mark without a width would not be seen.
+const NAMED = { "\n": "\u23ce\n", " ": "\u2423" };
+const nameLetter = (letter) => NAMED[letter] ?? `\\u${letter.codePointAt(0).toString(16).padStart(4, "0")}`;
+const visible = (token) => (/^[\s\p{C}]*$/u.test(token) ? [...token].map(nameLetter).join("") : token);
 
 function shaded(token, value, [mark, deepest], name) {
   const [, before, word] = /^(\s*)([^]*)$/.exec(visible(token));
@@ -41,10 +43,12 @@ function showAnswers() {
     const values = row.answer.values[at].map(real);
     const worst = values.map((_, index) => index).sort((a, b) => values[b] - values[a] || a - b).slice(0, WORST_NAMED).filter((index) => values[index] > 0);
     const words = row.answer.tokens.flatMap((token, index) => shaded(token, values[index], scale, name));
+    // Text that is read from the right does not move what stands around it.
+    const named = (index, place) => [place ? ", \u201c" : "\u201c", element("bdi", {}, visible(row.answer.tokens[index]).trim()), `\u201d ${text(values[index], 3)}`];
     const rest = row.answer.rest ? [element("span", { class: "unscored", title: "not scored: members had written different words before, or too long to show" }, row.answer.rest)] : [];
-    return element("li", {}, element("p", { class: "head" }, element("b", {}, row.id ?? `input ${row.input}`), ` ${score().short} ${text(row.scores[state.score])}`,
+    return element("li", {}, element("p", { class: "head" }, element("b", { dir: "auto" }, row.id ?? `input ${row.input}`), ` ${score().short} ${text(row.scores[state.score])}`,
       ...(row.right === undefined ? [] : [element("span", { class: row.right ? "right" : "wrong" }, row.right ? " right" : " wrong")])),
     element("p", { class: "answer", dir: "auto" }, ...words, ...rest),
-    element("p", { class: "worst" }, worst.length ? `most doubtful: ${worst.map((index) => `\u201c${visible(row.answer.tokens[index]).trim()}\u201d ${text(values[index], 3)}`).join(", ")}` : "no token is doubtful"));
+    element("p", { class: "worst" }, ...(worst.length ? ["most doubtful: ", ...worst.flatMap(named)] : ["no token is doubtful"])));
   }));
 }
