@@ -108,6 +108,44 @@ def test_labels_and_predictions_with_empty_cells(folder, tmp_path) -> None:
     assert 0 < found["missing"] < found["audited"]
 
 
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_classes_beside_empty_cells_are_numbers(folder, tmp_path, suffix) -> None:
+    """Pandas writes a column of classes some of which are not known as 2.0, and predictions as 2."""
+    pandas = pytest.importorskip("pandas")
+    scores, _ = draw(200, 1)
+    prediction = np.arange(200) % 3
+    table = pandas.DataFrame({"id": np.arange(200), "pairwise_epistemic": scores, "size": scores})
+    table["prediction"], table["label"] = prediction, np.where(np.arange(200) % 4, prediction, np.nan)
+    path = tmp_path / f"day.{suffix}"
+    if suffix == "csv":
+        table.to_csv(path, index=False)
+    elif suffix == "parquet":
+        table.to_parquet(path)
+    else:
+        table.to_json(path, orient="records", lines=True)
+    found = json.loads(call("monitor", "observe", folder, path, "--json"))
+    assert 0 < found["missing"] < found["audited"] and found["risk"]["value"] == 0
+
+
+def test_a_parquet_log_has_empty_cells_and_columns_of_any_type(folder, tmp_path) -> None:
+    pandas = pytest.importorskip("pandas")
+    scores, correct = draw(200, 1)
+    table = pandas.DataFrame({"id": np.arange(200), "pairwise_epistemic": scores, "size": scores})
+    table["time"] = pandas.date_range("2026-01-01", periods=200)
+    table["comment"] = np.where(np.arange(200) % 2, "good", None)
+    table["features"] = [[1.0, 2.0]] * 200
+    table["correct"] = np.where(np.arange(200) % 4, correct, None)
+    table.to_parquet(tmp_path / "day.parquet")
+    found = json.loads(call("monitor", "observe", folder, tmp_path / "day.parquet", "--json"))
+    table[["id", "pairwise_epistemic", "size", "correct"]].to_csv(tmp_path / "day.csv", index=False)
+    again = json.loads(call("monitor", "observe", folder, tmp_path / "day.csv", "--json"))
+    assert again == found and 0 < found["missing"] < found["audited"] and found["observed"] == 200
+    table.loc[3, "id"] = np.nan
+    table.to_parquet(tmp_path / "nameless.parquet")
+    said = call("monitor", "observe", folder, tmp_path / "nameless.parquet", code=2)
+    assert "ids must not be empty. Got an empty one at input 3" in said
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

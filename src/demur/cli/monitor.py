@@ -247,13 +247,18 @@ def _read_correct(path: Path, columns: dict[str, np.ndarray]) -> np.ndarray | No
             )
         return np.array(found, dtype=float)
     if "label" in columns and "prediction" in columns:
-        from demur.stores import find_unlabelled
+        from demur.stores import find_unlabelled, parse_cells
 
         label, prediction = columns["label"], columns["prediction"]
-        unknown = label == "" if label.dtype.kind == "U" else find_unlabelled(label)
-        if label.dtype.kind != prediction.dtype.kind and "U" in (label.dtype.kind, prediction.dtype.kind):
-            label, prediction = label.astype(str), prediction.astype(str)
-        return np.where(unknown, math.nan, (label == prediction).astype(float))
+        known = label != "" if label.dtype.kind == "U" else ~find_unlabelled(label)
+        # Beside empty cells, numbers were read as text, and pandas writes the class 2 as 2.0 there.
+        sides = [each[known] for each in (label, prediction)]
+        sides = [parse_cells(each.tolist()) if each.dtype.kind == "U" else each for each in sides]
+        if "U" in (sides[0].dtype.kind, sides[1].dtype.kind):
+            sides = [each.astype(str) for each in sides]
+        found = np.full(len(label), math.nan)
+        found[known] = sides[0] == sides[1]
+        return found
     return None
 
 
