@@ -185,3 +185,23 @@ def test_merging_and_drawing_survive_in_a_folder(policy, traffic, tmp_path) -> N
         assert repr(monitor.status) == state
         both = np.concatenate([first, monitor.to_audit(np.zeros(50))])
     np.testing.assert_array_equal(demur.Monitor(policy).to_audit(np.zeros(100)), both)
+
+
+def test_a_full_disk_raises_and_leaves_the_log_as_it_was(policy, traffic, tmp_path) -> None:
+    """The system writes the part of a record that has room, and says so without an error."""
+    resource = pytest.importorskip("resource")
+    scores, correct = traffic(200)
+    with demur.Monitor.open(tmp_path / "watch", policy) as monitor:
+        monitor.observe(scores[:100], correct[:100], ids=np.arange(100))
+        log = tmp_path / "watch" / "log-1.txt"
+        before, limits = log.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 50, limits[1]))
+        try:
+            with pytest.raises(OSError, match="too large"):
+                monitor.observe(scores[100:], correct[100:], ids=np.arange(100, 200))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert log.read_bytes() == before and monitor.status.observed == 100
+        monitor.observe(scores[100:], correct[100:], ids=np.arange(100, 200))
+    with demur.Monitor.open(tmp_path / "watch") as monitor:
+        assert monitor.status.observed == 200

@@ -63,8 +63,9 @@ class Journal:
         chain = records.sum_text(text, self._chain)
         line = f"{chain} {text}\n".encode()
         try:
-            self._log.write(line)
-            self._log.flush()
+            rest = line
+            while rest:  # A disk that is nearly full takes a part, and raises only then.
+                rest = rest[self._log.write(rest) :]
             os.fsync(self._log.fileno())
         except BaseException:
             self._log.truncate(self._size)
