@@ -241,11 +241,42 @@ def test_merging_refuses_what_would_count_twice_or_is_of_another_promise(policy,
         ({"audit": [(0.5, 0.1), (0.2, 0.1), (np.inf, 1)]}, "rising"),
         ({"confidence": 95}, "Write 0.95"),
         ({"least": 0.5}, "smallest probability"),
+        ({"audit": "x"}, "pairs"),
+        ({"audit": (0.2, 0.5)}, "pairs"),
+        ({"seed": -1}, "whole number"),
     ],
 )
 def test_bad_settings_are_refused(policy, options, message) -> None:
     with pytest.raises(ValueError, match=message):
         demur.Monitor(policy, **options)
+
+
+def test_an_id_twice_in_one_batch_has_one_label(policy) -> None:
+    monitor = demur.Monitor(policy, audit=np.float32(1))
+    monitor.observe([0.1, 0.1, 0.2], [np.nan, 0, 1], ids=["a", "a", "b"])
+    assert (monitor.status.observed, monitor.status.missing) == (2, 0)
+    assert monitor.audits()["correct"].tolist() == [0, 1]
+    with pytest.raises(ValueError, match="right and wrong for 'c'"):
+        monitor.observe([0.1, 0.1], [1, 0], ids=["c", "c"])
+    with pytest.raises(ValueError, match="right and wrong for 'a'"):
+        monitor.label(["a", "a"], [1, 0])
+    assert monitor.status.observed == 2
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, "", float("nan")])
+def test_an_input_without_an_id_is_refused(policy, missing) -> None:
+    """Two of them would be taken for the same input."""
+    with pytest.raises(ValueError, match="ids must not be empty"):
+        demur.Monitor(policy).observe([0.1, 0.2], [1, 1], ids=[missing, missing])
+
+
+def test_what_is_no_policy_no_monitor_and_no_input_is_told(policy, traffic) -> None:
+    with pytest.raises(TypeError, match=r"must be a Deferral; .* Got Deferrals\."):
+        demur.Monitor(demur.Deferrals({"one": policy}))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="expected a Monitor"):
+        demur.Monitor(policy).merge(policy)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="since must be the number of an input"):
+        demur.Monitor(policy).recommend(since=-1)
 
 
 def test_bad_input_is_refused(policy, traffic) -> None:

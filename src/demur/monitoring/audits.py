@@ -38,13 +38,18 @@ class AuditPlan:
     @classmethod
     def parse(cls, audit: float | Sequence[tuple[float, float]], least: float | None) -> AuditPlan:
         """Return the plan of one probability, or of pairs of a score and a probability."""
-        pairs = [(math.inf, audit)] if isinstance(audit, int | float) else [tuple(pair) for pair in audit]
         wish = "audit must be a probability such as 0.1, or pairs of a score and a probability such as "
         wish += "[(0.2, 0.05), (inf, 0.5)], with rising scores that end in inf"
-        if not pairs or any(len(pair) != 2 for pair in pairs) or pairs[-1][0] != math.inf:
-            raise ValueError(f"{wish}. Got {audit!r}.")
-        steps = tuple((float(score), float(probability)) for score, probability in pairs)
-        if any(not a[0] < b[0] for a, b in itertools.pairwise(steps)):
+        try:
+            pairs: Any = [(math.inf, audit)] if np.isscalar(audit) else audit
+            steps = tuple((float(score), float(probability)) for score, probability in pairs)
+        except (TypeError, ValueError):
+            raise ValueError(f"{wish}. Got {audit!r}.") from None
+        if (
+            not steps
+            or steps[-1][0] != math.inf
+            or any(not a[0] < b[0] for a, b in itertools.pairwise(steps))
+        ):
             raise ValueError(f"{wish}. Got {audit!r}.")
         for _, probability in steps:
             if not 0 < probability <= 1:

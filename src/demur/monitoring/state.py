@@ -210,6 +210,10 @@ class MonitorState:
 
 def _list_limits(policy: Deferral) -> dict[str, float]:
     """Return the largest probability of an error that is promised for each group that keeps anything."""
+    if not isinstance(policy, Deferral):
+        raise TypeError(
+            f"policy must be a Deferral; of several, take one by its name. Got {type(policy).__name__}."
+        )
     if policy.goal not in ("accuracy", "coverage"):
         why = "promises nothing" if policy.goal == "cost" else "promises an expectation over policies"
         raise ValueError(

@@ -12,6 +12,8 @@ import numpy as np
 from demur.tasks.betting import Bettors, error_factors, list_stakes, locate_start
 
 RIGHT, WRONG, MISSING = 0, 1, -1
+_NO_ID = ("None", "nan", "<NA>", "NaT")
+"""How Python, NumPy and pandas write that there is none."""
 
 
 class AuditedInput(NamedTuple):
@@ -190,12 +192,24 @@ def read_ids(ids: Any, number: int) -> list[str] | None:
     """Return ids as text, one per input."""
     if ids is None:
         return None
-    found = [str(each) for each in (ids.tolist() if hasattr(ids, "tolist") else ids)]
-    if len(found) != number:
-        raise ValueError(f"ids must be one per score, {number}. Got {len(found)}.")
-    if "" in found:
-        raise ValueError(f"ids must not be empty. Got an empty one at input {found.index('')}.")
-    return found
+    listed = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+    if len(listed) != number:
+        raise ValueError(f"ids must be one per score, {number}. Got {len(listed)}.")
+    for index, each in enumerate(listed):
+        if each == "" if isinstance(each, str) else str(each) in _NO_ID:
+            raise ValueError(f"ids must not be empty. Got {each!r} at input {index}.")
+    return [str(each) for each in listed]
+
+
+def join_outcomes(ids: Sequence[str], outcomes: np.ndarray) -> np.ndarray:
+    """Return the outcome of each input, which is known if any of the same id has a label."""
+    known: dict[str, int] = {}
+    for name, outcome in zip(ids, outcomes.tolist(), strict=True):
+        if outcome != MISSING and known.setdefault(name, outcome) != outcome:
+            raise ValueError(
+                f"correct must be the same wherever an id comes again. Got right and wrong for {name!r}."
+            )
+    return np.array([known.get(name, MISSING) for name in ids], np.int8)
 
 
 def find_new(ids: Sequence[str] | None, known: Mapping[str, Any], number: int) -> np.ndarray:
