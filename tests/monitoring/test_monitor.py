@@ -1,5 +1,7 @@
 """Monitor: no alarm while the promise holds, one soon after; late labels, groups, merging, refusals."""
 
+import time
+
 import numpy as np
 import pytest
 from reference import betting as reference
@@ -261,6 +263,28 @@ def test_an_id_twice_in_one_batch_has_one_label(policy) -> None:
     with pytest.raises(ValueError, match="right and wrong for 'a'"):
         monitor.label(["a", "a"], [1, 0])
     assert monitor.status.observed == 2
+
+
+def test_a_late_label_that_comes_twice_counts_once(policy) -> None:
+    monitor = demur.Monitor(policy, audit=1.0)
+    monitor.observe([0.1, 0.1, 0.2], None, ids=["a", "b", "c"])
+    monitor.label(["a", "a"], [0, 0])
+    monitor.observe([0.1, 0.1], [1, 1], ids=["b", "b"])
+    assert monitor.status.missing == 1 and monitor.streams[0].known == 2
+    assert monitor.audits()["correct"][:2].tolist() == [0, 1]
+
+
+def test_many_late_labels_are_taken_in_one_pass(policy) -> None:
+    """A label that never comes is in front of them, so that each pass begins at the first input."""
+    monitor, whole = demur.Monitor(policy, audit=1.0), demur.Monitor(policy, audit=1.0)
+    ids, correct = np.arange(5000), np.random.default_rng(0).uniform(size=5000) > 0.05
+    monitor.observe(np.zeros(5000), None, ids=ids)
+    begin = time.perf_counter()
+    monitor.label(ids[1:], correct[1:])
+    assert time.perf_counter() - begin < 2  # one pass takes a twentieth of it, and one for each error 15 s
+    correct[0] = True  # as a missing label counts
+    whole.observe(np.zeros(5000), correct)
+    assert monitor.status.capital == whole.status.capital and monitor.status.missing == 1
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, "", float("nan")])

@@ -212,7 +212,7 @@ class Monitor(MonitorState):
 
     def _label_again(self, names: Sequence[str], outcomes: np.ndarray, which: np.ndarray) -> None:
         """Take the labels of inputs that were observed before, where they had none."""
-        own, late = self.streams[0], []
+        own, late = self.streams[0], dict[str, int]()
         for index in np.flatnonzero(which & (outcomes != MISSING)).tolist():
             found = own.ids.get(names[index])
             if found is None:  # Not audited then: a label that nobody drew proves nothing.
@@ -224,9 +224,9 @@ class Monitor(MonitorState):
                     f"{'wrong' if before else 'right'} before. Got the opposite."
                 )
             if before == MISSING:
-                late.append([names[index], int(outcomes[index])])
+                late[names[index]] = int(outcomes[index])
         if late:
-            self._do({"kind": "label", "late": late})
+            self._do({"kind": "label", "late": [list(each) for each in late.items()]})
 
     def audits(self) -> dict[str, np.ndarray]:
         """Return audited inputs as columns: stream, place, group, score, probability, correct (nan: unknown).

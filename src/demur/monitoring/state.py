@@ -84,11 +84,14 @@ class MonitorState:
             least = self.plan.least
             self._take_streams([records.parse_stream(each, self.limits, least) for each in record["streams"]])
         elif record["kind"] == "label":
+            late: dict[str, list[tuple[int, int]]] = {}
             for name, outcome in record["late"]:
                 where = own.ids[name]
                 assert where is not None
                 group, index = where
-                capital = own.bets[group].resolve(index, outcome)
+                late.setdefault(group, []).append((index, outcome))
+            for group, labels in late.items():
+                capital = own.bets[group].resolve(labels)
                 # An earlier capital must not be averaged with what others have now.
                 if len(self.streams) == 1:
                     self._look(group, capital, own.observed)

@@ -59,20 +59,19 @@ class GroupBets:
         self._settle()
         return capital
 
-    def resolve(self, index: int, outcome: int) -> float:
-        """Take the label of an input that had none, and return the largest capital from there on."""
-        audited = self.inputs[index]
-        counts = self.counts[audited.probability]
-        counts[MISSING] -= 1
-        counts[outcome] += 1
-        self.inputs[index] = audited._replace(outcome=outcome)
-        if outcome == RIGHT:  # as it counted already
-            self._settle()
-            return self.current.total
-        self.current = self.settled.copy()
-        largest = 0.0
-        for each in self.inputs[self.settled.count :]:
-            largest = max(largest, self.current.bet(self.factors(each)))
+    def resolve(self, labels: Sequence[tuple[int, int]]) -> float:
+        """Take labels of inputs that had none, and return the largest capital since the first without one."""
+        for index, outcome in labels:
+            audited = self.inputs[index]
+            counts = self.counts[audited.probability]
+            counts[MISSING] -= 1
+            counts[outcome] += 1
+            self.inputs[index] = audited._replace(outcome=outcome)
+        largest = self.current.total
+        if any(outcome == WRONG for _, outcome in labels):  # the others counted as right already
+            self.current = self.settled.copy()
+            for each in self.inputs[self.settled.count :]:
+                largest = max(largest, self.current.bet(self.factors(each)))
         self._settle()
         return largest
 
