@@ -79,9 +79,14 @@ def start(
             columns = {name: pick_numbers(found, name, calibration) for name in names}
         elif column:
             raise ValueError("expected --calibration FILE with --column, got none: drift is measured from it")
-        Monitor.open(folder, rule, confidence=confidence, audit=audit, seed=seed).close()
+        options: dict[str, Any] = {"confidence": confidence, "audit": audit, "seed": seed}
+        Monitor(rule, **options)  # Refuses bad options before anything is written.
         if columns is not None:
-            save_drift(folder, Drift(columns, confidence=confidence, seed=seed), 0)
+            # Before the monitor: a kill in between leaves a folder to start in, and not one without drift.
+            drift = Drift(columns, confidence=confidence, seed=seed)
+            folder.mkdir(parents=True, exist_ok=True)
+            save_drift(folder, drift, 0)
+        Monitor.open(folder, rule, **options).close()
     say(rule.promise())
     if rule.clusters is not None:
         say("Give it one input of each cluster, drawn at random: errors within a cluster raise false alarms.")
@@ -213,7 +218,10 @@ def _take_log(
     if name not in columns and correct is not None:
         known = np.array([monitor.is_audited(each) for each in ids])
         if not known.all():
-            complain(f"{path}: ignored {count_things(int((~known).sum()), 'label')} of inputs not audited")
+            complain(
+                f"{path}: ignored {count_things(int((~known).sum()), 'label')} of inputs not audited "
+                f"(without a column {name}, it holds labels)"
+            )
         if known.any():
             monitor.label(ids[known], correct[known])
         return
