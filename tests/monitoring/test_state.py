@@ -109,6 +109,37 @@ def test_an_edited_log_is_refused(policy, traffic, tmp_path) -> None:
     demur.Monitor.open(tmp_path).close()
 
 
+def test_a_log_that_is_gone_is_no_empty_one(policy, traffic, tmp_path) -> None:
+    with demur.Monitor.open(tmp_path, policy, audit=0.3) as monitor:
+        feed_folder(monitor, *traffic(120))
+    (log,) = tmp_path.glob("log-*.txt")
+    moved = log.rename(tmp_path / "log-99.txt")
+    with pytest.raises(ValueError, match=r"log-1\.txt must be there"):
+        demur.Monitor.open(tmp_path)
+    moved.rename(log)
+    with demur.Monitor.open(tmp_path) as monitor:
+        assert monitor.status.observed == 120
+
+
+@pytest.mark.parametrize("place", ["_sync_folder", "records.save", "Journal._open"])
+def test_a_kill_within_a_snapshot(policy, traffic, tmp_path, monkeypatch, place) -> None:
+    from demur.monitoring import journal
+
+    scores, correct = traffic(120)
+    demur.Monitor.open(tmp_path, policy, audit=0.3).close()
+    with monkeypatch.context() as patched, demur.Monitor.open(tmp_path) as monitor:
+        owner, _, name = f"demur.monitoring.journal.{place}".rpartition(".")
+        patched.setattr(journal, "_SHORTEST_LOG", 0)
+        patched.setattr(f"{owner}.{name}", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            feed_folder(monitor, scores, correct, 20)
+    with demur.Monitor.open(tmp_path) as monitor:
+        seen = monitor.status.observed
+        feed_folder(monitor, scores, correct, 20)
+        assert 0 < seen <= monitor.status.observed == 120
+    assert len(list(tmp_path.glob("log-*.txt"))) == 1
+
+
 def test_snapshots_fold_the_log_at_no_loss(policy, traffic, tmp_path, monkeypatch) -> None:
     from demur.monitoring import journal
 
