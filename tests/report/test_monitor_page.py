@@ -28,7 +28,8 @@ def watch(harm=0.3, groups=None, column="size"):
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
-    return write_monitor_page(*watch(), path).as_uri()
+    long = "a name of a group that is far too long for one line"
+    return write_monitor_page(*watch(groups=[long, "b"]), path).as_uri()
 
 
 def test_the_page_says_what_the_monitor_found() -> None:
@@ -79,3 +80,7 @@ def test_the_page_opens_and_fits(open_page, width, scheme) -> None:
            })"""
     )
     assert inside
+    # No cell of a table runs into the next one.
+    assert page.evaluate(
+        "() => [...document.querySelectorAll('th, td')].every(c => c.scrollWidth <= c.clientWidth + 1)"
+    )
