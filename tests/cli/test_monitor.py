@@ -76,6 +76,17 @@ def test_calm_traffic_then_harm_from_all_formats(folder, tmp_path) -> None:
     assert "Alarm after" in page and page.count("<svg") == 3 and "{{" not in page
 
 
+def test_a_score_of_another_name_is_watched_for_drift_too(tmp_path, policy_file) -> None:
+    for name, seed in (("calibration", 0), ("day", 1)):
+        scores, correct = draw(300, seed)
+        ids = np.array([f"{name} {k}" for k in range(300)])
+        write_columns(tmp_path / f"{name}.csv", {"id": ids, "doubt": scores, "correct": correct.astype(int)})
+    options = ["--policy", policy_file, "--calibration", tmp_path / "calibration.csv", "--score", "doubt"]
+    call("monitor", "start", tmp_path / "watch", *options)
+    said = call("monitor", "observe", tmp_path / "watch", tmp_path / "day.csv", "--score", "doubt", "--json")
+    assert set(json.loads(said)["drift"]) == {"doubt"} and json.loads(said)["observed"] == 300
+
+
 def test_labels_come_later_for_those_asked(folder, tmp_path) -> None:
     scores, correct = draw(500, 1)
     write_log(tmp_path / "day.csv", scores, correct, 0, labels=False)

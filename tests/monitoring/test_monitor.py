@@ -224,6 +224,13 @@ def test_an_earlier_capital_is_not_averaged_with_what_another_server_has_now(pol
     assert not own.status.alarm and own.status.capital == pytest.approx(present / 2)
 
 
+def test_servers_with_the_same_scores_are_told_apart_by_their_ids(policy) -> None:
+    a, b = demur.Monitor(policy, audit=1.0), demur.Monitor(policy, audit=1.0)
+    a.observe(np.zeros(100), np.ones(100), ids=[f"a{k}" for k in range(100)])
+    b.observe(np.zeros(150), np.ones(150), ids=[f"b{k}" for k in range(150)])
+    assert a.merge(b).status.observed == 250
+
+
 def test_merging_refuses_what_would_count_twice_or_is_of_another_promise(policy, traffic) -> None:
     a, b = demur.Monitor(policy, seed=1), demur.Monitor(policy, seed=2)
     a.observe(*traffic(100), ids=[f"a{k}" for k in range(100)])

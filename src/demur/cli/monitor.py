@@ -49,6 +49,14 @@ def start(
             help="The scores that the policy was fitted on: then drift is watched, too, without labels.",
         ),
     ] = None,
+    score: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            show_default=False,
+            help="The score in --calibration, as for observe. Default: that of the policy.",
+        ),
+    ] = None,
     column: Annotated[
         list[str] | None,
         typer.Option(
@@ -75,7 +83,7 @@ def start(
         columns = None
         if calibration is not None:
             found = read_log(calibration)
-            names = dict.fromkeys([rule.score or DEFAULT_SCORE, *(column or ())])
+            names = dict.fromkeys([score or rule.score or DEFAULT_SCORE, *(column or ())])
             columns = {name: pick_numbers(found, name, calibration) for name in names}
         elif column:
             raise ValueError("expected --calibration FILE with --column, got none: drift is measured from it")

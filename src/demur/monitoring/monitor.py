@@ -182,10 +182,11 @@ class Monitor(MonitorState):
             "expected": expected,
             "variance": variance,
             "rows": rows,
-            "trail": own.trail.extend(values, kept + 2.0 * chosen + 4.0 * chosen * outcomes),
         }
+        fresh = [] if names is None else [name for name, first in zip(names, new, strict=True) if first]
+        record["trail"] = own.trail.extend(values, kept + 2.0 * chosen + 4.0 * chosen * outcomes, fresh)
         if names is not None:
-            record["ids"] = [name for name, fresh in zip(names, new, strict=True) if fresh]
+            record["ids"] = fresh
         self._do(record)
 
     def label(self, ids: Any, correct: Any) -> None:

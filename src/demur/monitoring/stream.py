@@ -134,9 +134,12 @@ class Trail:
         """Become what `describe` or `extend` returned."""
         self.count, self.sum, self.marks = described[0], described[1], list(described[2])
 
-    def extend(self, scores: np.ndarray, codes: np.ndarray) -> list[Any]:
-        """Return what more inputs make of it: their scores, and a number for what is known of each."""
-        content = np.column_stack([scores, codes])
+    def extend(self, scores: np.ndarray, codes: np.ndarray, ids: Sequence[str] = ()) -> list[Any]:
+        """Return what more inputs make of it: scores, a number for what is known of each, and any ids."""
+        columns = [scores, codes]
+        if ids:  # Servers whose scores are all the same are told apart by these.
+            columns.append(np.array([zlib.crc32(each.encode()) for each in ids], float))
+        content = np.column_stack(columns)
         count, found, marks, begin = self.count, self.sum, list(self.marks), 0
         while begin < len(content):
             end = min(len(content), begin + (1 << len(marks)) - count)
