@@ -44,6 +44,20 @@ def test_the_page_says_what_the_monitor_found() -> None:
     assert "No alarm in 0 inputs" in empty and "Nothing observed yet" in empty
 
 
+def test_the_evidence_reaches_the_line_where_the_alarm_is() -> None:
+    """Also where the alarm came within what was observed at a time, and evidence was lower at its end."""
+    policy = demur.Deferral.fit(np.zeros(100), np.ones(100, bool), accuracy=0.95)
+    monitor = demur.Monitor(policy, audit=1.0)
+    monitor.observe(np.zeros(500), np.r_[np.ones(200), np.zeros(5), np.ones(295)])
+    status = monitor.status
+    assert status.alarm_at is not None and 200 < status.alarm_at < 500 and status.capital < 20
+    page = build_monitor_page(monitor, None)
+    alarm = re.search(r'<line class="moment alarm" x1="([\d.]+)"', page)
+    level = re.search(r'<line class="level" [^>]*y1="([\d.]+)"', page)
+    assert alarm is not None and level is not None
+    assert f"{alarm[1]},{level[1]}" in page
+
+
 def test_names_cannot_change_the_page() -> None:
     hostile = "</table><script>alert(1)</script>{{report.css}}\u202e"
     page = build_monitor_page(*watch(groups=[hostile, "b"], column=hostile))
