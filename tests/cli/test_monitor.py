@@ -76,6 +76,16 @@ def test_calm_traffic_then_harm_from_all_formats(folder, tmp_path) -> None:
     assert "Alarm after" in page and page.count("<svg") == 3 and "{{" not in page
 
 
+def test_one_policy_of_several_is_watched(tmp_path) -> None:
+    path = tmp_path / "policies.json"
+    demur.Deferrals.fit(*draw(4000, 0), accuracy=[0.9, 0.95]).save(path)
+    said = call("monitor", "start", tmp_path / "watch", "--policy", path, code=2)
+    assert "expected --target, one of accuracy=0.9, accuracy=0.95" in said
+    call("monitor", "start", tmp_path / "watch", "--policy", path, "--target", "accuracy=0.95")
+    (group,) = json.loads(call("monitor", "status", tmp_path / "watch", "--json"))["groups"].values()
+    assert group["accuracy"] == pytest.approx(0.95)
+
+
 def test_a_score_of_another_name_is_watched_for_drift_too(tmp_path, policy_file) -> None:
     for name, seed in (("calibration", 0), ("day", 1)):
         scores, correct = draw(300, seed)

@@ -37,6 +37,12 @@ def start(
     policy: Annotated[
         Path, typer.Option(metavar="FILE", show_default=False, help="The policy that defer fit wrote.")
     ],
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", show_default=False, help="Which policy of a file of several, as accuracy=0.95."
+        ),
+    ] = None,
     audit: Annotated[
         float, typer.Option(metavar="SHARE", help="The probability that a kept input is audited.")
     ] = 0.1,
@@ -72,12 +78,11 @@ def start(
     demur monitor start watch --policy policy.json --calibration calibration.csv
     """
     with bad_input_exits():
-        from demur.deferral import Deferral
+        from demur.cli.defer import read_policy
         from demur.monitoring import Drift, Monitor
-        from demur.stores import open_binary, pick_numbers, read_log
+        from demur.stores import pick_numbers, read_log
 
-        open_binary(policy).close()
-        rule = Deferral.load(policy)
+        rule = read_policy(policy, target)
         if (folder / "monitor.json").exists():
             raise ValueError(f"{folder}: expected a new folder, got one with a monitor: choose another name")
         columns = None
