@@ -19,6 +19,10 @@ _ALLOWED_INPUTS = 10.0
 coins exceed it in fewer than one of a million streams."""
 
 
+AUDIT, TIES = 0xA0D, 0x71E
+"""What numbers are drawn for: who is audited, and the order of ties of `Drift`."""
+
+
 @dataclass(frozen=True)
 class AuditPlan:
     """With which probability a kept input is audited: by its score, and never less than the least.
@@ -83,15 +87,17 @@ class AuditPlan:
         return found
 
 
-def toss_by_place(seed: int, start: int, number: int) -> np.ndarray:
+def toss_by_place(seed: int, start: int, number: int, *, purpose: int = AUDIT) -> np.ndarray:
     """Return uniform numbers of inputs from `start` on: the same in whatever pieces they are asked for.
+
+    Numbers of another purpose are independent of these, though the seed is the same.
 
     Examples
     --------
     >>> bool(np.all(toss_by_place(0, 3, 4) == toss_by_place(0, 0, 7)[3:]))
     True
     """
-    bits = np.random.Philox(key=np.random.SeedSequence([seed, 0xA0D]).generate_state(2, np.uint64))
+    bits = np.random.Philox(key=np.random.SeedSequence([seed, purpose]).generate_state(2, np.uint64))
     bits.advance(start // 4)  # Each step of its counter gives four numbers.
     return np.random.Generator(bits).random(number + start % 4)[start % 4 :]
 
