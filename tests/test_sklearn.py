@@ -14,6 +14,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import make_classification
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
@@ -285,6 +286,13 @@ def test_it_works_in_a_pipeline_and_around_one() -> None:
     np.testing.assert_allclose(scores[0], scores[2], atol=0.3)
     assert min(map(np.min, scores)) > 0.2 and min(scores[1].min(), scores[3].min()) > 0.8
     assert cross_val_score(make(), X, Y, cv=3).min() > 0.8  # a class for every input
+
+
+def test_a_fitted_estimator_can_be_frozen() -> None:
+    fitted = GaussianNB().fit(X[:1200], Y[:1200])
+    model = make(FrozenEstimator(fitted), calibration=1000).fit(X[1200:], Y[1200:])
+    assert model.policy_ is not None
+    np.testing.assert_array_equal(model.predict(X), fitted.predict(X))
 
 
 def test_a_search_chooses_what_defers_least() -> None:

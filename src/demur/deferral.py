@@ -208,8 +208,11 @@ class Deferral(Displayed):
         (2615, 1738)
         """
         if weights is None:
+            if estimated or weight_limit is not None:
+                raise ValueError("weight_limit and estimated are for weights. Got no weights.")
             goal: dict[str, Any] = {self.goal: self.target}
-            return type(self).fit(scores, correct, **goal, confidence=self.confidence, groups=groups)
+            new = type(self).fit(scores, correct, **goal, confidence=self.confidence, groups=groups)
+            return replace(new, score=self.score, method=self.method)
         if self.goal != "accuracy":
             raise ValueError(f"weights are for policies of an accuracy. Got one of goal {self.goal!r}.")
         values = check_scores("scores", scores)

@@ -76,6 +76,27 @@ def test_calm_traffic_then_harm_from_all_formats(folder, tmp_path) -> None:
     assert "Alarm after" in page and page.count("<svg") == 3 and "{{" not in page
 
 
+def test_one_policy_of_several_is_watched(tmp_path) -> None:
+    path = tmp_path / "policies.json"
+    demur.Deferrals.fit(*draw(4000, 0), accuracy=[0.9, 0.95]).save(path)
+    said = call("monitor", "start", tmp_path / "watch", "--policy", path, code=2)
+    assert "expected --target, one of accuracy=0.9, accuracy=0.95" in said
+    call("monitor", "start", tmp_path / "watch", "--policy", path, "--target", "accuracy=0.95")
+    (group,) = json.loads(call("monitor", "status", tmp_path / "watch", "--json"))["groups"].values()
+    assert group["accuracy"] == pytest.approx(0.95)
+
+
+def test_a_score_of_another_name_is_watched_for_drift_too(tmp_path, policy_file) -> None:
+    for name, seed in (("calibration", 0), ("day", 1)):
+        scores, correct = draw(300, seed)
+        ids = np.array([f"{name} {k}" for k in range(300)])
+        write_columns(tmp_path / f"{name}.csv", {"id": ids, "doubt": scores, "correct": correct.astype(int)})
+    options = ["--policy", policy_file, "--calibration", tmp_path / "calibration.csv", "--score", "doubt"]
+    call("monitor", "start", tmp_path / "watch", *options)
+    said = call("monitor", "observe", tmp_path / "watch", tmp_path / "day.csv", "--score", "doubt", "--json")
+    assert set(json.loads(said)["drift"]) == {"doubt"} and json.loads(said)["observed"] == 300
+
+
 def test_labels_come_later_for_those_asked(folder, tmp_path) -> None:
     scores, correct = draw(500, 1)
     write_log(tmp_path / "day.csv", scores, correct, 0, labels=False)
@@ -106,6 +127,40 @@ def test_labels_and_predictions_with_empty_cells(folder, tmp_path) -> None:
     call("monitor", "observe", folder, tmp_path / "day.csv")
     found = json.loads(call("monitor", "status", folder, "--json"))
     assert 0 < found["missing"] < found["audited"]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_classes_beside_empty_cells_are_numbers(folder, tmp_path, suffix) -> None:
+    """Pandas writes a column of classes some of which are not known as 2.0, and predictions as 2."""
+    pandas = pytest.importorskip("pandas")
+    scores, _ = draw(200, 1)
+    prediction = np.arange(200) % 3
+    table = pandas.DataFrame({"id": np.arange(200), "pairwise_epistemic": scores, "size": scores})
+    table["prediction"], table["label"] = prediction, np.where(np.arange(200) % 4, prediction, np.nan)
+    path = tmp_path / f"day.{suffix}"
+    options = {"csv": {"index": False}, "parquet": {}, "jsonl": {"orient": "records", "lines": True}}
+    getattr(table, f"to_{suffix.rstrip('l')}")(path, **options[suffix])
+    found = json.loads(call("monitor", "observe", folder, path, "--json"))
+    assert 0 < found["missing"] < found["audited"] and found["risk"]["value"] == 0
+
+
+def test_a_parquet_log_has_empty_cells_and_columns_of_any_type(folder, tmp_path) -> None:
+    pandas = pytest.importorskip("pandas")
+    scores, correct = draw(200, 1)
+    table = pandas.DataFrame({"id": np.arange(200), "pairwise_epistemic": scores, "size": scores})
+    table["time"] = pandas.date_range("2026-01-01", periods=200)
+    table["comment"] = np.where(np.arange(200) % 2, "good", None)
+    table["features"] = [[1.0, 2.0]] * 200
+    table["correct"] = np.where(np.arange(200) % 4, correct, None)
+    table.to_parquet(tmp_path / "day.parquet")
+    found = json.loads(call("monitor", "observe", folder, tmp_path / "day.parquet", "--json"))
+    table[["id", "pairwise_epistemic", "size", "correct"]].to_csv(tmp_path / "day.csv", index=False)
+    again = json.loads(call("monitor", "observe", folder, tmp_path / "day.csv", "--json"))
+    assert again == found and 0 < found["missing"] < found["audited"] and found["observed"] == 200
+    table["id"] = np.where(np.arange(200) == 3, np.nan, np.arange(200))
+    table.to_parquet(tmp_path / "nameless.parquet")
+    said = call("monitor", "observe", folder, tmp_path / "nameless.parquet", code=2)
+    assert "ids must not be empty. Got '' at input 3" in said
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def list_words(folder: Path) -> list[str]:
 
 
 def say(*words: object) -> str:
-    done = CliRunner().invoke(app, [str(word) for word in words])
+    done = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
     assert done.exit_code == 0, (done.output, done.exception)
     return done.stdout
 
@@ -101,6 +101,22 @@ def test_a_kill_between_any_two_writes(folder, whole, monkeypatch, place, log) -
         say(*list_words(folder))
         assert read_status(folder) == whole
     assert [path.name for path in folder.glob("drift-*")] == [f"drift-{LOGS * INPUTS}.json"]
+
+
+@pytest.mark.parametrize(("owner", "name"), [("demur.cli.monitor", "save_drift"), (Monitor, "open")])
+def test_a_start_that_is_killed_can_be_repeated(folder, monkeypatch, owner, name) -> None:
+    owner = sys.modules[owner] if isinstance(owner, str) else owner
+    with monkeypatch.context() as patched:
+
+        def die(*args, **options):
+            raise Killed
+
+        patched.setattr(owner, name, die)
+        with pytest.raises(Killed):
+            start(folder.parent / "again")
+    start(folder.parent / "again")
+    say(*list_words(folder.parent / "again"))
+    assert "drift" in read_status(folder.parent / "again")
 
 
 @pytest.mark.slow

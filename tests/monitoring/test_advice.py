@@ -1,5 +1,7 @@
 """What then: advice with a promise of its own, policies refitted with weights, weights by a classifier."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -34,6 +36,18 @@ def test_advice_follows_the_audits(policy) -> None:
     monitor.observe(*draw(rng, 6000, 0.0))
     passed = monitor.recommend(since=7000)
     assert passed.action == "keep" and passed.policy is policy
+
+
+def test_advice_rests_on_audits_and_not_on_what_the_policy_was_fitted_with(policy) -> None:
+    rng = np.random.default_rng(0)
+    old = dataclasses.replace(policy, weights="estimated", clusters=300)
+    monitor = demur.Monitor(old, audit=0.5)
+    for number, harm in ((2000, 0.0), (5000, 0.4)):
+        monitor.observe(*draw(rng, number, harm))
+    advice = monitor.recommend()
+    assert advice.action == "stricter"
+    assert (advice.policy.weights, advice.policy.clusters) == (None, None)
+    assert "approximately" not in advice.policy.promise() and "clusters" not in advice.policy.promise()
 
 
 def test_labels_still_to_come_do_not_count_as_wrong(policy) -> None:
@@ -88,6 +102,7 @@ def test_advice_for_groups_changes_those_with_an_alarm(traffic) -> None:
     advice = monitor.recommend()
     assert advice.action == "stricter" and "Group night" in str(advice) and "0.975" in str(advice)
     assert advice.policy.thresholds["day"] == policy.thresholds["day"]
+    assert advice.policy.confidence == 0.95  # that of day's fit, which the new one of night is no less than
     assert advice.policy.thresholds["night"].value < policy.thresholds["night"].value
 
 
@@ -198,5 +213,14 @@ def test_a_refit_says_what_it_rests_on_and_is_saved(tmp_path) -> None:
             policy.refit(scores, correct, weights=wrong)
     with pytest.raises(ValueError, match="weight_limit"):
         policy.refit(scores, correct, weights=weights, weight_limit=0.5)
+    with pytest.raises(ValueError, match="Got no weights"):
+        policy.refit(scores, correct, estimated=True)
     with pytest.raises(demur.NoGuarantee, match="under these weights"):
         policy.refit(scores, rng.uniform(size=3000) > 0.5, weights=weights)
+
+
+@pytest.mark.parametrize("weights", [None, np.ones(3000)])
+def test_a_refit_is_of_the_same_score(policy, traffic, weights) -> None:
+    named = dataclasses.replace(policy, score="average_total", method="ensemble")
+    new = named.refit(*traffic(3000), weights=weights)
+    assert (new.score, new.method) == ("average_total", "ensemble")

@@ -6,6 +6,7 @@ from scipy.stats import beta, kstest
 
 import demur
 from demur.monitoring import drift as module
+from demur.monitoring.audits import TIES, toss_by_place
 
 
 def test_ranks_are_their_definition_and_uniform_also_with_ties() -> None:
@@ -87,3 +88,9 @@ def test_bad_columns_are_refused() -> None:
     with pytest.raises(ValueError, match="NaN"):
         drift.observe({"a": [np.nan], "b": [1.0]})
     assert drift.status.observed == 0
+
+
+def test_the_order_of_ties_tells_nothing_of_who_is_audited() -> None:
+    """Audits whose probability follows the drift would not be random if both came from the same numbers."""
+    ties = toss_by_place(0, 0, 2000, purpose=TIES)
+    assert abs(np.corrcoef(ties, toss_by_place(0, 0, 2000))[0, 1]) < 4 / np.sqrt(2000)

@@ -1,5 +1,7 @@
 """Monitor: no alarm while the promise holds, one soon after; late labels, groups, merging, refusals."""
 
+import time
+
 import numpy as np
 import pytest
 from reference import betting as reference
@@ -222,6 +224,13 @@ def test_an_earlier_capital_is_not_averaged_with_what_another_server_has_now(pol
     assert not own.status.alarm and own.status.capital == pytest.approx(present / 2)
 
 
+def test_servers_with_the_same_scores_are_told_apart_by_their_ids(policy) -> None:
+    a, b = demur.Monitor(policy, audit=1.0), demur.Monitor(policy, audit=1.0)
+    a.observe(np.zeros(100), np.ones(100), ids=[f"a{k}" for k in range(100)])
+    b.observe(np.zeros(150), np.ones(150), ids=[f"b{k}" for k in range(150)])
+    assert a.merge(b).status.observed == 250
+
+
 def test_merging_refuses_what_would_count_twice_or_is_of_another_promise(policy, traffic) -> None:
     a, b = demur.Monitor(policy, seed=1), demur.Monitor(policy, seed=2)
     a.observe(*traffic(100), ids=[f"a{k}" for k in range(100)])
@@ -241,11 +250,64 @@ def test_merging_refuses_what_would_count_twice_or_is_of_another_promise(policy,
         ({"audit": [(0.5, 0.1), (0.2, 0.1), (np.inf, 1)]}, "rising"),
         ({"confidence": 95}, "Write 0.95"),
         ({"least": 0.5}, "smallest probability"),
+        ({"audit": "x"}, "pairs"),
+        ({"audit": (0.2, 0.5)}, "pairs"),
+        ({"seed": -1}, "whole number"),
     ],
 )
 def test_bad_settings_are_refused(policy, options, message) -> None:
     with pytest.raises(ValueError, match=message):
         demur.Monitor(policy, **options)
+
+
+def test_an_id_twice_in_one_batch_has_one_label(policy) -> None:
+    monitor = demur.Monitor(policy, audit=np.float32(1))
+    monitor.observe([0.1, 0.1, 0.2], [np.nan, 0, 1], ids=["a", "a", "b"])
+    assert (monitor.status.observed, monitor.status.missing) == (2, 0)
+    assert monitor.audits()["correct"].tolist() == [0, 1]
+    with pytest.raises(ValueError, match="right and wrong for 'c'"):
+        monitor.observe([0.1, 0.1], [1, 0], ids=["c", "c"])
+    with pytest.raises(ValueError, match="right and wrong for 'a'"):
+        monitor.label(["a", "a"], [1, 0])
+    assert monitor.status.observed == 2
+
+
+def test_a_late_label_that_comes_twice_counts_once(policy) -> None:
+    monitor = demur.Monitor(policy, audit=1.0)
+    monitor.observe([0.1, 0.1, 0.2], None, ids=["a", "b", "c"])
+    monitor.label(["a", "a"], [0, 0])
+    monitor.observe([0.1, 0.1], [1, 1], ids=["b", "b"])
+    assert monitor.status.missing == 1 and monitor.streams[0].known == 2
+    assert monitor.audits()["correct"][:2].tolist() == [0, 1]
+
+
+def test_many_late_labels_are_taken_in_one_pass(policy) -> None:
+    """A label that never comes is in front of them, so that each pass begins at the first input."""
+    monitor, whole = demur.Monitor(policy, audit=1.0), demur.Monitor(policy, audit=1.0)
+    ids, correct = np.arange(5000), np.random.default_rng(0).uniform(size=5000) > 0.05
+    monitor.observe(np.zeros(5000), None, ids=ids)
+    begin = time.perf_counter()
+    monitor.label(ids[1:], correct[1:])
+    assert time.perf_counter() - begin < 2  # one pass takes a twentieth of it, and one for each error 15 s
+    correct[0] = True  # as a missing label counts
+    whole.observe(np.zeros(5000), correct)
+    assert monitor.status.capital == whole.status.capital and monitor.status.missing == 1
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, "", float("nan")])
+def test_an_input_without_an_id_is_refused(policy, missing) -> None:
+    """Two of them would be taken for the same input."""
+    with pytest.raises(ValueError, match="ids must not be empty"):
+        demur.Monitor(policy).observe([0.1, 0.2], [1, 1], ids=[missing, missing])
+
+
+def test_what_is_no_policy_no_monitor_and_no_input_is_told(policy, traffic) -> None:
+    with pytest.raises(TypeError, match=r"must be a Deferral; .* Got Deferrals\."):
+        demur.Monitor(demur.Deferrals({"one": policy}))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="expected a Monitor"):
+        demur.Monitor(policy).merge(policy)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="since must be the number of an input"):
+        demur.Monitor(policy).recommend(since=-1)
 
 
 def test_bad_input_is_refused(policy, traffic) -> None:

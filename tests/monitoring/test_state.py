@@ -109,6 +109,37 @@ def test_an_edited_log_is_refused(policy, traffic, tmp_path) -> None:
     demur.Monitor.open(tmp_path).close()
 
 
+def test_a_log_that_is_gone_is_no_empty_one(policy, traffic, tmp_path) -> None:
+    with demur.Monitor.open(tmp_path, policy, audit=0.3) as monitor:
+        feed_folder(monitor, *traffic(120))
+    (log,) = tmp_path.glob("log-*.txt")
+    moved = log.rename(tmp_path / "log-99.txt")
+    with pytest.raises(ValueError, match=r"log-1\.txt must be there"):
+        demur.Monitor.open(tmp_path)
+    moved.rename(log)
+    with demur.Monitor.open(tmp_path) as monitor:
+        assert monitor.status.observed == 120
+
+
+@pytest.mark.parametrize("place", ["_sync_folder", "records.save", "Journal._open"])
+def test_a_kill_within_a_snapshot(policy, traffic, tmp_path, monkeypatch, place) -> None:
+    from demur.monitoring import journal
+
+    scores, correct = traffic(120)
+    demur.Monitor.open(tmp_path, policy, audit=0.3).close()
+    with monkeypatch.context() as patched, demur.Monitor.open(tmp_path) as monitor:
+        owner, _, name = f"demur.monitoring.journal.{place}".rpartition(".")
+        patched.setattr(journal, "_SHORTEST_LOG", 0)
+        patched.setattr(f"{owner}.{name}", lambda *args: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            feed_folder(monitor, scores, correct, 20)
+    with demur.Monitor.open(tmp_path) as monitor:
+        seen = monitor.status.observed
+        feed_folder(monitor, scores, correct, 20)
+        assert 0 < seen <= monitor.status.observed == 120
+    assert len(list(tmp_path.glob("log-*.txt"))) == 1
+
+
 def test_snapshots_fold_the_log_at_no_loss(policy, traffic, tmp_path, monkeypatch) -> None:
     from demur.monitoring import journal
 
@@ -185,3 +216,23 @@ def test_merging_and_drawing_survive_in_a_folder(policy, traffic, tmp_path) -> N
         assert repr(monitor.status) == state
         both = np.concatenate([first, monitor.to_audit(np.zeros(50))])
     np.testing.assert_array_equal(demur.Monitor(policy).to_audit(np.zeros(100)), both)
+
+
+def test_a_full_disk_raises_and_leaves_the_log_as_it_was(policy, traffic, tmp_path) -> None:
+    """The system writes the part of a record that has room, and says so without an error."""
+    resource = pytest.importorskip("resource")
+    scores, correct = traffic(200)
+    with demur.Monitor.open(tmp_path / "watch", policy) as monitor:
+        monitor.observe(scores[:100], correct[:100], ids=np.arange(100))
+        log = tmp_path / "watch" / "log-1.txt"
+        before, limits = log.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 50, limits[1]))
+        try:
+            with pytest.raises(OSError, match="too large"):
+                monitor.observe(scores[100:], correct[100:], ids=np.arange(100, 200))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert log.read_bytes() == before and monitor.status.observed == 100
+        monitor.observe(scores[100:], correct[100:], ids=np.arange(100, 200))
+    with demur.Monitor.open(tmp_path / "watch") as monitor:
+        assert monitor.status.observed == 200

@@ -28,7 +28,8 @@ def watch(harm=0.3, groups=None, column="size"):
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
-    return write_monitor_page(*watch(), path).as_uri()
+    long = "a name of a group that is far too long for one line"
+    return write_monitor_page(*watch(groups=[long, "b"]), path).as_uri()
 
 
 def test_the_page_says_what_the_monitor_found() -> None:
@@ -41,6 +42,20 @@ def test_the_page_says_what_the_monitor_found() -> None:
     assert "No alarm in 8,000 inputs" in calm and "Not watched" in calm
     empty = build_monitor_page(demur.Monitor(monitor.policy), demur.Drift([1.0, 2.0]))
     assert "No alarm in 0 inputs" in empty and "Nothing observed yet" in empty
+
+
+def test_the_evidence_reaches_the_line_where_the_alarm_is() -> None:
+    """Also where the alarm came within what was observed at a time, and evidence was lower at its end."""
+    policy = demur.Deferral.fit(np.zeros(100), np.ones(100, bool), accuracy=0.95)
+    monitor = demur.Monitor(policy, audit=1.0)
+    monitor.observe(np.zeros(500), np.r_[np.ones(200), np.zeros(5), np.ones(295)])
+    status = monitor.status
+    assert status.alarm_at is not None and 200 < status.alarm_at < 500 and status.capital < 20
+    page = build_monitor_page(monitor, None)
+    alarm = re.search(r'<line class="moment alarm" x1="([\d.]+)"', page)
+    level = re.search(r'<line class="level" [^>]*y1="([\d.]+)"', page)
+    assert alarm is not None and level is not None
+    assert f"{alarm[1]},{level[1]}" in page
 
 
 def test_names_cannot_change_the_page() -> None:
@@ -79,3 +94,7 @@ def test_the_page_opens_and_fits(open_page, width, scheme) -> None:
            })"""
     )
     assert inside
+    # No cell of a table runs into the next one.
+    assert page.evaluate(
+        "() => [...document.querySelectorAll('th, td')].every(c => c.scrollWidth <= c.clientWidth + 1)"
+    )

@@ -201,12 +201,11 @@ def apply(
     demur evaluate defer apply policy.json new.csv --out decisions.csv
     """
     with bad_input_exits():
-        from demur.stores import check_output, open_binary, write_columns
+        from demur.stores import check_output, write_columns
 
         if out is not None:
             check_output(out, force=force)
-        open_binary(policy).close()  # raises a StoreError, and never waits for a pipe
-        rule = _read_policy(policy, target)
+        rule = read_policy(policy, target)
         column = score or str(rule.score or DEFAULT_SCORE)
         reader = Reader([column], logits=logits, probs=probs, log_probs=log_probs, axis=axis, task=task)
         source, column = reader.read(scores), reader.head
@@ -235,10 +234,12 @@ def _get_single(policies: Deferrals) -> Deferral | Deferrals:
     return next(iter(policies.values())) if len(policies) == 1 else policies
 
 
-def _read_policy(path: Path, target: str | None) -> Deferral:
+def read_policy(path: Path, target: str | None) -> Deferral:
     """Return the policy in a file, or that of a target."""
     from demur.deferrals import Deferrals
+    from demur.stores import open_binary
 
+    open_binary(path).close()  # raises a StoreError, and never waits for a pipe
     policies = Deferrals.load(path)
     if target is None and len(policies) > 1:
         raise ValueError(f"{path}: expected --target, one of {', '.join(policies)}. Got none.")

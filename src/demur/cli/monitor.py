@@ -37,6 +37,12 @@ def start(
     policy: Annotated[
         Path, typer.Option(metavar="FILE", show_default=False, help="The policy that defer fit wrote.")
     ],
+    target: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", show_default=False, help="Which policy of a file of several, as accuracy=0.95."
+        ),
+    ] = None,
     audit: Annotated[
         float, typer.Option(metavar="SHARE", help="The probability that a kept input is audited.")
     ] = 0.1,
@@ -47,6 +53,14 @@ def start(
             metavar="FILE",
             show_default=False,
             help="The scores that the policy was fitted on: then drift is watched, too, without labels.",
+        ),
+    ] = None,
+    score: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            show_default=False,
+            help="The score in --calibration, as for observe. Default: that of the policy.",
         ),
     ] = None,
     column: Annotated[
@@ -64,24 +78,28 @@ def start(
     demur monitor start watch --policy policy.json --calibration calibration.csv
     """
     with bad_input_exits():
-        from demur.deferral import Deferral
+        from demur.cli.defer import read_policy
         from demur.monitoring import Drift, Monitor
-        from demur.stores import open_binary, pick_numbers, read_log
+        from demur.stores import pick_numbers, read_log
 
-        open_binary(policy).close()
-        rule = Deferral.load(policy)
+        rule = read_policy(policy, target)
         if (folder / "monitor.json").exists():
             raise ValueError(f"{folder}: expected a new folder, got one with a monitor: choose another name")
         columns = None
         if calibration is not None:
             found = read_log(calibration)
-            names = dict.fromkeys([rule.score or DEFAULT_SCORE, *(column or ())])
+            names = dict.fromkeys([score or rule.score or DEFAULT_SCORE, *(column or ())])
             columns = {name: pick_numbers(found, name, calibration) for name in names}
         elif column:
             raise ValueError("expected --calibration FILE with --column, got none: drift is measured from it")
-        Monitor.open(folder, rule, confidence=confidence, audit=audit, seed=seed).close()
+        options: dict[str, Any] = {"confidence": confidence, "audit": audit, "seed": seed}
+        Monitor(rule, **options)  # Refuses bad options before anything is written.
         if columns is not None:
-            save_drift(folder, Drift(columns, confidence=confidence, seed=seed), 0)
+            # Before the monitor: a kill in between leaves a folder to start in, and not one without drift.
+            drift = Drift(columns, confidence=confidence, seed=seed)
+            folder.mkdir(parents=True, exist_ok=True)
+            save_drift(folder, drift, 0)
+        Monitor.open(folder, rule, **options).close()
     say(rule.promise())
     if rule.clusters is not None:
         say("Give it one input of each cluster, drawn at random: errors within a cluster raise false alarms.")
@@ -213,7 +231,10 @@ def _take_log(
     if name not in columns and correct is not None:
         known = np.array([monitor.is_audited(each) for each in ids])
         if not known.all():
-            complain(f"{path}: ignored {count_things(int((~known).sum()), 'label')} of inputs not audited")
+            complain(
+                f"{path}: ignored {count_things(int((~known).sum()), 'label')} of inputs not audited "
+                f"(without a column {name}, it holds labels)"
+            )
         if known.any():
             monitor.label(ids[known], correct[known])
         return
@@ -247,13 +268,18 @@ def _read_correct(path: Path, columns: dict[str, np.ndarray]) -> np.ndarray | No
             )
         return np.array(found, dtype=float)
     if "label" in columns and "prediction" in columns:
-        from demur.stores import find_unlabelled
+        from demur.stores import find_unlabelled, parse_cells
 
         label, prediction = columns["label"], columns["prediction"]
-        unknown = label == "" if label.dtype.kind == "U" else find_unlabelled(label)
-        if label.dtype.kind != prediction.dtype.kind and "U" in (label.dtype.kind, prediction.dtype.kind):
-            label, prediction = label.astype(str), prediction.astype(str)
-        return np.where(unknown, math.nan, (label == prediction).astype(float))
+        known = label != "" if label.dtype.kind == "U" else ~find_unlabelled(label)
+        # Beside empty cells, numbers were read as text, and pandas writes the class 2 as 2.0 there.
+        sides = [each[known] for each in (label, prediction)]
+        sides = [parse_cells(each.tolist()) if each.dtype.kind == "U" else each for each in sides]
+        if "U" in (sides[0].dtype.kind, sides[1].dtype.kind):
+            sides = [each.astype(str) for each in sides]
+        found = np.full(len(label), math.nan)
+        found[known] = sides[0] == sides[1]
+        return found
     return None
 
 

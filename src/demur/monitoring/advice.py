@@ -71,9 +71,14 @@ def recommend(
         lines.append((f"Group {name}: " if name else "") + text)
     action = next(each for each in ("withdraw", "stricter", "keep") if each in actions)
     promises = [t.promise for t in thresholds.values() if t.promise is not None]
-    new = replace(policy, goal="accuracy", target=min(promises), thresholds=thresholds, confidence=confidence)
     if action == "keep":
-        new = policy
+        return Recommendation(action, policy, min(starts.values()), "\n".join(lines))
+    new = replace(policy, goal="accuracy", target=min(promises), thresholds=thresholds)
+    old = [name for name, t in thresholds.items() if t.value is not None and t is policy.thresholds[name]]
+    if old:  # Of groups that stay as they are, the promise is still that of their fit.
+        new = replace(new, confidence=min(confidence, policy.confidence))
+    else:
+        new = replace(new, confidence=confidence, clusters=None, weights=None)
     return Recommendation(action, new, min(starts.values()), "\n".join(lines))
 
 

@@ -19,6 +19,10 @@ _ALLOWED_INPUTS = 10.0
 coins exceed it in fewer than one of a million streams."""
 
 
+AUDIT, TIES = 0xA0D, 0x71E
+"""What numbers are drawn for: who is audited, and the order of ties of `Drift`."""
+
+
 @dataclass(frozen=True)
 class AuditPlan:
     """With which probability a kept input is audited: by its score, and never less than the least.
@@ -38,13 +42,18 @@ class AuditPlan:
     @classmethod
     def parse(cls, audit: float | Sequence[tuple[float, float]], least: float | None) -> AuditPlan:
         """Return the plan of one probability, or of pairs of a score and a probability."""
-        pairs = [(math.inf, audit)] if isinstance(audit, int | float) else [tuple(pair) for pair in audit]
         wish = "audit must be a probability such as 0.1, or pairs of a score and a probability such as "
         wish += "[(0.2, 0.05), (inf, 0.5)], with rising scores that end in inf"
-        if not pairs or any(len(pair) != 2 for pair in pairs) or pairs[-1][0] != math.inf:
-            raise ValueError(f"{wish}. Got {audit!r}.")
-        steps = tuple((float(score), float(probability)) for score, probability in pairs)
-        if any(not a[0] < b[0] for a, b in itertools.pairwise(steps)):
+        try:
+            pairs: Any = [(math.inf, audit)] if np.isscalar(audit) else audit
+            steps = tuple((float(score), float(probability)) for score, probability in pairs)
+        except (TypeError, ValueError):
+            raise ValueError(f"{wish}. Got {audit!r}.") from None
+        if (
+            not steps
+            or steps[-1][0] != math.inf
+            or any(not a[0] < b[0] for a, b in itertools.pairwise(steps))
+        ):
             raise ValueError(f"{wish}. Got {audit!r}.")
         for _, probability in steps:
             if not 0 < probability <= 1:
@@ -78,15 +87,17 @@ class AuditPlan:
         return found
 
 
-def toss_by_place(seed: int, start: int, number: int) -> np.ndarray:
+def toss_by_place(seed: int, start: int, number: int, *, purpose: int = AUDIT) -> np.ndarray:
     """Return uniform numbers of inputs from `start` on: the same in whatever pieces they are asked for.
+
+    Numbers of another purpose are independent of these, though the seed is the same.
 
     Examples
     --------
     >>> bool(np.all(toss_by_place(0, 3, 4) == toss_by_place(0, 0, 7)[3:]))
     True
     """
-    bits = np.random.Philox(key=np.random.SeedSequence([seed, 0xA0D]).generate_state(2, np.uint64))
+    bits = np.random.Philox(key=np.random.SeedSequence([seed, purpose]).generate_state(2, np.uint64))
     bits.advance(start // 4)  # Each step of its counter gives four numbers.
     return np.random.Generator(bits).random(number + start % 4)[start % 4 :]
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from demur import atomic
 from demur.monitoring import records
-from demur.monitoring.audits import toss_by_place
+from demur.monitoring.audits import TIES, toss_by_place
 from demur.reading import read_json
 from demur.tasks.betting import Bettors, locate_start
 from demur.tasks.detection import detection
@@ -188,7 +188,7 @@ class Drift:
     False
     >>> drift.observe(rng.normal(0.3, 1, size=2000))
     >>> drift.status.alarm, drift.status.columns["score"].since
-    (True, 1969)
+    (True, 1904)
     """
 
     def __init__(self, calibration: Any, *, confidence: float = 0.95, seed: int = 0) -> None:
@@ -212,7 +212,7 @@ class Drift:
         found = _check_columns(values, list(self._columns))
         number = len(next(iter(found.values())))
         for index, (name, column) in enumerate(self._columns.items()):
-            tosses = toss_by_place(self.seed * 1009 + index, self.observed, number)
+            tosses = toss_by_place(self.seed * 1009 + index, self.observed, number, purpose=TIES)
             column.observe(found[name], tosses, self.needed)
         self.observed += number
 

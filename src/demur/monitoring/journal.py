@@ -39,10 +39,13 @@ class Journal:
         monitor, self._number, self._chain = records.load(kind, self.folder / _SNAPSHOT)
         self._snapshot_size = (self.folder / _SNAPSHOT).stat().st_size
         path = self._path(self._number)
-        content = b""
-        if path.exists():
-            with open_regular(path) as file:
-                content = file.read()
+        if not path.exists():
+            raise ValueError(
+                f"{path} must be there: the snapshot beside it names it. Got none. Go back to the last good "
+                "copy of the folder."
+            )
+        with open_regular(path) as file:
+            content = file.read()
         lines = content.split(b"\n")[:-1]  # A last line without its end was never acknowledged.
         for number, line in enumerate(lines, 1):
             monitor.apply(self._read(path, number, line))
@@ -63,8 +66,9 @@ class Journal:
         chain = records.sum_text(text, self._chain)
         line = f"{chain} {text}\n".encode()
         try:
-            self._log.write(line)
-            self._log.flush()
+            rest = line
+            while rest:  # A disk that is nearly full takes a part, and raises only then.
+                rest = rest[self._log.write(rest) :]
             os.fsync(self._log.fileno())
         except BaseException:
             self._log.truncate(self._size)
@@ -76,13 +80,17 @@ class Journal:
         return self._size > max(_SHORTEST_LOG, self._snapshot_size)
 
     def snapshot(self, monitor: Monitor) -> None:
-        """Write the whole state, and begin an empty log.
+        """Begin an empty log, and write the whole state.
 
-        The snapshot names its log, so there is no moment at which a record counts twice or not at all.
+        The snapshot names its log, so there is no moment at which a record counts twice or not at all. The
+        log is there first: where one is missing later, no kill took it.
         """
+        before, new = self._path(self._number), self._path(self._number + 1)
+        new.write_bytes(b"")
+        _sync_folder(self.folder)
         self._chain = records.save(monitor, self.folder / _SNAPSHOT, self._number + 1)
         self._snapshot_size = (self.folder / _SNAPSHOT).stat().st_size
-        before, self._number = self._path(self._number), self._number + 1
+        self._number += 1
         self._open(0)
         before.unlink(missing_ok=True)
 

@@ -13,7 +13,7 @@ from demur.deferral import Deferral
 from demur.monitoring import advice, journal, records
 from demur.monitoring.audits import AuditPlan, check_number_audited, toss_by_id, toss_by_place
 from demur.monitoring.state import MonitorState
-from demur.monitoring.stream import MISSING, find_new, read_ids, read_outcomes
+from demur.monitoring.stream import MISSING, find_new, join_outcomes, read_ids, read_outcomes
 from demur.tasks.estimate import check_scores, check_share
 
 
@@ -69,6 +69,8 @@ class Monitor(MonitorState):
         least: float | None = None,
     ) -> None:
         check_share("confidence", confidence)
+        if not isinstance(seed, int | np.integer) or seed < 0:
+            raise ValueError(f"seed must be a whole number from 0 on. Got {seed!r}.")
         plan = AuditPlan.parse(audit, least)
         super().__init__(policy, float(confidence), plan, int(seed))
         self._journal: journal.Journal | None = None
@@ -148,6 +150,8 @@ class Monitor(MonitorState):
         else:
             chosen = kept & _check_audited(audited, number)
         outcomes = read_outcomes(correct, number, chosen)
+        if names is not None:
+            outcomes = join_outcomes(names, np.where(chosen, outcomes, MISSING))
         new = find_new(names, own.ids, number)
         if names is not None and not new.all():
             self._label_again(names, outcomes, chosen & ~new)
@@ -178,10 +182,11 @@ class Monitor(MonitorState):
             "expected": expected,
             "variance": variance,
             "rows": rows,
-            "trail": own.trail.extend(values, kept + 2.0 * chosen + 4.0 * chosen * outcomes),
         }
+        fresh = [] if names is None else [name for name, first in zip(names, new, strict=True) if first]
+        record["trail"] = own.trail.extend(values, kept + 2.0 * chosen + 4.0 * chosen * outcomes, fresh)
         if names is not None:
-            record["ids"] = [name for name, fresh in zip(names, new, strict=True) if fresh]
+            record["ids"] = fresh
         self._do(record)
 
     def label(self, ids: Any, correct: Any) -> None:
@@ -194,9 +199,11 @@ class Monitor(MonitorState):
         correct : (inputs,) array of bool
             Whether the predictions are right.
         """
-        names = read_ids(ids, len(ids))
-        assert names is not None
+        names = read_ids(ids, np.size(ids))
+        if names is None:
+            raise ValueError("ids must be those of audited inputs. Got None.")
         outcomes = read_outcomes(correct, len(names), np.ones(len(names), bool))
+        outcomes = join_outcomes(names, outcomes)
         own = self.streams[0]
         for name in names:
             if own.ids.get(name) is None:
@@ -206,7 +213,7 @@ class Monitor(MonitorState):
 
     def _label_again(self, names: Sequence[str], outcomes: np.ndarray, which: np.ndarray) -> None:
         """Take the labels of inputs that were observed before, where they had none."""
-        own, late = self.streams[0], []
+        own, late = self.streams[0], dict[str, int]()
         for index in np.flatnonzero(which & (outcomes != MISSING)).tolist():
             found = own.ids.get(names[index])
             if found is None:  # Not audited then: a label that nobody drew proves nothing.
@@ -218,9 +225,9 @@ class Monitor(MonitorState):
                     f"{'wrong' if before else 'right'} before. Got the opposite."
                 )
             if before == MISSING:
-                late.append([names[index], int(outcomes[index])])
+                late[names[index]] = int(outcomes[index])
         if late:
-            self._do({"kind": "label", "late": late})
+            self._do({"kind": "label", "late": [list(each) for each in late.items()]})
 
     def audits(self) -> dict[str, np.ndarray]:
         """Return audited inputs as columns: stream, place, group, score, probability, correct (nan: unknown).
@@ -268,6 +275,8 @@ class Monitor(MonitorState):
             must not be chosen by looking at labels: take the day of a deployment, or ``since`` of `Drift`.
             Each start is a test of its own, with the whole ``1 - confidence``.
         """
+        if since is not None and (not isinstance(since, int | np.integer) or since < 0):
+            raise ValueError(f"since must be the number of an input, from 0 on. Got {since!r}.")
         if self.alarm_at is None and since is None:
             return advice.keep(self.policy)
         (stream, *others) = self._counted()
@@ -290,6 +299,8 @@ class Monitor(MonitorState):
         beforehand: it alarms where the average does, from now on, whatever the parts said by themselves.
         Merging the same state again, or an older one, changes nothing; a newer one takes the older's place.
         """
+        if not isinstance(other, Monitor):
+            raise TypeError(f"merge: expected a Monitor. Got {type(other).__name__}.")
         records.check_same(self, other)
         self._refuse_common_inputs(other)
         self._do({"kind": "merge", "streams": [records.describe_stream(each) for each in other.streams]})

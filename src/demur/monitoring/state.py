@@ -84,11 +84,14 @@ class MonitorState:
             least = self.plan.least
             self._take_streams([records.parse_stream(each, self.limits, least) for each in record["streams"]])
         elif record["kind"] == "label":
+            late: dict[str, list[tuple[int, int]]] = {}
             for name, outcome in record["late"]:
                 where = own.ids[name]
                 assert where is not None
                 group, index = where
-                capital = own.bets[group].resolve(index, outcome)
+                late.setdefault(group, []).append((index, outcome))
+            for group, labels in late.items():
+                capital = own.bets[group].resolve(labels)
                 # An earlier capital must not be averaged with what others have now.
                 if len(self.streams) == 1:
                     self._look(group, capital, own.observed)
@@ -210,6 +213,10 @@ class MonitorState:
 
 def _list_limits(policy: Deferral) -> dict[str, float]:
     """Return the largest probability of an error that is promised for each group that keeps anything."""
+    if not isinstance(policy, Deferral):
+        raise TypeError(
+            f"policy must be a Deferral; of several, take one by its name. Got {type(policy).__name__}."
+        )
     if policy.goal not in ("accuracy", "coverage"):
         why = "promises nothing" if policy.goal == "cost" else "promises an expectation over policies"
         raise ValueError(

@@ -12,6 +12,8 @@ import numpy as np
 from demur.tasks.betting import Bettors, error_factors, list_stakes, locate_start
 
 RIGHT, WRONG, MISSING = 0, 1, -1
+_NO_ID = ("None", "nan", "<NA>", "NaT")
+"""How Python, NumPy and pandas write that there is none."""
 
 
 class AuditedInput(NamedTuple):
@@ -57,20 +59,19 @@ class GroupBets:
         self._settle()
         return capital
 
-    def resolve(self, index: int, outcome: int) -> float:
-        """Take the label of an input that had none, and return the largest capital from there on."""
-        audited = self.inputs[index]
-        counts = self.counts[audited.probability]
-        counts[MISSING] -= 1
-        counts[outcome] += 1
-        self.inputs[index] = audited._replace(outcome=outcome)
-        if outcome == RIGHT:  # as it counted already
-            self._settle()
-            return self.current.total
-        self.current = self.settled.copy()
-        largest = 0.0
-        for each in self.inputs[self.settled.count :]:
-            largest = max(largest, self.current.bet(self.factors(each)))
+    def resolve(self, labels: Sequence[tuple[int, int]]) -> float:
+        """Take labels of inputs that had none, and return the largest capital since the first without one."""
+        for index, outcome in labels:
+            audited = self.inputs[index]
+            counts = self.counts[audited.probability]
+            counts[MISSING] -= 1
+            counts[outcome] += 1
+            self.inputs[index] = audited._replace(outcome=outcome)
+        largest = self.current.total
+        if any(outcome == WRONG for _, outcome in labels):  # the others counted as right already
+            self.current = self.settled.copy()
+            for each in self.inputs[self.settled.count :]:
+                largest = max(largest, self.current.bet(self.factors(each)))
         self._settle()
         return largest
 
@@ -133,9 +134,12 @@ class Trail:
         """Become what `describe` or `extend` returned."""
         self.count, self.sum, self.marks = described[0], described[1], list(described[2])
 
-    def extend(self, scores: np.ndarray, codes: np.ndarray) -> list[Any]:
-        """Return what more inputs make of it: their scores, and a number for what is known of each."""
-        content = np.column_stack([scores, codes])
+    def extend(self, scores: np.ndarray, codes: np.ndarray, ids: Sequence[str] = ()) -> list[Any]:
+        """Return what more inputs make of it: scores, a number for what is known of each, and any ids."""
+        columns = [scores, codes]
+        if ids:  # Servers whose scores are all the same are told apart by these.
+            columns.append(np.array([zlib.crc32(each.encode()) for each in ids], float))
+        content = np.column_stack(columns)
         count, found, marks, begin = self.count, self.sum, list(self.marks), 0
         while begin < len(content):
             end = min(len(content), begin + (1 << len(marks)) - count)
@@ -190,12 +194,24 @@ def read_ids(ids: Any, number: int) -> list[str] | None:
     """Return ids as text, one per input."""
     if ids is None:
         return None
-    found = [str(each) for each in (ids.tolist() if hasattr(ids, "tolist") else ids)]
-    if len(found) != number:
-        raise ValueError(f"ids must be one per score, {number}. Got {len(found)}.")
-    if "" in found:
-        raise ValueError(f"ids must not be empty. Got an empty one at input {found.index('')}.")
-    return found
+    listed = ids.tolist() if hasattr(ids, "tolist") else list(ids)
+    if len(listed) != number:
+        raise ValueError(f"ids must be one per score, {number}. Got {len(listed)}.")
+    for index, each in enumerate(listed):
+        if each == "" if isinstance(each, str) else str(each) in _NO_ID:
+            raise ValueError(f"ids must not be empty. Got {each!r} at input {index}.")
+    return [str(each) for each in listed]
+
+
+def join_outcomes(ids: Sequence[str], outcomes: np.ndarray) -> np.ndarray:
+    """Return the outcome of each input, which is known if any of the same id has a label."""
+    known: dict[str, int] = {}
+    for name, outcome in zip(ids, outcomes.tolist(), strict=True):
+        if outcome != MISSING and known.setdefault(name, outcome) != outcome:
+            raise ValueError(
+                f"correct must be the same wherever an id comes again. Got right and wrong for {name!r}."
+            )
+    return np.array([known.get(name, MISSING) for name in ids], np.int8)
 
 
 def find_new(ids: Sequence[str] | None, known: Mapping[str, Any], number: int) -> np.ndarray:

@@ -87,16 +87,20 @@ def _list_course(monitor: Monitor, found: Status) -> np.ndarray:
 
 
 def _draw_evidence(monitor: Monitor, found: Status) -> str:
-    course = _list_course(monitor, found)
     needed = 1 / (1 - monitor.confidence)
-    capital = np.clip(course[:, 2], None, _SHOWN_TO)
+    places, capital = _list_course(monitor, found)[:, [0, 2]].T
+    if found.alarm_at not in (None, *places) and len(found.groups) == len(monitor.streams) == 1:
+        # The course has only the ends of what was observed at a time; the alarm may have come in between.
+        place = int(np.searchsorted(places, found.alarm_at))
+        places, capital = np.insert(places, place, found.alarm_at), np.insert(capital, place, needed)
+    capital = np.clip(capital, None, _SHOWN_TO)
     low = min(0.1, float(capital.min(initial=1.0)) / 2)
     high = max(5 * needed, _ROOM_ABOVE * float(capital.max(initial=1.0)))
     chart = LineChart(
         "Evidence over inputs observed", found.observed, low, high, "evidence (starts at 1)", True
     )
     chart.add_level(needed, f"alarm at {needed:g}")
-    chart.add_line(course[:, 0], capital)
+    chart.add_line(places, capital)
     _add_moments(chart, found)
     return chart.draw()
 

@@ -363,4 +363,6 @@ def _seed(estimator: Any, source: np.random.RandomState) -> Any:
         for name, value in sorted(estimator.get_params(deep=True).items())
         if name.rpartition("__")[2] == "random_state" and value is None
     }
-    return estimator.set_params(**seeds)
+    if seeds:  # A FrozenEstimator has none, and its set_params returns nothing.
+        estimator.set_params(**seeds)
+    return estimator

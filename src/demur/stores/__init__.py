@@ -38,6 +38,7 @@ from demur.stores.column_files import (
     read_columns,
     write_columns,
 )
+from demur.stores.csv_files import parse_cells
 from demur.stores.errors import StoreError
 from demur.stores.json_values import json_columns, json_number
 from demur.stores.jsonl_files import LOG_SUFFIXES, read_log
@@ -81,6 +82,7 @@ __all__ = [
     "open_binary",
     "open_maps",
     "open_predictions",
+    "parse_cells",
     "pick_column",
     "pick_numbers",
     "read_batch_labels",

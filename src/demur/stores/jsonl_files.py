@@ -1,4 +1,4 @@
-"""JSON lines: logs with one object per line, read as columns."""
+"""Logs, read as columns: JSON lines with one object each, and tables with empty cells."""
 
 from __future__ import annotations
 
@@ -8,19 +8,30 @@ from typing import Any
 import numpy as np
 
 from demur.reading import parse_json
-from demur.stores.column_files import read_columns
+from demur.stores.column_files import check_columns, read_columns
 from demur.stores.csv_files import parse_cells
 from demur.stores.errors import StoreError
+from demur.stores.parquet_files import read_parquet_log
 from demur.stores.paths import explain_memory, open_binary
+from demur.stores.urls import fetch_file, find_url
 
 LOG_SUFFIXES = (".csv", ".parquet", ".jsonl", ".npz", ".json")
 
 
 def read_log(path: Path) -> dict[str, np.ndarray]:
-    """Read columns of a log by name: as `read_columns` does, and from a .jsonl file."""
-    if path.suffix.lower() != ".jsonl":
+    """Read columns of a log by name: as `read_columns` does, and from a .jsonl file.
+
+    Columns of a .parquet file may have empty cells and be of any type, as they may in the others.
+    """
+    suffix, url = path.suffix.lower(), find_url(path)
+    if suffix == ".parquet" and url is not None:
+        with fetch_file(url) as copy:
+            return read_log(copy)
+    if suffix not in (".jsonl", ".parquet"):
         return read_columns(path)
     with explain_memory(path):
+        if suffix == ".parquet":
+            return check_columns(path, read_parquet_log(path))
         return _read_jsonl_columns(path)
 
 

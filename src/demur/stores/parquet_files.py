@@ -2,6 +2,7 @@
 
 read_parquet_blocks    predictions of one member, rows of numbers, a block at a time
 read_parquet_columns   columns by name
+read_parquet_log       columns by name, of any type and with empty cells
 write_parquet          columns by name; write_parquet_parts and read_parquet_parts, some rows at a time
 """
 
@@ -22,7 +23,7 @@ from demur.stores.table_columns import TableColumns
 from demur.stores.urls import fetch_file, find_url
 
 if TYPE_CHECKING:
-    from pyarrow import Schema
+    from pyarrow import Schema, Table
 
 _BLOCK_BYTES = 8 << 20
 """Bytes of numbers that are held at a time."""
@@ -120,19 +121,9 @@ def _list_cells(column: Any, name: str, numeric: bool) -> np.ndarray:
 
 def read_parquet_columns(path: Path) -> dict[str, np.ndarray]:
     """Read all columns by name, as numbers or text."""
-    check_pyarrow(path)
+    table = _read_table(path)
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    open_binary(path).close()
-    try:
-        size = count_parquet_bytes(path)
-        check_expansion(path.stat().st_size, size)
-        check_memory(size)
-    except ValueError as error:
-        raise StoreError(f"{path}: expected a table that fits into memory, got {error}") from error
-    with _explain_damage(path):
-        table = pq.read_table(path)
     found = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         if column.null_count:
@@ -144,6 +135,35 @@ def read_parquet_columns(path: Path) -> dict[str, np.ndarray]:
         values = column.to_numpy()
         found[name] = values.astype(str) if values.dtype == object else values
     return found
+
+
+def read_parquet_log(path: Path) -> dict[str, np.ndarray]:
+    """Read all columns by name, as a log has them: empty numbers are NaN, all but numbers is text."""
+    table = _read_table(path)
+    import pyarrow as pa
+
+    found = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        numeric = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+        whole = pa.types.is_boolean(column.type) and not column.null_count
+        found[name] = column.to_numpy() if whole else _list_cells(column, name, numeric)
+    return found
+
+
+def _read_table(path: Path) -> Table:
+    """Read a table whole, if it fits into memory."""
+    check_pyarrow(path)
+    import pyarrow.parquet as pq
+
+    open_binary(path).close()
+    try:
+        size = count_parquet_bytes(path)
+        check_expansion(path.stat().st_size, size)
+        check_memory(size)
+    except ValueError as error:
+        raise StoreError(f"{path}: expected a table that fits into memory, got {error}") from error
+    with _explain_damage(path):
+        return pq.read_table(path)
 
 
 def write_parquet(file: IO[bytes], columns: Mapping[str, Any]) -> None:
