@@ -224,7 +224,7 @@ PRINTED = {
     ],
     "monitor.py": [
         r"^Alarm on day 27\d, \d days after",
-        r"^Defer scores above 0\.[34]\d*: by the",
+        r"^Defer scores above 0\.[34]\d*\. On inputs like the",
         r"^Drift over",
     ],
     "digits_ensemble.py": [r"^accuracy on all of them: 0\.\d+$", r"to a person first:\n  input"],
