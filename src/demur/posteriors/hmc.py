@@ -94,8 +94,9 @@ class HMC(ParameterSamples):
     thin
         Trajectories from one sample to the next.
     trajectory
-        The length of a trajectory, step size times number of steps. None: ``pi / 2 * prior_scale``, as
-        Izmailov et al. have it, which crosses a posterior as wide as the prior; 1 for a flat prior.
+        The average length of trajectories, step size times number of steps; each is drawn from half to one
+        and a half times that, since equal ones may all end where they began. None: ``pi / 2 * prior_scale``,
+        as Izmailov et al. have it, which crosses a posterior as wide as the prior; 1 for a flat prior.
     step_size
         None: adapted to accept ``acceptance`` of the trajectories. Or a fixed one.
     acceptance
@@ -248,6 +249,7 @@ def _summarise(runs: list[HamiltonianChain]) -> Diagnostics:
         leapfrog_steps=tuple(facts[..., 2].mean(axis=1).tolist()),
         rhat=float(diagnostics.split_rhat(facts[..., 1])),
         effective_size=float(diagnostics.effective_size(facts[..., 1])),
-        worst_rhat=float(np.nanmax(diagnostics.split_rhat(draws))),
-        least_effective_size=float(np.nanmin(diagnostics.effective_size(draws))),
+        # NaN where none of the parameters moved.
+        worst_rhat=float(np.fmax.reduce(diagnostics.split_rhat(draws))),
+        least_effective_size=float(np.fmin.reduce(diagnostics.effective_size(draws))),
     )
