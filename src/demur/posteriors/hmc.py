@@ -18,7 +18,7 @@ from demur.posteriors.chains.hamiltonian import HamiltonianChain, HamiltonianPla
 from demur.posteriors.chains.log_posterior import DensityOptions, LogPosterior
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.parameter_samples import ParameterSamples
-from demur.posteriors.posterior import check_count
+from demur.posteriors.posterior import check_count, check_seed
 from demur.posteriors.tensor_files import write_tensors
 from demur.progress import progress_bar
 
@@ -146,6 +146,7 @@ class HMC(ParameterSamples):
     ) -> None:
         for name, value in (("samples", samples), ("chains", chains), ("thin", thin)):
             check_count(name, value)
+        seed = check_seed(options.get("seed", 0))
         if samples % chains or samples // chains < 4:
             raise ValueError(
                 "samples must be a multiple of chains, at least 4 for each, so that chains can be compared. "
@@ -169,7 +170,7 @@ class HMC(ParameterSamples):
                 raise ValueError(f"{name} must be positive and finite. Got {value!r}.")
         self.chains = chains
         self.plan = HamiltonianPlan(
-            samples // chains, burn_in, thin, trajectory, step_size, acceptance, start, options.get("seed", 0)
+            samples // chains, burn_in, thin, trajectory, step_size, acceptance, start, seed
         )
         self._files = None if checkpoint is None else Path(checkpoint), every
 
