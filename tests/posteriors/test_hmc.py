@@ -205,6 +205,7 @@ def test_random_generators_and_the_model_stay_as_they_were() -> None:
         ({"acceptance": 1.5}, "between 0 and 1"),
         ({"prior_scale": math.inf}, "start='prior' takes a prior_scale"),
         ({"trajectory": 0.0}, "trajectory must be positive"),
+        ({"step_size": 0}, "step_size must be positive"),
         ({"temperature": 0.0}, "temperature must be positive"),
     ],
 )

@@ -165,8 +165,8 @@ class HMC(ParameterSamples):
             raise ValueError("start='prior' takes a prior_scale that is finite. Give one, or start='model'.")
         if trajectory is None:
             trajectory = 1.0 if math.isinf(scale) else math.pi / 2 * scale
-        for name, value in (("trajectory", trajectory), ("step_size", step_size or 1.0)):
-            if not 0 < value < math.inf:
+        for name, value in (("trajectory", trajectory), ("step_size", step_size)):
+            if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be positive and finite. Got {value!r}.")
         self.chains = chains
         self.plan = HamiltonianPlan(

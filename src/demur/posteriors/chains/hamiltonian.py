@@ -94,7 +94,9 @@ class HamiltonianChain:
                 f"Expected a finite log posterior at the start of chain {number}. Got {-self.point.energy}. "
                 "Check data and model, or lower prior_scale."
             )
-        first = plan.step_size or find_first_step(density, self.point, density.draw_momentum(source))
+        first = plan.step_size
+        if first is None:
+            first = find_first_step(density, self.point, density.draw_momentum(source))
         self.steps = StepSize.begin(first, plan.acceptance)
 
     def run(self, every: float, show: Callable[[int], object]) -> None:
