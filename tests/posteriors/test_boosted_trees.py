@@ -208,7 +208,7 @@ BINARY, CLASSES, NUMBERS = (X2, Y2), (X3, Y3), (XR, YR)
         ("objectives .* Got", fit(lightgbm, NUMBERS, "Regressor", objective=own_objective)),
         ("objectives .* Got", fit(catboost, CLASSES, loss_function="MultiClassOneVsAll")),
         ("one output", fit(xgboost, (XR, np.stack([YR, YR], 1)), "Regressor")),
-        ("at most half the rounds of boosting, 12", fit(lightgbm, BINARY, n_estimators=12)),
+        ("at most half of the 12 rounds of boosting. Got 10", fit(lightgbm, BINARY, n_estimators=12)),
     ],
 )
 def test_models_without_stages_are_refused_in_a_line(words, make):

@@ -274,6 +274,7 @@ def test_a_function_of_the_outputs_is_a_head_and_files_bring_the_network_back(tm
         (lambda: make_concentration(torch.ones(1, 2), "tanh"), "evidence must be"),
         (lambda: evidential_loss(torch.zeros(1, 2), torch.tensor([0]), weight=1.0), "must be above 0"),
         (lambda: evidential_loss(torch.ones(1, 2), torch.tensor([2]), weight=1.0), "from 0 to 1. Got 2"),
+        (lambda: evidential_loss(torch.ones(3, 2), torch.tensor([0]), weight=1.0), "one for each input"),
         (lambda: evidential_loss(torch.ones(1, 2), torch.tensor([0.5]), weight=1.0), "labels must be"),
         (lambda: make_smooth_target(torch.tensor([0]), 3, smoothing=0.5), "smoothing must be between"),
         (lambda: make_sharp_target(torch.tensor([0]), 3, evidence=-1), "evidence must be a positive"),

@@ -115,6 +115,29 @@ def test_a_skewed_posterior_has_its_quantiles() -> None:
     assert stats.skew(odds) > 0.1
 
 
+def sample_prior(**options):
+    """Samples of one parameter whose prior is all there is, of standard deviation 1: its period is 2 pi."""
+    model = torch.nn.Linear(1, 1, bias=False).double()
+    return HMC(
+        model, (torch.ones(1, 1).double(), torch.zeros(1).double()), prior_scale=1.0,
+        log_likelihood=lambda out, _: 0 * out[:, 0], **options,
+    ).fit(progress=False)  # fmt: skip
+
+
+@pytest.mark.parametrize("periods", [0.5, 1.0])
+def test_trajectories_of_whole_periods_do_not_end_where_they_began(periods) -> None:
+    posterior = sample_prior(samples=300, chains=2, burn_in=30, trajectory=2 * math.pi * periods)
+    weight = posterior.parameters()["weight"].numpy().reshape(2, -1)
+    assert diagnostics.effective_size(weight) > 60
+    assert diagnostics.effective_size(weight**2) > 60
+
+
+def test_chains_that_never_move_have_no_effective_size() -> None:
+    found = sample_prior(samples=8, chains=2, burn_in=0, step_size=1e3).diagnostics
+    assert found.acceptance == (0.0, 0.0) and math.isinf(found.worst_rhat)
+    assert math.isnan(found.least_effective_size)
+
+
 def test_scores_come_from_the_posterior() -> None:
     def forward(model, x):
         return torch.cat([torch.zeros_like(model(x)), model(x)], dim=-1)
@@ -182,6 +205,7 @@ def test_random_generators_and_the_model_stay_as_they_were() -> None:
         ({"acceptance": 1.5}, "between 0 and 1"),
         ({"prior_scale": math.inf}, "start='prior' takes a prior_scale"),
         ({"trajectory": 0.0}, "trajectory must be positive"),
+        ({"step_size": 0}, "step_size must be positive"),
         ({"temperature": 0.0}, "temperature must be positive"),
     ],
 )

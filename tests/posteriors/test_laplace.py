@@ -475,6 +475,8 @@ def test_what_is_refused_is_refused_in_one_line(monkeypatch) -> None:
         ({"structure": "kfac"}, "structure must be 'kronecker' or 'full' or 'diagonal'. Got 'kfac'"),
         ({"layers": "all"}, "layers='all' takes structure='diagonal'. Got 'kronecker'"),
         ({"prior_precision": -1.0}, "prior_precision must be 'marginal_likelihood' or a positive number"),
+        ({"prior_precision": None}, "prior_precision must be .* Got None"),
+        ({"prior_precision": [1.0, 2.0]}, r"prior_precision must be .* Got \[1.0, 2.0\]"),
         ({"noise_variance": "guess"}, "noise_variance must be 'marginal_likelihood'"),
         ({"samples": 0}, "samples must be a positive integer"),
         ({"training_inputs": 1.5}, "training_inputs must be a positive integer"),
@@ -490,6 +492,12 @@ def test_what_is_refused_is_refused_in_one_line(monkeypatch) -> None:
         Laplace.fit(layer, [(x, y + 1)])
     with pytest.raises(ValueError, match="labels must be one class for each input"):
         Laplace.fit(layer, [(x, np.eye(3, dtype=int)[y])])
+    numbers = np.full((len(x), 3), np.nan)
+    for options in ({}, {"prior_precision": 1.0, "noise_variance": 1.0}):
+        with pytest.raises(ValueError, match=r"labels must be finite numbers\. Got NaN"):
+            Laplace.fit(layer, [(x, numbers)], likelihood="regression", **options)
+    with pytest.raises(ValueError, match=r"model must return finite outputs\. Got NaN"):
+        Laplace.fit(layer, [(x * np.nan, y)], structure="diagonal", layers="all")
     for layers in ("last", "all"):
         with pytest.raises(ValueError, match="fit takes labels"):
             Laplace.fit(layer, [x], layers=layers, structure="diagonal")

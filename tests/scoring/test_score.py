@@ -99,6 +99,20 @@ def test_both_loop_orders_give_the_same_scores(name) -> None:
         np.testing.assert_array_equal(by_batch.deployed, by_member.deployed)
 
 
+@pytest.mark.parametrize("order", ["batch", "member"])
+def test_batches_without_inputs_are_left_out(order) -> None:
+    torch.manual_seed(0)
+    model, x = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.Linear(4, 3)), torch.randn(5, 4)
+    posterior = MCDropout(model, samples=3)
+    whole, parts = (
+        demur.score(posterior, batches, order=order, progress=False)
+        for batches in ([x[:2], x[2:]], [x[:0], x[:2], x[:0], x[2:], x[:0]])
+    )
+    np.testing.assert_array_equal(parts["pairwise"].epistemic, whole["pairwise"].epistemic)
+    with pytest.raises(ValueError, match=r"loader must have inputs\. Got none"):
+        demur.score(posterior, [x[:0]], order=order, progress=False)
+
+
 def test_control_other_noise_is_not_the_same() -> None:
     model = network(0)
     with pytest.raises(AssertionError):

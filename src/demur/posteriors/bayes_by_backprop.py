@@ -9,12 +9,12 @@ from typing import Any, Self, Unpack
 from demur.posteriors import networks
 from demur.posteriors.chains.gradients import BatchLikelihood
 from demur.posteriors.chains.log_posterior import DensityOptions, check_prior_scale
-from demur.posteriors.chains.minibatches import make_minibatches
+from demur.posteriors.chains.minibatches import describe_data, make_minibatches
 from demur.posteriors.chains.stepper import check_prior_mean, copy_parameters
 from demur.posteriors.fingerprint import describe_code, fingerprint
 from demur.posteriors.parameter_samples import ParameterSamples, find_sampled
 from demur.posteriors.parameter_vectors import join_parameters, split_vector
-from demur.posteriors.posterior import check_count
+from demur.posteriors.posterior import check_count, check_seed
 from demur.posteriors.resumable_training import Descent, TrainingFile, pack_optimizer, restore_optimizer
 from demur.posteriors.tensor_files import read_tensors, write_tensors
 from demur.posteriors.variational.mean_field import MeanField
@@ -122,7 +122,7 @@ class BayesByBackprop(ParameterSamples):
         networks.check_network("model", model)
         model = networks.unwrap_compiled(model)  # whose layers can be called
         self._set_up(model, options.get("forward"), samples)
-        self.seed, self.rate, self.start_scale = options.get("seed", 0), rate, float(start_scale)
+        self.seed, self.rate, self.start_scale = check_seed(options.get("seed", 0)), rate, float(start_scale)
         self.weighting: Weighting = weighting
         self._minibatches = make_minibatches(data, batch_size, self.seed)
         if steps is None:
@@ -153,7 +153,7 @@ class BayesByBackprop(ParameterSamples):
             "kl_weight": kl_weight, "weighting": weighting, "mixture": mixture, "prior_scale": scale,
             "temperature": temperature, "seed": self.seed, "parameters": fingerprint(self._start),
             "prior_mean": fingerprint(centre), "likelihood": fingerprint(describe_code(likelihood)),
-            "data": [self._minibatches.size, fingerprint(self._minibatches.at(0))],
+            "data": describe_data(self._minibatches),
         }  # fmt: skip
         self._files = checkpoint, every
 

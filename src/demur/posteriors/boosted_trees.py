@@ -72,8 +72,8 @@ class BoostedTrees(Posterior):
             )
         if not self._bag and 2 * self.members > first.rounds:
             raise ValueError(
-                f"samples must be at most half the rounds of boosting, {first.rounds}. Got {self.members}. "
-                "Fit more rounds, or give samples=."
+                f"samples must be at most half of the {first.rounds} rounds of boosting. Got {self.members}. "
+                "Fit more rounds, or give fewer samples."
             )
         self._last: tuple[Any, np.ndarray] | None = None
 

@@ -21,7 +21,7 @@ from typing import Any
 from demur import atomic
 from demur.posteriors import networks
 from demur.posteriors.fingerprint import describe_code, fingerprint
-from demur.posteriors.posterior import check_count
+from demur.posteriors.posterior import check_count, check_seed
 from demur.posteriors.tensor_files import load_state, read_tensors, write_tensors
 from demur.progress import progress_bar
 from demur.reading import read_json
@@ -133,7 +133,7 @@ def fit_members(
     if processes is not None and (not isinstance(processes, int) or processes < 0):
         raise ValueError(f"processes must be 0 or more, where 0 trains in this process. Got {processes!r}.")
     with _open_folder(folder) as place:
-        fit = _Fit(factory, train, seed, threads, place, folder is None)
+        fit = _Fit(factory, train, check_seed(seed), threads, place, folder is None)
         _check_settings(place / _SETTINGS, fit.settings())
         missing = [k for k in range(members) if not fit.path(k).exists()]
         with progress_bar(members, "members", hidden=not progress) as show:

@@ -18,7 +18,7 @@ from demur.posteriors.chains.hamiltonian import HamiltonianChain, HamiltonianPla
 from demur.posteriors.chains.log_posterior import DensityOptions, LogPosterior
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.parameter_samples import ParameterSamples
-from demur.posteriors.posterior import check_count
+from demur.posteriors.posterior import check_count, check_seed
 from demur.posteriors.tensor_files import write_tensors
 from demur.progress import progress_bar
 
@@ -94,8 +94,9 @@ class HMC(ParameterSamples):
     thin
         Trajectories from one sample to the next.
     trajectory
-        The length of a trajectory, step size times number of steps. None: ``pi / 2 * prior_scale``, as
-        Izmailov et al. have it, which crosses a posterior as wide as the prior; 1 for a flat prior.
+        The average length of trajectories, step size times number of steps; each is drawn from half to one
+        and a half times that, since equal ones may all end where they began. None: ``pi / 2 * prior_scale``,
+        as Izmailov et al. have it, which crosses a posterior as wide as the prior; 1 for a flat prior.
     step_size
         None: adapted to accept ``acceptance`` of the trajectories. Or a fixed one.
     acceptance
@@ -145,6 +146,7 @@ class HMC(ParameterSamples):
     ) -> None:
         for name, value in (("samples", samples), ("chains", chains), ("thin", thin)):
             check_count(name, value)
+        seed = check_seed(options.get("seed", 0))
         if samples % chains or samples // chains < 4:
             raise ValueError(
                 "samples must be a multiple of chains, at least 4 for each, so that chains can be compared. "
@@ -163,12 +165,12 @@ class HMC(ParameterSamples):
             raise ValueError("start='prior' takes a prior_scale that is finite. Give one, or start='model'.")
         if trajectory is None:
             trajectory = 1.0 if math.isinf(scale) else math.pi / 2 * scale
-        for name, value in (("trajectory", trajectory), ("step_size", step_size or 1.0)):
-            if not 0 < value < math.inf:
+        for name, value in (("trajectory", trajectory), ("step_size", step_size)):
+            if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be positive and finite. Got {value!r}.")
         self.chains = chains
         self.plan = HamiltonianPlan(
-            samples // chains, burn_in, thin, trajectory, step_size, acceptance, start, options.get("seed", 0)
+            samples // chains, burn_in, thin, trajectory, step_size, acceptance, start, seed
         )
         self._files = None if checkpoint is None else Path(checkpoint), every
 
@@ -248,6 +250,7 @@ def _summarise(runs: list[HamiltonianChain]) -> Diagnostics:
         leapfrog_steps=tuple(facts[..., 2].mean(axis=1).tolist()),
         rhat=float(diagnostics.split_rhat(facts[..., 1])),
         effective_size=float(diagnostics.effective_size(facts[..., 1])),
-        worst_rhat=float(np.nanmax(diagnostics.split_rhat(draws))),
-        least_effective_size=float(np.nanmin(diagnostics.effective_size(draws))),
+        # NaN where none of the parameters moved.
+        worst_rhat=float(np.fmax.reduce(diagnostics.split_rhat(draws))),
+        least_effective_size=float(np.fmin.reduce(diagnostics.effective_size(draws))),
     )

@@ -27,7 +27,7 @@ from demur.posteriors.fit_files import FitFile
 from demur.posteriors.heads.features import Features, features
 from demur.posteriors.heads.parameters import find_last_linear
 from demur.posteriors.last_layer import LastLayer
-from demur.posteriors.posterior import Posterior, check_count
+from demur.posteriors.posterior import Posterior, check_count, check_seed
 from demur.posteriors.tensor_files import read_tensors, write_tensors
 
 Products = Literal["exact", "bfloat16"]
@@ -104,7 +104,7 @@ class Laplace(GaussianOutputs):
         networks.check_network("model", model)
         self.model, self.curvature, self.forward, self.layer = model, curvature, forward, layer
         _check_choices(products=products)
-        self.seed, self.products = seed, products
+        self.seed, self.products = check_seed(seed), products
         given = (
             _check_positive("prior_precision", prior_precision),
             _check_positive("noise_variance", noise_variance),
@@ -216,6 +216,7 @@ class Laplace(GaussianOutputs):
         for name, value in (("prior_precision", prior_precision), ("noise_variance", noise_variance)):
             _check_positive(name, value)
         check_count("samples", samples)
+        check_seed(seed)
         if training_inputs is not None:
             check_count("training_inputs", training_inputs)
         sums: Any
@@ -289,7 +290,7 @@ def _check_positive(name: str, value: Any) -> float | None:
     """Return a number, or None for the marginal likelihood; raise where it is neither."""
     if isinstance(value, str) and value == _MARGINAL:
         return None
-    if isinstance(value, bool | str) or not 0 < value < math.inf:
+    if isinstance(value, bool | str) or not hasattr(value, "__float__") or not 0 < value < math.inf:
         raise ValueError(f"{name} must be 'marginal_likelihood' or a positive number. Got {value!r}.")
     return float(value)
 

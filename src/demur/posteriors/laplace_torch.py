@@ -13,7 +13,7 @@ from demur.posteriors.curvature.gaussian_outputs import GaussianOutputs
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.last_layer import LastLayer
 from demur.posteriors.networks import derive_seed
-from demur.posteriors.posterior import Posterior, check_count, select_members
+from demur.posteriors.posterior import Posterior, check_count, check_seed, select_members
 
 
 def from_laplace(
@@ -53,7 +53,7 @@ def from_laplace(
     if not getattr(la, "n_data", 0):
         raise ValueError("la must be fitted. Got one that is not. Call la.fit(loader) first.")
     check_count("samples", samples)
-    return _LaplaceTorch(la, samples, seed, forward)
+    return _LaplaceTorch(la, samples, check_seed(seed), forward)
 
 
 class _LaplaceTorch(GaussianOutputs):

@@ -15,7 +15,7 @@ from demur.posteriors.dropout.masks import Masks
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.heads.logits import multiply_dropped, multiply_heads
 from demur.posteriors.heads.parameters import draw_heads, find_last_linear, read_heads
-from demur.posteriors.posterior import Ask, Posterior, check_count, select_members, split_members
+from demur.posteriors.posterior import Ask, Posterior, check_count, check_seed, select_members, split_members
 from demur.posteriors.shared_pass import run_network
 from demur.posteriors.tensor_files import pack_weights, read_tensors, write_tensors
 from demur.scoring.logit_spread import compute_dropout_spread
@@ -94,13 +94,13 @@ class LastLayer(Posterior):
             )
         if dropout is not None and not 0 < dropout < 1:
             raise ValueError(f"dropout must be above 0 and below 1. Got {dropout!r}.")
-        self.model, self.forward, self.dropout, self.seed = model, forward, dropout, seed
+        self.model, self.forward, self.dropout, self.seed = model, forward, dropout, check_seed(seed)
         self._last: tuple[Any, Any] = (None, None)
         self.layer = find_last_linear(model, layer)
         self.heads = None if heads is None else read_heads(heads, self.layer)
         if self.heads is None:
             self.members = check_count("samples", samples)
-            self._masks = Masks(dropout or 0.0, seed, self.layer.in_features)
+            self._masks = Masks(dropout or 0.0, self.seed, self.layer.in_features)
         else:
             drawn = not isinstance(self.heads, tuple)
             self.members = check_count("heads.members", self.heads.members) if drawn else len(self.heads[0])
@@ -169,6 +169,7 @@ class LastLayer(Posterior):
         from demur.posteriors.heads.training import HeadTraining, fit_heads
 
         networks.check_network("model", model)
+        seed = check_seed(seed)
         if training is not None and not isinstance(training, HeadTraining):
             raise TypeError(f"training must be a HeadTraining. Got {type(training).__name__}.")
         if not isinstance(loader, Features):

@@ -13,7 +13,7 @@ from typing import Any, Self
 from demur.posteriors import networks
 from demur.posteriors.dropout.layers import DropoutWatch, find_dropout_layers
 from demur.posteriors.dropout.shared_prefix import NoSplit, ReplaySplit, Split, split_graph, split_sequence
-from demur.posteriors.posterior import Posterior, check_count, select_members, split_members
+from demur.posteriors.posterior import Posterior, check_count, check_seed, select_members, split_members
 from demur.posteriors.tensor_files import load_state, read_tensors, write_tensors
 
 
@@ -65,7 +65,7 @@ class MCDropout(Posterior):
         forward: networks.Forward | None = None,
     ) -> None:
         networks.check_network("model", model)
-        self.model, self.seed, self.forward = model, seed, forward
+        self.model, self.seed, self.forward = model, check_seed(seed), forward
         self.members = self.samples = check_count("samples", samples)
         self.layers = find_dropout_layers(model, layers)
         self._partial = layers is not None

@@ -189,6 +189,13 @@ def check_count(name: str, value: Any) -> int:
     return value
 
 
+def check_seed(value: Any) -> int:
+    """Return a seed as an integer; raise unless it is one, 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+        raise ValueError(f"seed must be an integer, 0 or more. Got {value!r}.")
+    return int(value)
+
+
 def split_members(members: range, numbers: int, *, fewest: int = 1) -> Iterator[range]:
     """Split members into ranges whose predictions, ``numbers`` each, fit in little memory."""
     step = max(fewest, LOGITS_PER_CHUNK // max(1, numbers))

@@ -23,6 +23,7 @@ from demur.posteriors.last_layer import LastLayer
 from demur.posteriors.posterior import (
     Posterior,
     check_count,
+    check_seed,
     count_inputs,
     select_members,
     select_rows,
@@ -157,6 +158,7 @@ class QUAM(Posterior):
         check_count("loss_inputs", loss_inputs)
         if check_count("targets_at_once", targets_at_once) > 1 and layers == "last":
             raise ValueError("targets_at_once is not for layers='last', which searches many at once anyway.")
+        seed = check_seed(seed)
         plan = SearchPlan(steps, keep_every, rate, penalty, growth, growth_every, weight_decay)
         if layers == "last":
             source = LastLayer(model, dropout=0.5, layer=layer, forward=forward)  # no dropout is drawn

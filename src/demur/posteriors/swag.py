@@ -11,12 +11,12 @@ from typing import Any, Self
 
 from demur.posteriors import networks
 from demur.posteriors.chains.gradients import BatchLikelihood, Likelihood
-from demur.posteriors.chains.minibatches import make_minibatches
+from demur.posteriors.chains.minibatches import describe_data, make_minibatches
 from demur.posteriors.chains.stepper import copy_parameters
 from demur.posteriors.fingerprint import describe_code, fingerprint
 from demur.posteriors.parameter_samples import ParameterSamples
 from demur.posteriors.parameter_vectors import join_parameters, split_vector
-from demur.posteriors.posterior import check_count, select_members
+from demur.posteriors.posterior import check_count, check_seed, select_members
 from demur.posteriors.resumable_training import TrainingFile
 from demur.posteriors.tensor_files import load_state, read_tensors, write_tensors
 from demur.posteriors.weight_averaging.batch_norm import MemberStatistics, find_batch_norm
@@ -106,6 +106,7 @@ class SWAG(ParameterSamples):
         forward: networks.Forward | None = None,
     ) -> None:
         check_count("samples", samples)
+        seed = check_seed(seed)
         if not isinstance(rank, int) or rank < 0 or rank == 1:
             raise ValueError(
                 f"rank must be at least 2, since deviations are divided by rank - 1, or 0. Got {rank!r}."
@@ -206,13 +207,13 @@ class SWAG(ParameterSamples):
         )  # fmt: skip
         assert self._minibatches is not None
         settings = {
-            **dataclasses.asdict(plan), "rank": rank, "seed": seed, "model": fingerprint(model),
-            "data": [self._minibatches.size, fingerprint(self._minibatches.at(0))],
+            **dataclasses.asdict(plan), "rank": rank, "seed": self.seed, "model": fingerprint(model),
+            "data": describe_data(self._minibatches),
             "likelihood": fingerprint(describe_code(log_likelihood)),
         }  # fmt: skip
         collect_iterates(
             trained, self.moments, self._minibatches, BatchLikelihood(trained, log_likelihood, forward), plan,
-            self.collect, seed=seed, file=TrainingFile(checkpoint, "SWAG", settings, every),
+            self.collect, seed=self.seed, file=TrainingFile(checkpoint, "SWAG", settings, every),
             progress=progress,
         )  # fmt: skip
         return self
@@ -294,7 +295,7 @@ class SWAG(ParameterSamples):
 
     def fingerprint(self) -> str:
         minibatches = self._minibatches
-        inputs = None if minibatches is None else [minibatches.size, fingerprint(minibatches.at(0))]
+        inputs = None if minibatches is None else describe_data(minibatches)
         own = self.members, self.scale, self.seed, self.refresh
         return fingerprint(own, self.moments.tensors(), inputs, self._list_rest())
 

@@ -67,7 +67,8 @@ def load_state(name: str, model: Any, state: dict[str, Any]) -> None:
     try:
         model.load_state_dict(state)
     except RuntimeError as error:
-        raise ValueError(f"{name} must have the architecture that was saved. {error}") from None
+        reason = " ".join(str(error).split())  # PyTorch's has several lines
+        raise ValueError(f"{name} must have the architecture that was saved. {reason}") from None
 
 
 def pack_weights(weights: Any) -> dict[str, Any]:

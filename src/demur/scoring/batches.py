@@ -90,7 +90,7 @@ def _to_bytes(values: Any) -> bytes:
 def iterate_batches(
     loader: Iterable[Any], *, unpack: Unpack | None = None, label_axes: int = 1
 ) -> Iterator[InputBatch]:
-    """Yield the batches of a loader.
+    """Yield the batches of a loader; those without inputs are left out.
 
     Parameters
     ----------
@@ -113,8 +113,9 @@ def iterate_batches(
     position = 0
     for given in loader:
         batch = open_batch(given, position, unpack=unpack, label_axes=label_axes)
-        yield batch
-        position += batch.size
+        if batch.size:
+            yield batch
+            position += batch.size
     if position == 0:
         raise ValueError("loader must have inputs. Got none.")
 

@@ -130,6 +130,8 @@ def test_saved_and_loaded(tmp_path) -> None:
     plain = FeatureDensity(head, found.log_priors, found.means, found.factors)
     assert repr(plain) == "FeatureDensity(3 classes, 4 features, class covariance)"
     np.testing.assert_array_equal(again.score([z]), found.score([z]))
+    with pytest.raises(ValueError, match=r"the last layer that .* is about\. Got another"):
+        FeatureDensity.load(tmp_path / "a.safetensors", torch.nn.Linear(4, 3))
     with pytest.raises(ValueError, match="of 5 features"):
         FeatureDensity.load(tmp_path / "a.safetensors", torch.nn.Linear(5, 3))
 

@@ -44,6 +44,8 @@ def test_half_precision_features_are_kept_as_they_are(tmp_path) -> None:
     found = NearestFeatures(head, bank, k=2)
     found.save(tmp_path / "bank.safetensors")
     again = NearestFeatures.load(tmp_path / "bank.safetensors", head)
+    with pytest.raises(ValueError, match=r"the last layer that .* is about\. Got another"):
+        NearestFeatures.load(tmp_path / "bank.safetensors", torch.nn.Linear(head.in_features, 3))
     assert again.features.dtype == np.float16
     assert (again.k, again.fingerprint()) == (2, found.fingerprint())
     queries = np.random.default_rng(2).normal(size=(4, 5))

@@ -214,6 +214,11 @@ def _explain_labels(labels: Any, logits: Any) -> Iterator[None]:
     except (IndexError, RuntimeError):
         if not labels.is_floating_point():
             _check_labels(labels, logits.shape[-1])
+        elif labels.shape != logits.shape:
+            raise ValueError(
+                f"targets must be classes as integers, or their probabilities, {tuple(logits.shape)}. Got "
+                f"{labels.dtype} of shape {tuple(labels.shape)}. For predicted numbers, give log_likelihood."
+            ) from None
         raise
 
 

@@ -20,8 +20,9 @@ from demur.posteriors.tensor_files import read_tensors, write_tensors
 from demur.run_settings import describe_changes
 
 _MOST_LEAPFROG_STEPS = 10_000
-_STEP_JITTER = 0.1
-"""Steps vary by up to this share, so that no trajectory closes on itself (Neal, 2011, section 4.2)."""
+_LENGTH_JITTER = 0.5
+"""Lengths of trajectories vary by up to this share. With one length, all trajectories along a direction whose
+period divides it would end where they began (Neal, 2011, section 3.2)."""
 _METHOD = "HMC chain"
 
 
@@ -93,7 +94,9 @@ class HamiltonianChain:
                 f"Expected a finite log posterior at the start of chain {number}. Got {-self.point.energy}. "
                 "Check data and model, or lower prior_scale."
             )
-        first = plan.step_size or find_first_step(density, self.point, density.draw_momentum(source))
+        first = plan.step_size
+        if first is None:
+            first = find_first_step(density, self.point, density.draw_momentum(source))
         self.steps = StepSize.begin(first, plan.acceptance)
 
     def run(self, every: float, show: Callable[[int], object]) -> None:
@@ -113,8 +116,8 @@ class HamiltonianChain:
         source, plan = self._generator(), self.plan
         adapts = plan.step_size is None and self.done < plan.burn_in
         step = math.exp(self.steps.log_step if adapts else self.steps.log_average)
-        step *= 1 + _STEP_JITTER * (2 * source.random() - 1)
-        count = min(max(1, round(plan.trajectory / step)), _MOST_LEAPFROG_STEPS)
+        length = plan.trajectory * (1 + _LENGTH_JITTER * (2 * source.random() - 1))
+        count = min(max(1, round(length / step)), _MOST_LEAPFROG_STEPS)
         momentum = self.density.draw_momentum(source)
         end, last = take_leapfrog_steps(self.density, self.point, momentum, step, count)
         accepted = compute_acceptance(self.point, momentum, end, last)

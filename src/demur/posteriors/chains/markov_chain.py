@@ -10,12 +10,12 @@ from typing import Any, Self, TypedDict
 from demur.posteriors import networks
 from demur.posteriors.chains.checkpoint import ChainCheckpoint
 from demur.posteriors.chains.gradients import Likelihood
-from demur.posteriors.chains.minibatches import make_minibatches
+from demur.posteriors.chains.minibatches import describe_data, make_minibatches
 from demur.posteriors.chains.schedule import Schedule
 from demur.posteriors.chains.stepper import Factors, Moving, Stepper
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.parameter_samples import ParameterSamples
-from demur.posteriors.posterior import select_members
+from demur.posteriors.posterior import check_seed, select_members
 from demur.progress import progress_bar
 
 
@@ -70,8 +70,8 @@ class MarkovChain(ParameterSamples):
         advances the chain, an earlier one starts again from the first state of the cycle, or of the chain.
     checkpoint
         A folder for the samples and the chain's last state. After an interruption, the same call resumes from
-        there and draws the same samples; finished samples are read. A folder for another model or another
-        first batch is refused, but changes in the rest of the data, or in functions, go unnoticed.
+        there and draws the same samples; finished samples are read. A folder for another model or other data
+        is refused; of a loader, only size and first batch are compared. Changes in functions go unnoticed.
     every
         Seconds between writes of the state.
     """
@@ -98,6 +98,7 @@ class MarkovChain(ParameterSamples):
         every: float = 30.0,
     ) -> None:
         networks.check_network("model", model)
+        seed = check_seed(seed)
         minibatches = make_minibatches(data, batch_size, seed)
         if steps is None:
             if not epochs > 0:
@@ -206,7 +207,7 @@ class MarkovChain(ParameterSamples):
             "prior_scale": stepper.prior_scale,
             "prior_mean": fingerprint(stepper.prior_mean),
             "parameters": fingerprint(stepper.start.parameters),
-            "data": [stepper.minibatches.size, fingerprint(stepper.minibatches.at(0))],
+            "data": describe_data(stepper.minibatches),
             "keep": self.keep,
         }
 

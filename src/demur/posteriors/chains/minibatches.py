@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from demur.posteriors import networks
+from demur.posteriors.fingerprint import fingerprint
 from demur.scoring.batch_parts import ID_NAMES, LABEL_NAMES, pop_first
 from demur.scoring.batches import find_generators, preserve_generators
 
@@ -48,6 +49,13 @@ def make_minibatches(data: Any, batch_size: int, seed: int) -> Minibatches:
     return _LoaderMinibatches(data, seed)
 
 
+def describe_data(minibatches: Minibatches) -> list[Any]:
+    """Return what a checkpoint recognises the data by; of a loader, only its size and its first batch."""
+    if isinstance(minibatches, ArrayMinibatches):
+        return [minibatches.size, fingerprint(minibatches.inputs, minibatches.targets)]
+    return [minibatches.size, fingerprint(minibatches.at(0))]
+
+
 def read_whole(data: Any, batch_size: int, seed: int) -> list[tuple[Any, Any]]:
     """Return all inputs and targets, each once, in batches; a loader is read once, in its own batches."""
     from torch.utils.data import DataLoader
@@ -83,6 +91,9 @@ class ArrayMinibatches:
 
     def __init__(self, inputs: Any, targets: Any, batch_size: int, seed: int) -> None:
         import torch
+
+        if targets is None:
+            raise ValueError("data must have targets: give a pair (inputs, targets). Got None for them.")
 
         def tensors(values: Any) -> Any:
             if isinstance(values, Mapping):

@@ -27,6 +27,8 @@ def measure_fit(outputs: Any, targets: np.ndarray | None, likelihood: Likelihood
 
     if targets is None:
         raise ValueError("fit takes labels. The loader had none: give batches of (inputs, labels).")
+    if not bool(outputs.isfinite().all()):
+        raise ValueError("model must return finite outputs. Got NaN or infinity. Check its inputs.")
     if likelihood == "classification":
         check_classes(targets, outputs.shape[1])
         labels = torch.from_numpy(targets.astype(np.int64)).to(outputs.device)
@@ -37,6 +39,8 @@ def measure_fit(outputs: Any, targets: np.ndarray | None, likelihood: Likelihood
             f"labels must be numbers of shape {expected}, as the model predicts. "
             f"Got {targets.dtype} of shape {targets.shape}."
         )
+    if not np.isfinite(targets).all():
+        raise ValueError("labels must be finite numbers. Got NaN or infinity among them.")
     numbers = torch.from_numpy(targets.reshape(expected).astype(np.float64)).to(outputs.device)
     return (outputs - numbers).square().sum()
 

@@ -216,7 +216,13 @@ def evidential_loss(concentration: Tensor, labels: Tensor, *, weight: float) -> 
 
     _check_concentrations(concentration=concentration)
     classes = concentration.shape[-1]
-    hot = torch.nn.functional.one_hot(_check_labels(labels, classes), classes).bool().to(concentration.device)
+    labels = _check_labels(labels, classes)
+    if labels.shape != concentration.shape[:-1]:
+        raise ValueError(
+            f"labels must be one for each input, shape {tuple(concentration.shape[:-1])}. "
+            f"Got shape {tuple(labels.shape)}."
+        )
+    hot = torch.nn.functional.one_hot(labels, classes).bool().to(concentration.device)
     alpha = arrays.widened(concentration)
     whole = alpha.sum(-1, keepdim=True)
     mean = alpha / whole

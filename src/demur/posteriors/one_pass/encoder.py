@@ -66,6 +66,17 @@ class Encoder:
             )
         return found
 
+    def describe(self) -> dict[str, str]:
+        """Return what a file recognises the network by: its last layer, which may stand alone."""
+        return {"layer": fingerprint(dict(self._source.layer.state_dict()))}
+
+    def check(self, facts: dict[str, str], path: Any) -> None:
+        """Raise unless a file is about a network with this last layer."""
+        if facts.get("layer", "") not in ("", self.describe()["layer"]):  # older files have none
+            raise ValueError(
+                f"model must have the last layer that {os.fspath(path)!r} is about. Got another."
+            )
+
     def fingerprint(self) -> str:
         """Return a text that changes with the network and the name of its last layer."""
         return fingerprint(self.model, self.layer)

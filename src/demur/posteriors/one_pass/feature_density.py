@@ -211,7 +211,8 @@ class FeatureDensity(Detector):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a safetensors file: shares, means and covariances of the classes."""
         tensors = {"log_priors": self.log_priors, "means": self.means, "factors": self.factors}
-        write_tensors(path, tensors, {"method": "FeatureDensity", "shrinkage": json.dumps(self.shrinkage)})
+        facts = {"method": "FeatureDensity", "shrinkage": json.dumps(self.shrinkage)}
+        write_tensors(path, tensors, facts | self.encoder.describe())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: Any, **options: Any) -> Self:
@@ -219,7 +220,9 @@ class FeatureDensity(Detector):
         tensors, facts = read_tensors(path, "FeatureDensity")
         # Copies, aligned as fitted ones, so that products have the same last digit.
         own = {name: each.clone() for name, each in tensors.items()}
-        return cls(model, **own, shrinkage=json.loads(facts["shrinkage"]), **options)
+        found = cls(model, **own, shrinkage=json.loads(facts["shrinkage"]), **options)
+        found.encoder.check(facts, path)
+        return found
 
 
 def _read(found: Features, rows: np.ndarray) -> Iterator[Any]:

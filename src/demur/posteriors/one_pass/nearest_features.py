@@ -134,13 +134,16 @@ class NearestFeatures(Detector):
         import torch
 
         tensors = {"features": torch.from_numpy(np.array(self.features))}
-        write_tensors(path, tensors, {"method": "NearestFeatures", "k": json.dumps(self.k)})
+        facts = {"method": "NearestFeatures", "k": json.dumps(self.k)}
+        write_tensors(path, tensors, facts | self.encoder.describe())
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: Any, **options: Any) -> Self:
         """Read a file from ``save``, for the same model; ``options`` as for the class."""
         tensors, facts = read_tensors(path, "NearestFeatures")
-        return cls(model, tensors["features"].numpy(), **{"k": json.loads(facts["k"]), **options})
+        found = cls(model, tensors["features"].numpy(), **{"k": json.loads(facts["k"]), **options})
+        found.encoder.check(facts, path)
+        return found
 
 
 def _normalise(features: Any) -> Any:

@@ -19,7 +19,7 @@ from demur.posteriors.one_pass.training import (
     prepare_extractor,
     restore_state,
 )
-from demur.posteriors.posterior import Posterior, check_count, select_members, split_members
+from demur.posteriors.posterior import Posterior, check_count, check_seed, select_members, split_members
 from demur.posteriors.shared_pass import run_network
 from demur.posteriors.tensor_files import read_tensors, write_tensors
 
@@ -81,7 +81,7 @@ class SNGP(Posterior, Detector):
         bound: float | None = 0.95,
         forward: networks.Forward | None = None,
     ) -> None:
-        self.model, self.forward, self.bound, self.seed = model, forward, bound, seed
+        self.model, self.forward, self.bound, self.seed = model, forward, bound, check_seed(seed)
         self._head = head
         self.head = {**head.parameters, **head.buffers}
         self.factors, self.members = factors.contiguous(), check_count("samples", samples)

@@ -13,11 +13,16 @@ from typing import Any, Literal, Protocol, TypedDict
 import numpy as np
 
 from demur.posteriors import networks
-from demur.posteriors.chains.minibatches import ArrayMinibatches, Minibatches, make_minibatches
+from demur.posteriors.chains.minibatches import (
+    ArrayMinibatches,
+    Minibatches,
+    describe_data,
+    make_minibatches,
+)
 from demur.posteriors.fingerprint import fingerprint
 from demur.posteriors.heads.features import Features
 from demur.posteriors.one_pass.spectral_norm import spectral_normalise
-from demur.posteriors.posterior import check_count
+from demur.posteriors.posterior import check_count, check_seed
 from demur.posteriors.resumable_training import TrainingFile, pack_optimizer, restore_optimizer
 from demur.posteriors.tensor_files import load_state
 
@@ -112,7 +117,7 @@ class Trainer:
         networks.check_network("model", model)
         if training is not None and not isinstance(training, NetworkTraining):
             raise TypeError(f"training must be a NetworkTraining. Got {type(training).__name__}.")
-        self.training, self.seed, self.forward = training or NetworkTraining(), seed, forward
+        self.training, self.seed, self.forward = training or NetworkTraining(), check_seed(seed), forward
         self.checkpoint, self.every, self.progress = checkpoint, every, progress
         if isinstance(data, Features):
             if data.labels is None:
@@ -220,18 +225,12 @@ class Trainer:
 
         described = {
             "model": self.given, "seed": self.seed, "classes": self.classes, "inputs": self.data.size,
-            "data": self._describe_data(), **dataclasses.asdict(self.training), **settings,
+            "data": describe_data(self.data), **dataclasses.asdict(self.training), **settings,
         }  # fmt: skip
         file = TrainingFile(self.checkpoint, method, described, self.every)
         self.model.train()
         file.run(steps, take_step, pack, restore, progress=self.progress)
         self.model.eval()
-
-    def _describe_data(self) -> str:
-        """Return a text that changes with the data; of a loader, only its first batch is known."""
-        if isinstance(self.data, ArrayMinibatches):
-            return fingerprint(self.data.inputs, self.data.targets)
-        return fingerprint(*self.first)
 
     def _make_optimizer(self, groups: list[dict[str, Any]]) -> Any:
         import torch
