@@ -104,7 +104,9 @@ def start(
     if rule.clusters is not None:
         say("Give it one input of each cluster, drawn at random: errors within a cluster raise false alarms.")
     say(f"Audits each kept input with probability {audit:g}.")
-    say(f"If the promise holds, the probability of ever an alarm is at most {1 - confidence:.4g}.")
+    say(
+        f"If the promise holds, the probability that an alarm is ever raised is at most {1 - confidence:.4g}."
+    )
     say(f"Started in {folder}")
 
 

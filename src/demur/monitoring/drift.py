@@ -79,7 +79,7 @@ class DriftStatus(Displayed):
     observed : int
         Inputs observed.
     confidence : float
-        While nothing drifts, the probability of ever an alarm of any column is at most one minus this.
+        While nothing drifts, any column ever raises an alarm with probability at most one minus this.
     columns : dict
         The `ColumnDrift` of each.
     """
@@ -164,8 +164,8 @@ class Drift:
     Each new value is ranked among the calibration values and the new ones before it. While all are
     exchangeable (as independent draws from one source are), these ranks are uniform and independent, and bets
     on anything else win nothing: a conformal test martingale (Vovk, Gammerman and Shafer, 2022, "Algorithmic
-    Learning in a Random World", chapter 8). So the probability of ever an alarm is at most
-    ``1 - confidence``, however often you look; the columns share it equally.
+    Learning in a Random World", chapter 8). So the probability that it ever raises an alarm is at
+    most ``1 - confidence``, however often you look; the columns share it equally.
 
     Drift is not harm. It tells that inputs changed, not that predictions became worse; for that, audit
     (`Monitor`).

@@ -23,8 +23,8 @@ class Monitor(MonitorState):
     A known share of the kept inputs is audited: somebody finds out whether the prediction was right. On
     these, the monitor bets against the promise, and its capital grows only if the promise is broken. The
     promise, precisely: whatever happened before, the next kept input is wrong with probability at most one
-    minus the accuracy promised. While it holds, the probability of ever an alarm is at most
-    ``1 - confidence``, however often you look, in whatever order the inputs come, and however they drift
+    minus the accuracy promised. While it holds, it ever raises an alarm with probability at
+    most ``1 - confidence``, however often you look, in whatever order the inputs come, and however they drift
     without harm. See the page "Watch a promise".
 
     Parameters

@@ -104,7 +104,9 @@ class Status(Displayed):
                 "the lower end of the risk, and as wrong for its upper end."
             )
         false = 1 - self.confidence
-        lines.append(f"If the promise holds, the probability of ever an alarm is at most {false:.4g}.")
+        lines.append(
+            f"If the promise holds, the probability that an alarm is ever raised is at most {false:.4g}."
+        )
         if len(self.groups) > 1:
             share = false / len(self.groups)
             lines.append(
