@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import itertools
+import pickle
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from demur.cluster.deaths import WorkersDied, describe_death
 from demur.cluster.pool import pack
 from demur.posteriors.deep_ensemble import DeepEnsemble
 from demur.posteriors.posterior import Posterior
@@ -115,17 +117,22 @@ def measure_members(ray: Any, posterior: Posterior, options: dict[str, Any]) -> 
         if functions:
             count = ray.remote(_load_and_count).options(**options)
             try:
-                loaded = ray.get(count.remote(functions[0]))
+                loaded = ray.get(count.remote(pack(ray, functions[0])))
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from None
+            except ray.exceptions.RayError as error:
+                raise WorkersDied(
+                    "A worker died that loaded one network, to see how large it is. If it takes more memory "
+                    f"than a worker has, give fewer workers (workers=). {describe_death(ray, error)[:400]}"
+                ) from None
         each = tuple(loaded if model in functions else count_bytes(model) for model in posterior.models)
         return MemberSizes(sum(each), each)
     return MemberSizes(len(pack(ray, posterior)), None)
 
 
-def _load_and_count(load: Any) -> int:
-    """Return the bytes of the network that a function loads."""
-    return count_bytes(load())
+def _load_and_count(packed: bytes) -> int:
+    """Return the bytes of the network that a packed function loads."""
+    return count_bytes(pickle.loads(packed)())
 
 
 def count_bytes(model: Any) -> int:
@@ -142,7 +149,7 @@ class _StoredModel:
     def __call__(self) -> Any:
         import ray
 
-        return ray.get(self.reference)
+        return pickle.loads(ray.get(self.reference))
 
 
 def store_models(ray: Any, posterior: Posterior) -> tuple[Posterior, tuple[Any, ...]]:
@@ -153,7 +160,7 @@ def store_models(ray: Any, posterior: Posterior) -> tuple[Posterior, tuple[Any, 
     pairs = list(zip(posterior.models, whole, strict=True))
     found = copy.copy(posterior)
     found.models = [_StoredModel() if each else model for model, each in pairs]
-    return found, tuple(ray.put(model) if each else None for model, each in pairs)
+    return found, tuple(ray.put(pack(ray, model)) if each else None for model, each in pairs)
 
 
 def find_models(posterior: Posterior, references: tuple[Any, ...]) -> None:
