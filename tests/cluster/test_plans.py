@@ -3,6 +3,7 @@
 import copy
 import itertools
 import json
+import pickle
 import sys
 
 import hypothesis
@@ -26,9 +27,9 @@ from demur.cluster.block_files import (
 from demur.cluster.by_input import describe_table
 from demur.cluster.by_member import MergeTree, deal_from, merge_sums
 from demur.cluster.dataset_batches import cut_batches
-from demur.cluster.deaths import is_of_death
-from demur.cluster.member_parts import MemberSizes, choose_split
-from demur.posteriors import Samples
+from demur.cluster.deaths import WorkersDied, is_of_death
+from demur.cluster.member_parts import MemberSizes, choose_split, measure_members
+from demur.posteriors import DeepEnsemble, Samples
 from demur.scoring.batches import open_batch
 from demur.stores.parquet_files import write_parquet
 
@@ -264,3 +265,28 @@ def test_an_error_of_a_function_of_a_dataset_is_no_death() -> None:
     raised = errors.RayTaskError("map", "traceback", errors.UserCodeException("boom"))
     died = errors.RayTaskError("map", "traceback", errors.ObjectLostError("00", "", ""))
     assert not is_of_death(raised) and is_of_death(died)
+
+
+def test_a_network_that_no_worker_has_room_for_is_not_loaded_for_ever() -> None:
+    errors = pytest.importorskip("ray.exceptions")
+    calls = []
+
+    class Ray:
+        exceptions = errors
+        cloudpickle = pickle
+
+        def remote(self, function):
+            return self
+
+        def options(self, *, max_retries, **options):
+            assert max_retries == 0
+            self.remote = lambda packed: packed
+            return self
+
+        def get(self, packed):
+            calls.append(packed)
+            raise errors.OutOfMemoryError("a worker was killed")
+
+    with pytest.raises(WorkersDied, match="Ray ended 3 workers at loading the first network for want"):
+        measure_members(Ray(), DeepEnsemble([dict, dict]), {})
+    assert len(calls) == 3

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from demur.cluster.deaths import WorkersDied, describe_death
+from demur.cluster.deaths import describe_death, refuse_if_hopeless
 from demur.cluster.pool import pack
 from demur.posteriors.deep_ensemble import DeepEnsemble
 from demur.posteriors.posterior import Posterior
@@ -115,19 +115,25 @@ def measure_members(ray: Any, posterior: Posterior, options: dict[str, Any]) -> 
         functions = [model for model in posterior.models if not hasattr(model, "parameters")]
         loaded = 0
         if functions:
-            count = ray.remote(_load_and_count).options(**options)
-            try:
-                loaded = ray.get(count.remote(pack(ray, functions[0])))
-            except ray.exceptions.RayTaskError as error:
-                raise error.cause from None
-            except ray.exceptions.RayError as error:
-                raise WorkersDied(
-                    "A worker died that loaded one network, to see how large it is. If it takes more memory "
-                    f"than a worker has, give fewer workers (workers=). {describe_death(ray, error)[:400]}"
-                ) from None
+            loaded = _measure_first(ray, functions[0], options)
         each = tuple(loaded if model in functions else count_bytes(model) for model in posterior.models)
         return MemberSizes(sum(each), each)
     return MemberSizes(len(pack(ray, posterior)), None)
+
+
+def _measure_first(ray: Any, load: Any, options: dict[str, Any]) -> int:
+    """Return the bytes of the network that a function loads, in a worker that may die."""
+    # By itself, Ray would try for ever where memory is lacking.
+    count = ray.remote(_load_and_count).options(max_retries=0, **options)
+    packed, deaths = pack(ray, load), []
+    while True:
+        try:
+            return ray.get(count.remote(packed))
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        except ray.exceptions.RayError as error:
+            deaths.append(describe_death(ray, error))
+            refuse_if_hopeless("loading the first network", deaths)
 
 
 def _load_and_count(packed: bytes) -> int:
