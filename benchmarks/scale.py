@@ -248,7 +248,7 @@ def make_plan(
         "bytes_of_models": model_bytes * workers,
         "bytes_of_sums": inputs * classes * STATE_BYTES * 2 * (parts - 1),
         "bytes_of_predictions": 4 * every,
-        "worker_bytes": rates.get("worker_peak_bytes", 0.0) + model_bytes / parts,
+        "worker_bytes": rates.get("worker_peak_bytes", np.nan) + model_bytes / parts,
     }
 
 
@@ -265,6 +265,8 @@ def format_plan(plan: dict[str, float], workers: int) -> str:
         ("memory of a worker", _say_bytes(plan["worker_bytes"])),
         ("predictions, which are never stored", _say_bytes(plan["bytes_of_predictions"])),
     ]
+    if np.isnan(plan["worker_bytes"]):  # measured with --no-ray
+        rows = [row for row in rows if row[0] != "memory of a worker"]
     if plan["passes_core_hours"]:
         rows.insert(0, ("the network before its last layer", f"{plan['passes_core_hours']:,.0f} core-hours"))
     return "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])

@@ -130,9 +130,9 @@ def measure_share(rank: int) -> dict[str, Any]:
         late.update(logits, labels)
     metric.compute()
     metric.sync()
-    synced = len(torch.as_tensor(metric.total))
+    synced = len(torch.as_tensor(metric.pairwise_log_total))
     metric.unsync()
-    mine = len(torch.cat(metric.total))
+    mine = len(torch.cat(metric.pairwise_log_total))
     return {"all": metric.compute(), "late": late.compute(), "synced": synced, "mine": mine}
 
 
@@ -142,3 +142,20 @@ def test_two_processes_give_the_result_of_one(tmp_path: Path) -> None:
         compare(found["all"], expected())
         compare(found["late"], expected())
         assert (found["synced"], found["mine"]) == (300, (110, 190)[rank])
+
+
+def test_a_collection_keeps_measures_apart_that_agree_on_the_first_batch() -> None:
+    logits, _ = draw()
+    same = torch.zeros(5, 3, 4)
+    collection = torchmetrics.MetricCollection({name: Uncertainty("total", measure=name) for name in "KI"})
+    collection.update(same)
+    collection.update(logits)
+    whole = torch.cat([same, logits], dim=1)
+    for name, found in collection.compute().items():
+        wanted = demur.decompose(logits=whole, measure=name).total.double().mean()
+        np.testing.assert_allclose(float(found), float(wanted), rtol=1e-6, err_msg=name)
+
+
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")
+def test_without_inputs_there_is_nan() -> None:
+    assert all(np.isnan(float(value)) for value in Uncertainty().compute().values())

@@ -11,7 +11,7 @@ from torchmetrics.utilities import dim_zero_cat
 
 from demur.core import arrays
 from demur.decompose import decompose
-from demur.measures import PARTS, MeasureName
+from demur.measures import PARTS, MeasureName, canonical_name
 from demur.moments import Moments
 from demur.tasks.levels import area, count_levels
 
@@ -72,7 +72,11 @@ class Uncertainty(Metric):
             raise ValueError(f"score must be one of {', '.join(PARTS)}. Got {score!r}.")
         Moments(rule=rule).update([[0.5, 0.5]]).decompose(measure)  # a wrong name is an error now
         self.figure, self.measure, self.rule, self.score = figure, measure, rule, score
-        for name in (*PARTS, "wrong"):
+        # Named after their measure: a MetricCollection takes metrics for the same one whose states have the
+        # same names and hold the same after one batch, as all measures of members that agree do.
+        kind = f"{canonical_name(measure)}_{rule}"
+        self._states = {name: f"{kind}_{name}" for name in (*PARTS, "wrong")}
+        for name in self._states.values():
             self.add_state(name, default=[], dist_reduce_fx="cat")
 
     def update(
@@ -114,17 +118,20 @@ class Uncertainty(Metric):
                 self._add("wrong", average.argmax(-1) != target.to(average.device))
 
     def _add(self, name: str, column: torch.Tensor) -> None:
-        getattr(self, name).append(column.to(device=self.device, dtype=torch.float32))
+        getattr(self, self._states[name]).append(column.to(device=self.device, dtype=torch.float32))
 
     def compute(self) -> Any:
         """Return the figures of all inputs so far, over all processes: scalars by name, or one of them."""
-        columns = {name: self._read(name) for name in (*PARTS, "wrong")}
-        found = {part: float(columns[part].mean(dtype=np.float64)) for part in PARTS}
+        columns = {name: self._read(name) for name in self._states}
+        inputs = len(columns["total"])
+        found = {
+            part: float(columns[part].sum(dtype=np.float64) / inputs if inputs else np.nan) for part in PARTS
+        }
         wrong = columns["wrong"] > 0
-        if len(wrong) not in (0, len(columns["total"])):
+        if len(wrong) not in (0, inputs):
             raise ValueError(
-                f"Expected targets for every batch or for none. Got {len(wrong)} for "
-                f"{len(columns['total'])} inputs. Give update a target each time."
+                f"Expected targets for every batch or for none. Got {len(wrong)} for {inputs} inputs. "
+                "Give update a target each time."
             )
         if len(wrong):
             found |= {"accuracy": float(1 - wrong.mean()), "error_auroc": float("nan")}
@@ -139,7 +146,7 @@ class Uncertainty(Metric):
         return scalars[self.figure]
 
     def _read(self, name: str) -> np.ndarray:
-        column = getattr(self, name)
+        column = getattr(self, self._states[name])
         if isinstance(column, list) and not column:
             return np.empty(0, np.float32)
         return arrays.to_numpy(dim_zero_cat(column))

@@ -98,3 +98,15 @@ def test_what_does_not_go_with_limits_is_refused(arguments, words) -> None:
     result = CliRunner().invoke(app, ["evaluate", *arguments, "--limits"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.count("\n") == 1 and words in result.stderr
+
+
+def test_a_score_that_is_no_number_is_told_with_its_place(monkeypatch) -> None:
+    monkeypatch.setattr(limits, "_AT_ONCE", 100)
+    scores = np.random.default_rng(0).random(300)
+    np.save("id.npy", scores)
+    scores[250] = np.nan
+    np.save("ood.npy", scores)
+    found = CliRunner().invoke(app, ["evaluate", "ood", "--id", "id.npy", "--ood", "ood.npy", "--limits"])
+    assert found.exit_code == 2
+    assert "ood.npy, from input 200 on: scores must be numbers" in found.stderr
+    assert "first at input 50" in found.stderr

@@ -3,13 +3,17 @@
 import copy
 import itertools
 import json
+import pickle
+import sys
 
 import hypothesis
 import hypothesis.strategies as st
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import demur
+from demur.cli import app
 from demur.cluster import Cluster
 from demur.cluster.block_files import (
     name_block,
@@ -20,11 +24,14 @@ from demur.cluster.block_files import (
     write_block,
     write_manifest,
 )
+from demur.cluster.by_input import describe_table
 from demur.cluster.by_member import MergeTree, deal_from, merge_sums
 from demur.cluster.dataset_batches import cut_batches
-from demur.cluster.member_parts import MemberSizes, choose_split
-from demur.posteriors import Samples
+from demur.cluster.deaths import WorkersDied, is_of_death
+from demur.cluster.member_parts import MemberSizes, choose_split, measure_members
+from demur.posteriors import DeepEnsemble, Samples
 from demur.scoring.batches import open_batch
+from demur.stores.parquet_files import write_parquet
 
 MEASURES = ("pairwise", "average", "reverse")
 
@@ -216,3 +223,70 @@ def test_a_manifest_lists_files_in_order_and_a_missing_one_is_an_error(tmp_path)
     (tmp_path / "a.parquet").unlink()
     with pytest.raises(FileNotFoundError, match=r"a\.parquet.*run the job again"):
         read_manifest(tmp_path)
+
+
+def test_an_address_where_nobody_listens_is_refused_at_once() -> None:
+    pytest.importorskip("ray")
+    with pytest.raises(ConnectionError, match=r"Got '127.0.0.1:1': .*refused. Start one with"):
+        demur.score(lambda x: x, [np.zeros((3, 1))], cluster="127.0.0.1:1", progress=False)
+
+
+def test_the_command_line_says_in_a_line_that_ray_is_missing(tmp_path, monkeypatch) -> None:
+    np.save(tmp_path / "members.npy", np.zeros((2, 3, 2)))
+    monkeypatch.setitem(sys.modules, "ray", None)
+    found = CliRunner().invoke(
+        app, ["score", str(tmp_path / "members.npy"), "--logits", "--cluster", "local"]
+    )
+    assert found.exit_code == 2
+    assert found.stderr == "demur: cluster= needs Ray. Install it with: pip install 'demur[cluster]'\n"
+
+
+def test_a_table_whose_pages_are_damaged_is_not_taken_for_finished(tmp_path) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "block.parquet"
+    values = np.random.default_rng(0).random(1000)
+    with path.open("wb") as file:
+        write_parquet(file, {"pairwise_total": values})
+    assert describe_table(path) == {"file": "block.parquet", "inputs": 1000}
+    damaged = bytearray(path.read_bytes())
+    damaged[len(damaged) // 2] ^= 255
+    path.write_bytes(damaged)
+    assert describe_table(path) is None
+
+
+def test_a_dataset_without_a_cluster_is_refused() -> None:
+    Dataset = type("Dataset", (), {"__module__": "ray.data.dataset"})
+    with pytest.raises(ValueError, match="Got no cluster="):
+        demur.score(lambda x: x, Dataset(), progress=False)  # pyright: ignore[reportArgumentType]
+
+
+def test_an_error_of_a_function_of_a_dataset_is_no_death() -> None:
+    errors = pytest.importorskip("ray.exceptions")
+    raised = errors.RayTaskError("map", "traceback", errors.UserCodeException("boom"))
+    died = errors.RayTaskError("map", "traceback", errors.ObjectLostError("00", "", ""))
+    assert not is_of_death(raised) and is_of_death(died)
+
+
+def test_a_network_that_no_worker_has_room_for_is_not_loaded_for_ever() -> None:
+    errors = pytest.importorskip("ray.exceptions")
+    calls = []
+
+    class Ray:
+        exceptions = errors
+        cloudpickle = pickle
+
+        def remote(self, function):
+            return self
+
+        def options(self, *, max_retries, **options):
+            assert max_retries == 0
+            self.remote = lambda packed: packed
+            return self
+
+        def get(self, packed):
+            calls.append(packed)
+            raise errors.OutOfMemoryError("a worker was killed")
+
+    with pytest.raises(WorkersDied, match="Ray ended 3 workers at loading the first network for want"):
+        measure_members(Ray(), DeepEnsemble([dict, dict]), {})
+    assert len(calls) == 3

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from demur.cluster.deaths import WorkersDied
-from demur.cluster.pool import LOST, Piece, Pool
+from demur.cluster.pool import LOST, Piece, Pool, _Worker, pack
 
 
 class RayError(Exception): ...
@@ -220,3 +220,36 @@ def test_nothing_is_lost_or_done_twice_where_death_comes_at_any_moment() -> None
         for first, second in itertools.product(range(6), repeat=2):
             job = Job([(first, ActorDied("killed")), (second, ActorDied("killed"))])
             assert run(job, pieces_of(6), workers)[0] == {task: 2 * task for task in range(6)}
+
+
+class Refusing:
+    def __reduce__(self):
+        raise RuntimeError("locks stay where they are.")
+
+
+def _not_there():
+    raise ModuleNotFoundError("No module named 'networks'")
+
+
+class Elsewhere:
+    def __reduce__(self):
+        return _not_there, ()
+
+
+def test_what_cannot_travel_is_named() -> None:
+    ray = SimpleNamespace(cloudpickle=pickle)
+    with pytest.raises(TypeError, match=r"cannot be sent: locks stay where they are. Give functions"):
+        pack(ray, Refusing())
+    with pytest.raises(TypeError, match=r"cannot open one: No module named 'networks'. Modules of your own"):
+        _Worker(pickle.dumps(Elsewhere()), ()).start()
+
+
+def test_errors_that_nobody_waits_for_are_asked_for_at_the_end() -> None:
+    asked, ray = [], SmallRay()
+    get, ray.get = ray.get, lambda ref: (asked.append(ref), get(ref))[1]
+    pool = Pool(ray, Job(deaths=[(1, ValueError("wrong")), (2, ValueError("wrong"))]), 1, {})
+    for number in (1, 2):
+        pool.add(Piece(f"{number}", number, part=0))
+    with pytest.raises(ValueError, match="wrong"), pool:
+        pool.wait()
+    assert asked[-2:] == ["ref 5", "ref 6"]  # receipt and result of the second piece

@@ -227,3 +227,24 @@ def test_memory_is_that_of_one_image(tmp_path):
     print("peak memory in MB:", peaks)
     assert peaks[1] < peaks[0] + 150  # of 1.8 GB more predictions
     assert peaks[0] < 1000
+
+
+def test_a_pixel_that_is_no_number_is_named(logits, monkeypatch):
+    monkeypatch.setattr(dense, "_LOGITS_AT_ONCE", 4 * CLASSES)
+    logits[1, 5, 2, 4, 1] = np.nan
+    with pytest.raises(ValueError, match=r"Got nan for member 1 at input 5, pixel \(4, 1\)\. Drop"):
+        demur.score(look_up(logits), batches(), class_axis=2, progress=False)
+
+
+def test_maps_of_images_of_several_sizes_are_refused(tmp_path, logits):
+    posterior = Samples(
+        lambda numbers: logits[:, numbers[:, 0], :, : 6 - numbers[0, 0] // 3], kind="logits", members=MEMBERS
+    )
+    assert len(demur.score(posterior, batches(), class_axis=2, progress=False)) == IMAGES
+    with pytest.raises(ValueError, match=r"maps takes images of one size\. Got \(6, 3\) before and \(5, 3\)"):
+        demur.score(posterior, batches(), class_axis=2, maps=tmp_path / "m.zarr", progress=False)
+
+
+def test_an_axis_that_is_none_is_refused(logits):
+    with pytest.raises(ValueError, match=r"class_axis must be an integer, as 2\. Got 'last'"):
+        demur.score(look_up(logits), batches(), class_axis="last", progress=False)  # pyright: ignore

@@ -75,7 +75,12 @@ def s3(s3_server, monkeypatch):
     s3fs.S3FileSystem.clear_instance_cache()
 
 
-PLACES = ["memory", pytest.param("s3", marks=pytest.mark.slow)]
+@pytest.fixture
+def local(tmp_path_factory) -> str:
+    return f"file://{tmp_path_factory.mktemp('bucket')}"
+
+
+PLACES = ["memory", "local", pytest.param("s3", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(params=PLACES)

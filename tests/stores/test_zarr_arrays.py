@@ -234,3 +234,13 @@ def test_converting_resumes_and_keeps_names_and_columns(tmp_path, logits):
         assert predictions.names == tuple(names)
         assert predictions.columns["photo"].tolist() == [f"IMG_{row}" for row in range(INPUTS)]
         assert predictions.sources[0].stored.precision == "float32"  # of text, as it was in the files
+
+
+def test_a_store_that_lost_inputs_is_refused(tmp_path, logits):
+    """An array that was cut, or a manifest of another store."""
+    write_predictions(tmp_path / "z.zarr", [logits], block=5)
+    path = tmp_path / "z.zarr" / "predictions" / "zarr.json"
+    metadata = json.loads(path.read_text())
+    metadata["shape"][1] -= 5
+    path.write_text(json.dumps(metadata))
+    refused(tmp_path / "z.zarr", f"expected the {INPUTS} inputs that the store was written with, got shape")

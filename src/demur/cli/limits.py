@@ -76,7 +76,8 @@ def show_limits(
         if len(paths) != 1 or not paths[0].lower().endswith(".npy"):
             came = ", ".join(paths) or "none"
             raise ValueError(f"{name}: expected one .npy file, whose scores are counted, got {came}")
-    named = {name: _open(split_method_name(paths[0])[1]) for name, paths in files.items()}
+    places = {name: split_method_name(paths[0])[1] for name, paths in files.items()}
+    named = {name: _open(path) for name, path in places.items()}
     shapes = {name: each.shape for name, each in named.items()}
     if task == "detection" and len({len(shape) > 1 for shape in shapes.values()}) > 1:
         raise ValueError(f"expected two files of maps, or two of one number per input, got {shapes}")
@@ -84,15 +85,17 @@ def show_limits(
         came = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise ValueError(f"expected files of the same shape, one number per pixel or input, got {came}")
 
-    def read() -> Iterator[tuple[Any, Any, str | None]]:
+    def read() -> Iterator[tuple[Any, Any, str | None, str]]:
         if task == "detection":
             for positive, name in enumerate(("--id", "--ood")):
-                for place, label in _split(named[name]):
-                    yield named[name].map()[place], bool(positive), label and f"{name} {label}"
+                for place, label, where in _split(named[name]):
+                    at = f"{places[name]}{where}"
+                    yield named[name].map()[place], bool(positive), label and f"{name} {label}", at
             return
         scores, labels, predicted = named.values()
-        for place, label in _split(scores):
-            yield scores.map()[place], labels.map()[place] != predicted.map()[place], label
+        for place, label, where in _split(scores):
+            wrong = labels.map()[place] != predicted.map()[place]
+            yield scores.map()[place], wrong, label, f"{next(iter(places.values()))}{where}"
 
     result = _count(read, task, sum(_size(each) for each in named.values()), exact=exact, options=options)
     if form == "json":
@@ -108,12 +111,15 @@ def _count(read: Any, task: str, total: int, *, exact: bool, options: dict[str, 
 
     counts, done = ScoreCounts(), 0
     with progress_bar(total, "scores") as progress:
-        for scores, positive, label in read():
-            counts.update(scores, positive, clusters=label)
+        for scores, positive, label, where in read():
+            try:
+                counts.update(scores, positive, clusters=label)
+            except ValueError as error:
+                raise ValueError(f"{where}: {error}") from error
             done += scores.size
             progress(done)
     if exact:
-        counts.refine(lambda: ((scores, positive) for scores, positive, _ in read()))
+        counts.refine(lambda: ((scores, positive) for scores, positive, *_ in read()))
     return getattr(counts, task)(**options)
 
 
@@ -132,9 +138,10 @@ def _size(stored: StoredArray) -> int:
     return math.prod(stored.shape)
 
 
-def _split(stored: StoredArray) -> Iterator[tuple[slice | np.integer | int, str | None]]:
-    """Return parts of an array: images with their numbers, or pieces of one long row, which have none."""
+def _split(stored: StoredArray) -> Iterator[tuple[slice | np.integer | int, str | None, str]]:
+    """Yield parts of an array: images with their numbers, or pieces of one long row; and where that is."""
     if len(stored.shape) > 1:
-        yield from ((image, str(image)) for image in range(stored.shape[0]))
-    else:
-        yield from ((slice(i, i + _AT_ONCE), None) for i in range(0, _size(stored), _AT_ONCE))
+        yield from ((image, str(image), f", image {image}") for image in range(stored.shape[0]))
+        return
+    for first in range(0, _size(stored), _AT_ONCE):
+        yield slice(first, first + _AT_ONCE), None, f", from input {first} on" if first else ""

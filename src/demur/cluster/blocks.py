@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from demur.cluster.dataset_batches import DatasetBatches, cut_batches, join_rows
+from demur.cluster.pool import pack
 from demur.posteriors.networks import copy_inputs
 from demur.scoring.batch_parts import Unpack
 from demur.scoring.batches import InputBatch, open_batch, preserve_generators
@@ -104,7 +105,7 @@ def _put_batches(ray: Any, batches: Iterator[InputBatch], rows: int) -> Iterator
             return
         size = sum(batch.size for batch in held)
         # As bytes: arrays in the store cannot be written to, and a model may change its inputs in place.
-        yield Block(number, held[0].position, size, (ray.put(ray.cloudpickle.dumps(held)),))
+        yield Block(number, held[0].position, size, (ray.put(pack(ray, held)),))
 
 
 def _wants_more(held: list[InputBatch], rows: int) -> bool:

@@ -100,7 +100,7 @@ def describe_table(path: Path) -> Receipt | None:
     if not path.exists():
         return None
     try:
-        rows = pq.read_metadata(path).num_rows
+        rows = pq.read_table(path, page_checksum_verification=True).num_rows
     except (pa.ArrowException, OSError):
         return None
     return {"file": path.name, "inputs": rows}

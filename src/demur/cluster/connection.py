@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import socket
 from collections.abc import Iterator
 from typing import Any
 
 from demur.cluster.settings import Cluster
+
+_SECONDS_TO_ANSWER = 10.0
 
 
 def import_ray() -> Any:
@@ -39,14 +42,22 @@ def connect(ray: Any, cluster: Cluster) -> None:
     if cluster.address == "local":
         options["include_dashboard"] = False
     try:
+        _knock(cluster.address)
         ray.init(address=cluster.address, **options)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
         raise ConnectionError(
             f"cluster must be the address of a Ray cluster that runs. Got {cluster.address!r}: {reason}. "
             "Start one with `ray start --head`, and with RAY_AUTH_MODE as it is here, or write 'local' for "
             "this machine alone."
         ) from None
+
+
+def _knock(address: str) -> None:
+    """Raise where nobody listens at a host and port: Ray itself would try again for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdecimal():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS_TO_ANSWER).close()
 
 
 def refuse_client(ray: Any) -> None:

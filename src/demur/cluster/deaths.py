@@ -18,6 +18,8 @@ def is_of_death(error: Any) -> bool:
     """Tell whether an error of Ray says that a process, a machine or what it held is gone."""
     from ray import exceptions as errors
 
+    if isinstance(error, errors.RayTaskError) and isinstance(error.cause, errors.UserCodeException):
+        return False  # a function of a Dataset raised
     if isinstance(error, errors.RayTaskError) and isinstance(error.cause, errors.RayError):
         return True
     gone = errors.RayActorError, errors.ObjectLostError, errors.WorkerCrashedError, errors.NodeDiedError

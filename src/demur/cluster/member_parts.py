@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import itertools
+import pickle
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from demur.cluster.deaths import describe_death, refuse_if_hopeless
 from demur.cluster.pool import pack
 from demur.posteriors.deep_ensemble import DeepEnsemble
 from demur.posteriors.posterior import Posterior
@@ -113,19 +115,30 @@ def measure_members(ray: Any, posterior: Posterior, options: dict[str, Any]) -> 
         functions = [model for model in posterior.models if not hasattr(model, "parameters")]
         loaded = 0
         if functions:
-            count = ray.remote(_load_and_count).options(**options)
-            try:
-                loaded = ray.get(count.remote(functions[0]))
-            except ray.exceptions.RayTaskError as error:
-                raise error.cause from None
+            loaded = _measure_first(ray, functions[0], options)
         each = tuple(loaded if model in functions else count_bytes(model) for model in posterior.models)
         return MemberSizes(sum(each), each)
     return MemberSizes(len(pack(ray, posterior)), None)
 
 
-def _load_and_count(load: Any) -> int:
-    """Return the bytes of the network that a function loads."""
-    return count_bytes(load())
+def _measure_first(ray: Any, load: Any, options: dict[str, Any]) -> int:
+    """Return the bytes of the network that a function loads, in a worker that may die."""
+    # By itself, Ray would try for ever where memory is lacking.
+    count = ray.remote(_load_and_count).options(max_retries=0, **options)
+    packed, deaths = pack(ray, load), []
+    while True:
+        try:
+            return ray.get(count.remote(packed))
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from None
+        except ray.exceptions.RayError as error:
+            deaths.append(describe_death(ray, error))
+            refuse_if_hopeless("loading the first network", deaths)
+
+
+def _load_and_count(packed: bytes) -> int:
+    """Return the bytes of the network that a packed function loads."""
+    return count_bytes(pickle.loads(packed)())
 
 
 def count_bytes(model: Any) -> int:
@@ -142,7 +155,7 @@ class _StoredModel:
     def __call__(self) -> Any:
         import ray
 
-        return ray.get(self.reference)
+        return pickle.loads(ray.get(self.reference))
 
 
 def store_models(ray: Any, posterior: Posterior) -> tuple[Posterior, tuple[Any, ...]]:
@@ -153,7 +166,7 @@ def store_models(ray: Any, posterior: Posterior) -> tuple[Posterior, tuple[Any, 
     pairs = list(zip(posterior.models, whole, strict=True))
     found = copy.copy(posterior)
     found.models = [_StoredModel() if each else model for model, each in pairs]
-    return found, tuple(ray.put(model) if each else None for model, each in pairs)
+    return found, tuple(ray.put(pack(ray, model)) if each else None for model, each in pairs)
 
 
 def find_models(posterior: Posterior, references: tuple[Any, ...]) -> None:

@@ -6,6 +6,7 @@ worker is replaced. So work must be idempotent. Only errors of the work itself e
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import sys
 import time
@@ -110,6 +111,8 @@ class Pool:
 
     def __exit__(self, *_: object) -> None:
         for seat in self._seats:
+            for receipt, (_piece, result) in seat.running.items():
+                self._hear_out(receipt, result)
             self._ray.kill(seat.handle)
         self._seats = []
 
@@ -211,6 +214,16 @@ class Pool:
         self._again(piece, describe_death(self._ray, why))
         return None
 
+    def _hear_out(self, receipt: Any, result: Any) -> None:
+        """Ask for an error that nobody waits for any more, which Ray would print with all its lines."""
+        if not self._ray.wait([receipt], num_returns=1, timeout=0)[0]:
+            return
+        try:
+            self._ray.get(receipt)
+        except Exception:  # the job has ended with one already
+            with contextlib.suppress(Exception):
+                self._ray.get(result)  # the same error again
+
     def _bury(self, seat: _Seat, error: Any) -> None:
         """Give the work of a dead worker to others."""
         self._seats.remove(seat)
@@ -251,22 +264,35 @@ def pack(ray: Any, thing: Any) -> bytes:
     """Return something as bytes that another process can open; raise where that cannot be."""
     try:
         return ray.cloudpickle.dumps(thing)
-    except (TypeError, AttributeError, pickle.PicklingError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    except Exception as error:  # an object may refuse in any way
         raise TypeError(
-            f"cluster= sends models and functions to other processes, by pickle. One cannot be sent: "
-            f"{reason} Give functions that load what cannot travel, or leave out cluster=."
+            "cluster= sends models, functions and batches to other processes, by pickle. One cannot be "
+            f"sent: {_say_reason(error)} Give functions that load what cannot travel, or leave out cluster=."
         ) from None
+
+
+def _say_reason(error: Exception) -> str:
+    """Return the first line of an error, as a sentence."""
+    first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return f"{first.rstrip('.')}."
 
 
 class _Worker:
     """What runs in a process of its own."""
 
     def __init__(self, packed: bytes, references: tuple[Any, ...]) -> None:
-        self._job = pickle.loads(packed)
-        self._job.references = references
+        self._packed, self._references = packed, references
 
     def start(self) -> None:
+        try:
+            self._job = pickle.loads(self._packed)
+        except Exception as error:
+            raise TypeError(
+                "cluster= sends models and functions to other processes, by pickle. A worker cannot open "
+                f"one: {_say_reason(error)} Modules of your own have to be on all machines, as after "
+                "ray.init(runtime_env=...)."
+            ) from None
+        self._job.references, self._packed = self._references, b""
         self._job.start()
 
     def run(self, task: Any, *arguments: Any) -> tuple[Any, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ import numpy as np
 
 from demur.cluster.by_input import limit_threads, pass_on
 from demur.cluster.connection import count_workers, join_cluster
+from demur.cluster.deaths import WorkersDied
 from demur.cluster.pool import Piece, Pool
 from demur.cluster.settings import as_cluster
 from demur.core.rounding import hold_warnings
@@ -87,6 +89,15 @@ def check_output_of(out: Path | None) -> None:
         )
 
 
+@contextlib.contextmanager
+def _in_a_line() -> Iterator[None]:
+    """Raise as an error of the input what the command line is to say in a line."""
+    try:
+        yield
+    except (ImportError, WorkersDied) as error:
+        raise StoreError(str(error)) from error
+
+
 def spread_tiles(
     cluster: Any, files: list[str], layout: dict[str, Any]
 ) -> Callable[[Tiles, dict[str, str], dict[str, Any], Callable[[int], object] | None], Columns]:
@@ -104,7 +115,7 @@ def spread_tiles(
         job = FileJob(files, layout, Path.cwd(), sent, measures, figures, cluster.cpus)
         every = list(tiles.split())
         done = 0
-        with join_cluster(cluster) as ray:
+        with _in_a_line(), join_cluster(cluster) as ray:
             options = {"num_cpus": cluster.cpus, "num_gpus": cluster.gpus}
             pieces = [every[k : k + _TILES_TOGETHER] for k in range(0, len(every), _TILES_TOGETHER)]
             workers = min(count_workers(ray, cluster), len(pieces))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +49,12 @@ class DenseScoring:
     """
 
     def __init__(self, class_axis: int, reduce: Reduce, maps: str | os.PathLike[str] | None) -> None:
-        self.class_axis, self.reduce = class_axis, check_reduce(reduce)
+        if not isinstance(class_axis, Integral):
+            raise ValueError(f"class_axis must be an integer, as 2. Got {class_axis!r}.")
+        self.class_axis, self.reduce = int(class_axis), check_reduce(reduce)
         self.maps = None if maps is None else Path(maps)
         self._store: BlockStore | None = None
+        self._stored_shape: tuple[int, ...] | None = None  # of one map
         self._images = 1  # that are predicted together
 
     def check(self, job: ScoringJob, order: str) -> None:
@@ -94,7 +98,10 @@ class DenseScoring:
             if not chunks:
                 raise ValueError(f"posterior must have members. Got none from {job.posterior!r}.")
             shape = self._shape
-            maps, members, classes = _score_pixels(job, chunks, score_rows)
+            try:
+                maps, members, classes = _score_pixels(job, chunks, score_rows)
+            except ValueError as error:
+                raise _place_in_image(error, chunks, shape, batch.position + start) from error
             held = sum(prediction.values.nbytes for prediction, _ in chunks) // (stop - start)
             self._images = max(1, _HELD_BYTES // held)
             maps = {name: values.reshape(stop - start, *shape) for name, values in maps.items()}
@@ -140,6 +147,13 @@ class DenseScoring:
     def _write(self, position: int, maps: dict[str, np.ndarray], classes: int) -> None:
         if self._store is None:
             return
+        shape = maps["prediction"].shape[1:]
+        if shape != (self._stored_shape or shape):
+            raise ValueError(
+                f"maps takes images of one size. Got {self._stored_shape} before and {shape} at input "
+                f"{position}. Leave out maps, or bring the images to one size."
+            )
+        self._stored_shape = shape
         smallest = np.min_scalar_type(classes - 1)
         kept = {
             name: values.astype(smallest if name == "prediction" else np.float32)
@@ -246,6 +260,25 @@ def _score_pixels(
         found.append(score_rows(job, iter(parts), parts[0][0].shape[1], None))
     columns = {name: np.concatenate([each[0][name] for each in found]) for name in found[0][0]}
     return columns, found[0][1], found[0][2]
+
+
+def _place_in_image(
+    error: ValueError, chunks: list[tuple[Any, Any]], shape: tuple[int, ...], position: int
+) -> ValueError:
+    """Return an error about pixels in a row; of the first NaN, with its place as the user counts it."""
+    first = 0
+    for prediction, _ in chunks:
+        values = np.asarray(prediction.values)
+        places = np.argwhere(np.isnan(values).any(axis=-1))
+        if len(places):
+            member, row = (int(each) for each in places[0])
+            image, *pixel = (int(each) for each in np.unravel_index(row, (values.shape[1], *shape)))
+            return ValueError(
+                f"{prediction.kind} must be numbers. Got nan for member {first + member} at input "
+                f"{position + image}, pixel {tuple(pixel)}. Drop that input, or see where it arose."
+            )
+        first += len(values)
+    return error
 
 
 def _check_label_maps(labels: np.ndarray, shape: tuple[int, ...], position: int) -> np.ndarray:

@@ -155,6 +155,10 @@ def score(
         from demur.cluster.jobs import prepare_loader
 
         loader = prepare_loader(loader, cluster)
+    elif type(loader).__module__.startswith("ray.data."):
+        raise ValueError(
+            "A ray.data.Dataset is scored on a cluster. Got no cluster=. Give cluster='auto', or 'local'."
+        )
     job = make_job(
         posterior, loader, measures=measures, rule=rule, base=base, unbiased=unbiased, stderr=stderr,
         tolerance=tolerance, unpack=unpack, classes=classes, rounding=rounding, columns=columns,

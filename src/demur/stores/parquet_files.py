@@ -171,7 +171,7 @@ def write_parquet(file: IO[bytes], columns: Mapping[str, Any]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.table(dict(columns)), file)
+    pq.write_table(pa.table(dict(columns)), file, write_page_checksum=True)
 
 
 def write_parquet_parts(file: IO[bytes], parts: Iterable[Mapping[str, Any]]) -> None:
@@ -183,7 +183,8 @@ def write_parquet_parts(file: IO[bytes], parts: Iterable[Mapping[str, Any]]) -> 
     try:
         for part in parts:
             table = pa.table(dict(part))
-            writer = pq.ParquetWriter(file, table.schema) if writer is None else writer
+            if writer is None:
+                writer = pq.ParquetWriter(file, table.schema, write_page_checksum=True)
             writer.write_table(table)
     finally:
         if writer is not None:

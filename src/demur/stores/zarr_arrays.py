@@ -68,6 +68,11 @@ def open_zarr_array(path: Path, name: str | None, spool: Spool) -> ZarrArray | F
         name = _choose_name(group, label) if name is None else name
         array = open_member(group, name, label)
         label = f"{label}:{name}"
+        if name == "predictions" and "inputs" in facts and array.shape[1:2] != (facts["inputs"],):
+            raise StoreError(
+                f"{label}: expected the {facts['inputs']} inputs that the store was written with, got shape "
+                f"{array.shape}: copy or write the store again"
+            )
     found = ZarrArray(label, array, precision)
     return found if spool.hold(found.held_bytes) else _unpack(found, spool)
 
@@ -217,13 +222,13 @@ def make_store(path: Path, *, read_only: bool) -> Any:
     from demur.stores.strict_zarr import StrictStore
 
     url = find_url(path)
-    if url is None:
-        store: Store = LocalStore(path, read_only=read_only)
+    files, inside = (None, str(path)) if url is None else open_file_system(url)
+    if files is None or "file" in files.protocol:  # fsspec makes no folders there
+        store: Store = LocalStore(inside, read_only=read_only)
     else:
         from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper
 
         # Through threads, since sessions that zarr's own loop opens are never closed.
-        files, inside = open_file_system(url)
         wrapped = AsyncFileSystemWrapper(files, asynchronous=True)
         store = FsspecStore(wrapped, path=inside, read_only=read_only)
     # zarr looks at a chunk before it is written for the first time.
