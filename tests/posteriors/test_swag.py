@@ -358,6 +358,7 @@ def test_a_loader_trains_and_refreshes() -> None:
         ({"rate": 0.0}, "rate must be positive"),
         ({"start_rate": math.inf}, "start_rate must be positive"),
         ({"burn_in": -1}, "0 or more"),
+        ({"epochs": 1}, "at least 2, as iterates have a spread"),
         ({"momentum": 1.0}, "below 1"),
         ({"weight_decay": -1.0}, "weight_decay must be 0 or more"),
         ({"collections": 0}, "collections must be a positive integer"),

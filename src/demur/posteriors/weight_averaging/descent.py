@@ -30,6 +30,11 @@ class DescentPlan:
     def __post_init__(self) -> None:
         check_count("epochs", self.epochs)
         check_count("collections", self.collections)
+        if self.epochs * self.collections < 2:
+            raise ValueError(
+                "epochs times collections must be at least 2, as iterates have a spread then. "
+                f"Got {self.epochs} times {self.collections}."
+            )
         if not isinstance(self.burn_in, int) or self.burn_in < 0:
             raise ValueError(f"burn_in must be a number of epochs, 0 or more. Got {self.burn_in!r}.")
         for name, value in (("rate", self.rate), ("start_rate", self.start_rate)):
