@@ -35,7 +35,7 @@ def test_imagenet_with_dropout_heads_on_two_machines_while_workers_and_a_machine
     ]
     one = demur.score(LastLayer(layer, dropout=0.2, samples=20), data, progress=False)
     node = two_nodes.add()
-    slow = LastLayer(layer, dropout=0.2, samples=20, forward=note_process(workers, 0.3))
+    slow = LastLayer(layer, dropout=0.2, samples=20, forward=note_process(workers, 0.8))
     seen = set()
 
     def lose() -> None:
