@@ -310,7 +310,7 @@ PLAIN = {
     "cli/printing.py": 2,  # /dev/null
     "scoring/checkpoint.py": 1,  # a temporary file
     "scoring/parquet_pieces.py": 1,  # a local copy of what goes to a store
-    "monitoring/journal.py": 2,  # a log that only grows, with a checksum in each line, and a lock
+    "monitoring/journal.py": 3,  # a log that only grows, with a checksum in each line; an empty one; a lock
 }
 """Files with plain writes, and how many. Stages of a study write as they like: their folder is renamed."""
 
