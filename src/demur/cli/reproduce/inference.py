@@ -40,7 +40,7 @@ def inference(
 ) -> None:
     """Compare every posterior's predictions, K, I, M and total with those of long Hamiltonian Monte Carlo.
 
-    Writes tables (.csv, .tex), a figure (.pdf, .png) and section.md. Takes about 15 minutes on one core and
+    Writes tables (.csv, .tex), a figure (.pdf, .png) and section.md. Takes about 40 minutes on one core and
     needs the extras report and torch.
 
     demur reproduce inference --out runs/inference

@@ -78,7 +78,7 @@ class Method:
 # --- Markov chains ---------------------------------------------------------------------------------------
 
 
-def _fit_hmc(task: Task, chains: int = 4, samples: int = 400, burn_in: int = 50, thin: int = 1) -> Fitted:
+def _fit_hmc(task: Task, chains: int = 4, samples: int = 400, burn_in: int = 200, thin: int = 8) -> Fitted:
     from demur.posteriors import HMC
 
     posterior = HMC(
@@ -319,7 +319,7 @@ _LAST_LAYER = "the posterior of the last layer"
 _ORDER = "an order of inputs, no K"
 _MAXIMA = "maxima of the posterior"
 METHODS = {
-    REFERENCE: Method("HMC", _POSTERIOR, _fit_hmc, seconds=20, slower_for_numbers=2.5),
+    REFERENCE: Method("HMC", _POSTERIOR, _fit_hmc, seconds=80, slower_for_numbers=2.5),
     "sghmc": Method("SGHMC", _POSTERIOR, _fit_sghmc, seconds=6),
     "csg-hmc": Method("cSG-HMC", _POSTERIOR, _fit_cyclical_sghmc, seconds=6),
     "sgld": Method("SGLD", _POSTERIOR, _fit_sgld, seconds=6),

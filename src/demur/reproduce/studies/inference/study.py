@@ -26,7 +26,7 @@ from demur.reproduce.studies.inference.networks import Task, fit_noise, train_ne
 from demur.reproduce.studies.inference.problems import SETS, Source, read_source
 from demur.stores import read_columns, write_columns
 
-_VERSION = 1
+_VERSION = 2
 """Changes with any change of the code that changes what a fit or a comparison makes."""
 _HALVES = ("half-0", "half-1")
 """The reference's chains in two halves, which are compared with each other."""
