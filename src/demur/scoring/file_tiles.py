@@ -204,8 +204,8 @@ class Tiles:
             return ""
         things = {"binary": "tasks", "multilabel": "labels"}.get(self.outcome, "classes")
         return (
-            f" The columns {list_names(names)} were taken for {things}: name one that is none of them with "
-            "--keep NAME."
+            f" The columns {list_names(names)} were taken for {things}. If one is something else, pass "
+            "--keep NAME for it."
         )
 
     def _find_bad_row(self, rows: np.ndarray, precision: str, ignored: np.ndarray) -> int | None:
