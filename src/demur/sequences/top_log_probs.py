@@ -342,7 +342,8 @@ def _check_nesting(lists: Any) -> None:
         if isinstance(level, (Mapping, str)):
             raise ValueError(
                 "lists must be lists[member][input][position], each a mapping from tokens to "
-                f"log-probabilities. Got {type(level).__name__} in place of a list. Put one member, or one input, into a list."
+                f"log-probabilities. Got {type(level).__name__} in place of a list. Put "
+                "one member, or one input, into a list."
             )
         level = next(iter(level), ()) if isinstance(level, Sequence) else ()
 
