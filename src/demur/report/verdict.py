@@ -50,7 +50,7 @@ def _say_what_is_missing(found: ReportContents) -> list[str]:
     """Return what is missing where nothing can be measured."""
     if found.evaluation.accuracy:
         values = {accuracy.value for accuracy in found.evaluation.accuracy.values()}
-        which = {(1.0,): "right", (0.0,): "wrong"}.get(tuple(values), "right, or all are wrong")
+        which = "right" if values == {1.0} else "wrong" if values == {0.0} else "right, or all are wrong"
         said = [f"All predictions are {which}: there are no mistakes to tell from the rest."]
     elif any("id" in method.sets and method.sets["id"].numbers for method in found.run.methods):
         said = [
