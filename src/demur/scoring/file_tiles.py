@@ -200,7 +200,7 @@ class Tiles:
     def _name_columns(self, row: np.ndarray) -> str:
         """Return which columns of a table were taken for predictions, where one may be something else."""
         names = self.predictions.names
-        if names is None or self.kind in (None, "logits") or np.isnan(row).any():
+        if names is None or len(names) < 2 or self.kind in (None, "logits") or np.isnan(row).any():
             return ""
         things = {"binary": "tasks", "multilabel": "labels"}.get(self.outcome, "classes")
         return (
