@@ -331,3 +331,8 @@ def test_a_level_of_lists_that_is_missing_is_told(lists) -> None:
         ValueError, match=r"lists must be lists\[member\]\[input\]\[position\].*in place of a list"
     ):
         TopLogProbs(lists)
+
+
+def test_bounds_print_both_ends() -> None:
+    bounds = TopLogProbs([[[{"a": -0.1}]], [[{"a": -0.2}]]]).bounds(vocabulary=10, measure="average")
+    assert repr(bounds) == f"At least: {bounds.lower!r}\nAt most: {bounds.upper!r}"

@@ -38,6 +38,9 @@ class Bounds:
     upper: Decomposition
     mask: np.ndarray
 
+    def __repr__(self) -> str:
+        return f"At least: {self.lower!r}\nAt most: {self.upper!r}"
+
     @property
     def sequence(self) -> Bounds:
         """The limits of each input's sum over positions, (inputs,)."""
