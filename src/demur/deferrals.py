@@ -117,7 +117,10 @@ class Deferrals(Displayed, Mapping[str, Deferral]):
             for target in np.atleast_1d(np.asarray(targets, float)).tolist()
         ]
         if not asked:
-            raise ValueError("Expected a target of accuracy, coverage, risk or cost. Got none.")
+            raise ValueError(
+                "Expected a target of accuracy, coverage, risk or cost. Got none. For instance, pass "
+                "accuracy=, as 0.95."
+            )
         if len(set(asked)) < len(asked):
             raise ValueError("targets must differ. Got one of them twice.")
         found = {}

@@ -471,9 +471,12 @@ def test_an_equals_sign_in_a_path_is_no_name():
         ((*OOD, "--id", "other=ood.csv"), "expected an --ood of the same name for each --id"),
         ((*OOD, "--ood", "ood.csv"), "expected a different name for each file"),
         ((*OOD, "--logits", "--probs"), "expected exactly one of --logits"),
-        (("misclassification", "id.csv"), "expected a column label, got none: give the labels with --labels"),
+        (("misclassification", "id.csv"), "give the true classes with --labels FILE or FILE:COLUMN"),
         (("misclassification", "id.csv", "--labels", "short.npy"), "expected 120, one for each input"),
-        (("misclassification", "id.csv", "--labels", "names.npy"), "among the labels, at input 0"),
+        (
+            ("misclassification", "id.csv", "--labels", "names.npy"),
+            "in the labels, at input 0, and numbers in the predictions",
+        ),
         (("misclassification", "id.csv", "--labels", "nan.npy"), "got NaN at input 3"),
         (("misclassification", "id.csv", "--labels", "shuffled.csv"), "in the same order, got another input"),
         (("misclassification", "id.csv", "--labels", "id.csv"), "expected a column named label"),
@@ -615,3 +618,25 @@ def test_pooled_figures_of_unlike_images_say_so(tmp_path):
     text = " ".join(run("misclassification", "parts.csv", "--strata", "part", "--score", "K").split())
     assert "parts: pools unlike strata: between inputs of one stratum, AUROC is .50" in text
     assert "pools unlike" not in run("misclassification", "id.csv")
+
+
+def test_scores_of_ones_own_with_correct_as_text():
+    """As pandas writes them; an empty cell is a truth that nobody knows."""
+    rng = np.random.default_rng(0)
+    scores = rng.uniform(size=300)
+    right = rng.uniform(size=300) > scores / 2
+    words = [str(each) for each in right]
+    for name, cells in (("numbers", right.astype(int)), ("words", words), ("gaps", ["", *words[1:]])):
+        rows = [f"{score},{cell}" for score, cell in zip(scores, cells, strict=True)]
+        Path(f"{name}.csv").write_text("\n".join(["doubt,correct", *rows]))
+    found = [
+        run_json("misclassification", f"{name}.csv", "--score", "doubt") for name in ("numbers", "words")
+    ]
+    assert found[0]["auroc"] == found[1]["auroc"]
+    arguments = ["evaluate", "misclassification", "gaps.csv", "--score", "doubt", "--resamples", "100"]
+    assert "left out 1 row without a label" in CliRunner().invoke(app, arguments).stderr
+    Path("labels.csv").write_text("doubt,correct\n0.1,3\n0.2,1\n")
+    fails(
+        "misclassification", "labels.csv", "--score", "doubt", words="nothing in correct, got '3' at input 0"
+    )
+    fails("misclassification", "words.csv", words="got doubt: choose one with --score\n")

@@ -168,7 +168,10 @@ def test_a_parquet_log_has_empty_cells_and_columns_of_any_type(folder, tmp_path)
     [
         ("pairwise_epistemic\n0.5\n", "expected a column id"),
         ("id,other\na,0.5\n", "expected a column pairwise_epistemic"),
-        ("id,pairwise_epistemic,size,correct\na,0.5,1,maybe\n", "expected true, false or nothing"),
+        (
+            "id,pairwise_epistemic,size,correct\na,0.5,1,maybe\n",
+            "expected true or false, 1 or 0, or nothing in correct, got 'maybe' at input 0",
+        ),
         ("id,pairwise_epistemic,size,correct\na,high,1,1\n", "expected numbers"),
     ],
 )

@@ -263,6 +263,13 @@ def test_one_member_is_noted():
     assert result.stderr.startswith("demur: one member of 4 inputs: ") and result.stderr.count("\n") == 1
 
 
+def test_the_most_uncertain_inputs_of_one_member_are_those_of_the_largest_total():
+    np.save("z.npy", np.array([[3.0, 0.0], [0.0, 0.0], [1.0, 0.0]]))
+    result = CliRunner().invoke(app, ["score", "z.npy", "--logits", "--top", "2"])
+    assert "The 2 most uncertain inputs, by pairwise_total" in result.stdout
+    assert [row.split()[0] for row in result.stdout.splitlines()[-2:]] == ["1", "2"]
+
+
 def test_a_complaint_speaks_of_options():
     np.save("z.npy", np.array([[[-1.0, 2.0]], [[0.5, 0.5]]]))
     fails("score", "z.npy", "--probs", words=("For logits pass --logits.",))

@@ -201,3 +201,29 @@ def test_weights_that_are_not_real(weights) -> None:
 def test_a_weight_of_one_member_that_is_not_real(weight) -> None:
     with pytest.raises(TypeError, match=r"weights must hold real numbers|Expected an array"):
         demur.Moments().update(PROBS[0], weights=weight)
+
+
+@pytest.mark.parametrize(
+    ("argument", "advice"),
+    [
+        ("predictions.npy", "Read the file first"),
+        ({"a": PROBS[0], "b": PROBS[1]}, r"give list\(members\.values\(\)\)"),
+        (
+            (member for member in PROBS),
+            r"Give list\(members\), or pass one member at a time to demur\.Moments",
+        ),
+        (demur.decompose(PROBS), "Pass one of its parts, as .total or .epistemic"),
+        (object(), "Convert it first"),
+    ],
+    ids=["a path", "a mapping", "a generator", "a decomposition", "something else"],
+)
+def test_what_is_no_array_is_told_how_to_become_one(argument, advice) -> None:
+    with pytest.raises(TypeError, match=advice):
+        demur.decompose(argument)
+
+
+def test_columns_that_are_no_numbers_are_named() -> None:
+    pandas = pytest.importorskip("pandas")
+    frames = [pandas.DataFrame(member, columns=list("abcde")).assign(photo="x", note="y") for member in PROBS]
+    with pytest.raises(TypeError, match=r"holds something else, in 'photo', 'note'\. Leave out columns"):
+        demur.decompose(frames)

@@ -94,3 +94,13 @@ def test_the_order_of_ties_tells_nothing_of_who_is_audited() -> None:
     """Audits whose probability follows the drift would not be random if both came from the same numbers."""
     ties = toss_by_place(0, 0, 2000, purpose=TIES)
     assert abs(np.corrcoef(ties, toss_by_place(0, 0, 2000))[0, 1]) < 4 / np.sqrt(2000)
+
+
+def test_tables_are_columns_by_name() -> None:
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    columns = {"a": rng.normal(size=200), "b": rng.normal(size=200)}
+    one, other = module.Drift(columns), module.Drift(pandas.DataFrame(columns))
+    one.observe(columns)
+    other.observe(pandas.DataFrame(columns, index=range(500, 700)))
+    assert str(one.status) == str(other.status)

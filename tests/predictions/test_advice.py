@@ -21,9 +21,16 @@ LABELS = RNG.uniform(0.3, 0.9, (4, 3, 5))  # every row sums to more than 1
         (np.log(PROBS), "pass log_probs=", "demur.MultiLabel"),
         (members.ordinary(4, 3, 5), "demur.Points", "pass log_probs="),
         (np.concatenate([LABELS, LABELS / 100]), "demur.MultiLabel", "truncated"),
+        (100 * PROBS, "Divide percentages by 100", "Normalise counts"),
+        ((100 * PROBS).round(), "Divide percentages by 100", "Normalise counts"),
+        (PROBS.round(2), "pass rounding=, half of the last decimal", "demur.MultiLabel"),
+        (np.floor(PROBS * 1000) / 1000, "pass rounding=, half of the last decimal", "demur.MultiLabel"),
     ],
-    ids=["labels", "one column", "truncated", "above 1", "logs", "logits", "rare labels"],
-)
+    ids=[
+        "labels", "one column", "truncated", "above 1", "logs", "logits", "rare labels", "percent",
+        "whole percent", "rounded", "cut off",
+    ],
+)  # fmt: skip
 def test_the_advice_fits_the_numbers(xp, values, named, unnamed) -> None:
     with pytest.raises(ValueError, match="probs must") as caught:
         demur.decompose(xp.array(values))

@@ -19,7 +19,7 @@ from demur.report.score_names import name_of
 from demur.report.tables import kinds_of, table_of_scores
 from demur.report.thumbnails import encode_png, make_sprite, shrink
 from demur.report.verdict import write_accuracies, write_infinities, write_verdict
-from demur.stores import write_columns
+from demur.stores import StoreError, write_columns
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +219,7 @@ def test_equal_ones_are_all_best(tmp_path):
     content = gather_data(gather_contents(read_run(tmp_path)))
     assert list(marks_of(content).values()) == ["best", "best", ""]
     assert content["tally"]["good"] == [1, 1, 0] and content["tally"]["loss"][:2] == ["0 points"] * 2
-    assert "; equally often is two (up to 0 points below it)." in content["headline"][1]
+    assert "; just as often: two." in content["headline"][1]
     lowest = content["tally"]["loss"][2]
     assert content["cards"][0]["sentences"][-1] == (
         f"The highest of the 3 measures, but not shown to be better than two. The lowest is {lowest} below "
@@ -319,9 +319,41 @@ def test_no_mistakes_or_nothing_else(tmp_path, right):
     (card,) = content["cards"]
     assert card["title"] == "Accuracy" and ("No prediction is wrong" in card["caption"]) == right
     assert content["headline"][0].startswith(
-        "All predictions are right, or all are wrong: there are no mistakes"
+        f"All predictions are {'right' if right else 'wrong'}: there are no mistakes"
     )
     assert content["results"][0][0]["errors"] is None
+
+
+def test_a_single_member_is_said_to_rank_nothing_by_disagreement(tmp_path):
+    rng = np.random.default_rng(0)
+    total = rng.uniform(size=200)
+    label = (rng.uniform(size=200) < total).astype(int)
+    columns = {
+        "label": label,
+        "prediction": 0 * label,
+        "pairwise_total": total,
+        "pairwise_epistemic": 0 * total,
+    }
+    said = "Epistemic scores are 0 for all inputs, as those of a single member are: they rank nothing."
+    for epistemic, single in ((0 * total, True), (total, False)):
+        write_columns(tmp_path / "id.csv", columns | {"pairwise_epistemic": epistemic}, force=True)
+        assert (said in write_verdict(gather_contents(read_run(tmp_path)))) == single
+
+
+@pytest.mark.parametrize("column", [np.array(["True", "False"] * 100), np.array([1.0, 0.0] * 100)])
+def test_a_column_correct_as_pandas_writes_it(tmp_path, column):
+    scores = np.random.default_rng(0).uniform(size=200)
+    write_columns(tmp_path / "id.csv", {"correct": column, "mine": scores})
+    found = gather_contents(read_run(tmp_path))
+    assert list(found.scores) == ["mine"]
+    assert found.evaluation.accuracy[""].value == 0.5
+    column = column.copy()
+    column[3] = "" if column.dtype.kind == "U" else np.nan
+    write_columns(tmp_path / "id.csv", {"correct": column, "mine": scores}, force=True)
+    with pytest.raises(
+        StoreError, match="expected true or false in correct for each input, got none at input 3"
+    ):
+        read_run(tmp_path)
 
 
 def test_infinite_scores_and_ties(tmp_path):
@@ -415,7 +447,7 @@ def test_no_verdict_is_the_same_for_all(tmp_path):
     assert found.recommendation.key[1] == first
     assert write_verdict(found)[1] == (
         f"The measure {first} is the best, or statistically tied with the best, in 1 of 2 comparisons (one "
-        f"for each task) and never more than {100 * losses[first]:.2g} points below it; equally often is "
+        f"for each task) and never more than {100 * losses[first]:.2g} points below it; just as often: "
         f"{second} (up to {100 * losses[second]:.2g} points below it)."
     )
 

@@ -133,7 +133,7 @@ def test_the_promise_is_the_policy_s_and_marked(open_page, run):
             "If you chose method and measure by looking at these inputs"
         )
         assert page.inner_text("#condition").startswith(
-            "The promise is not for far, near or pgd: see the table below."
+            "The promise does not cover far, near or pgd: see the table below."
         )
         sizes = page.eval_on_selector_all("#promise p", "all => all.map(e => getComputedStyle(e).fontSize)")
         assert len(set(sizes)) == 1

@@ -323,3 +323,16 @@ def test_every_point_gives_a_valid_limit(monkeypatch) -> None:
         assert find_violations(bounds, exact) == 0
         limits.append(bounds.lower.epistemic.sum())
     assert limits == sorted(limits) and limits[-1] > limits[0]
+
+
+@pytest.mark.parametrize("lists", [[{"Paris": -0.1}], [[{"Paris": -0.1}]], {"Paris": -0.1}, ["Paris"]])
+def test_a_level_of_lists_that_is_missing_is_told(lists) -> None:
+    with pytest.raises(
+        ValueError, match=r"lists must be lists\[member\]\[input\]\[position\].*in place of a list"
+    ):
+        TopLogProbs(lists)
+
+
+def test_bounds_print_both_ends() -> None:
+    bounds = TopLogProbs([[[{"a": -0.1}]], [[{"a": -0.2}]]]).bounds(vocabulary=10, measure="average")
+    assert repr(bounds) == f"At least: {bounds.lower!r}\nAt most: {bounds.upper!r}"

@@ -141,3 +141,5 @@ def test_mean_and_variance_that_are_not_there(tmp_path):
     refused(tmp_path / "g.npy", "2 numbers, on the last axis, got 3", outcome="gaussian")
     (tmp_path / "g.csv").write_text("mu,variance\n0.1,1\n")
     refused(tmp_path / "g.csv", "columns mean and variance", "got mu, variance", outcome="gaussian")
+    (tmp_path / "s.csv").write_text("mean,std\n0.5,2\n")
+    refused(tmp_path / "s.csv", "got mean, std", "the square of a standard deviation", outcome="gaussian")

@@ -99,7 +99,7 @@ def test_single_gaps_are_nan_only_where_each_number_is_a_prediction(tmp_path):
     (tmp_path / "a.csv").write_text("toxic,soluble\n0.1,\n,0.3\n0.4,0.5\n")
     values = read(tmp_path / "a.csv", outcome="binary")
     np.testing.assert_array_equal(values[0, :, 0], [0.1, np.nan, np.nan, 0.3, 0.4, 0.5])
-    refused(tmp_path / "a.csv", "''", "line 2")
+    refused(tmp_path / "a.csv", "an empty cell", "line 2")
 
 
 def test_hundreds_of_classes(tmp_path, suffix):

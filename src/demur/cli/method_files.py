@@ -61,12 +61,18 @@ class MethodScores:
         self, labels: str | None, prediction: str, tolerance: float | None = None
     ) -> tuple[MethodScores, np.ndarray]:
         """Return the scores of rows whose label is known, and which of their predictions are right."""
-        from demur.stores import find_unlabelled, mark_correct, read_labels_of
+        import numpy as np
+
+        from demur.stores import find_unlabelled, mark_correct, parse_correct, read_labels_of
 
         truth = None if labels is None else read_labels_of(labels, self.columns)
         correct = mark_correct(self.columns, truth, self.path, prediction=prediction, tolerance=tolerance)
         label = (self.columns if truth is None else truth).get("label")
-        known = self if label is None else replace(self, rows=self.rows & ~find_unlabelled(label))
+        if label is None:
+            unknown = np.isnan(parse_correct(self.columns["correct"], self.path))
+        else:
+            unknown = find_unlabelled(label)
+        known = replace(self, rows=self.rows & ~unknown)
         left_out = int(self.rows.sum() - known.rows.sum())
         if left_out:
             where = f"{self.path}{f', task {self.task}' if self.task else ''}"
@@ -86,8 +92,11 @@ class MethodScores:
         try:
             pick_column(self.columns, name, self.path)
         except StoreError as error:
-            words = ", ".join(f"{known.short} for {column}" for column, known in SCORE_NAMES.items())
-            raise StoreError(f"{error}; short names are {words}") from error
+            known = [
+                f"{name.short} for {column}" for column, name in SCORE_NAMES.items() if column in self.columns
+            ]
+            words = f"; short names are {', '.join(known)}" if known else ""
+            raise StoreError(f"{error}: choose one with --score{words}") from error
         return pick_numbers(self.columns, name, self.path)[self.rows]
 
 

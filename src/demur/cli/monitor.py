@@ -255,20 +255,10 @@ def _read_correct(path: Path, columns: dict[str, np.ndarray]) -> np.ndarray | No
     """Return 1 for right, 0 for wrong, nan for unknown; None where the log tells nothing of it."""
     import numpy as np
 
+    from demur.stores import parse_correct
+
     if "correct" in columns:
-        cells = columns["correct"]
-        if cells.dtype.kind != "U":
-            return cells.astype(float)
-        words = {"": math.nan, "true": 1.0, "1": 1.0, "1.0": 1.0, "false": 0.0, "0": 0.0, "0.0": 0.0}
-        words |= {"nan": math.nan}
-        found = [words.get(str(cell).lower()) for cell in cells]
-        if None in found:
-            row = found.index(None)
-            raise ValueError(
-                f"{path}: expected true, false or nothing in correct, got {str(cells[row])[:40]!r} at input "
-                f"{row}"
-            )
-        return np.array(found, dtype=float)
+        return parse_correct(columns["correct"], path)
     if "label" in columns and "prediction" in columns:
         from demur.stores import find_unlabelled, parse_cells
 

@@ -207,7 +207,7 @@ def print_top(scores: ScoreTable, count: int, unit: str) -> None:
         ]
         table.add_row(*(str(columns[name][index]) for name in places), *shown, *cells)
     what = "most uncertain input" if len(chosen) == 1 else f"{len(chosen)} most uncertain inputs"
-    print_table(f"The {what}, by {first}_epistemic, in {unit}", table)
+    print_table(f"The {what}, by {scores.ranking}, in {unit}", table)
 
 
 def print_object(content: Mapping[str, Any]) -> None:

@@ -177,7 +177,7 @@ def _print_top(scores: ScoreTable, found: AnswerScores, count: int, unit: str) -
     first, *others = scores.measures
     names = [f"{first}_{part}" for part in ("total", "aleatoric", "epistemic")]
     names += [f"{measure}_epistemic" for measure in others]
-    worst = _find_worst_tokens(found, f"{first}_epistemic")
+    worst = _find_worst_tokens(found, scores.ranking)
     texts = ["id", "answer", *(["worst token"] if worst else [])]
     table = new_table(*texts, *(name.replace("_", "\n") for name in names), texts=len(texts))
     chosen = scores.top(count)
@@ -186,7 +186,7 @@ def _print_top(scores: ScoreTable, found: AnswerScores, count: int, unit: str) -
         cells += [_cut(worst[index], 20)] if worst else []
         table.add_row(*cells, *(format_number(scores.columns[name][index]) for name in names))
     what = "most uncertain answer" if len(chosen) == 1 else f"{len(chosen)} most uncertain answers"
-    print_table(f"The {what}, by {first}_epistemic, in {unit}", table)
+    print_table(f"The {what}, by {scores.ranking}, in {unit}", table)
 
 
 def _find_worst_tokens(found: AnswerScores, name: str) -> dict[int, str]:

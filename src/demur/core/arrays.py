@@ -5,8 +5,9 @@ No library is imported here that the caller has not imported already, but where 
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
@@ -45,9 +46,21 @@ def library(array: object) -> str:
     if jax is not None and isinstance(array, jax.Array):
         return "jax"
     raise TypeError(
-        f"Expected an array of NumPy, PyTorch or JAX. Got {type(array).__name__}. "
-        "Convert it first, for instance with numpy.asarray."
+        f"Expected an array of NumPy, PyTorch or JAX. Got {type(array).__name__}. {_advise_on(array)}"
     )
+
+
+def _advise_on(argument: object) -> str:
+    """Return how an array is got from what is none."""
+    if isinstance(argument, (str, bytes, os.PathLike)):
+        return "Read the file first, for instance with numpy.load."
+    if hasattr(argument, "epistemic"):
+        return "Pass one of its parts, as .total or .epistemic."
+    if isinstance(argument, Mapping):
+        return "If it holds one array per member, give list(members.values())."
+    if isinstance(argument, Iterator):
+        return "Give list(members), or pass one member at a time to demur.Moments."
+    return "Convert it first, for instance with numpy.asarray."
 
 
 def as_array(argument: object) -> Array:
@@ -94,9 +107,20 @@ def _read_table(table: Any) -> np.ndarray:
         if array.ndim < 2:
             return array
         raise TypeError(
-            f"Expected numbers. Got a {type(table).__name__} that also holds something else. "
-            "Leave out columns such as names and ids."
+            f"Expected numbers. Got a {type(table).__name__} that also holds something else"
+            f"{_name_odd_columns(table)}. Leave out columns such as names and ids."
         ) from None
+
+
+def _name_odd_columns(table: Any) -> str:
+    """Return which columns of a table, as of pandas, are no numbers; nothing where it does not tell."""
+    odd = []
+    for name in getattr(table, "columns", ()):
+        try:
+            np.asarray(table[name].to_numpy(), dtype=float)
+        except (TypeError, ValueError):
+            odd.append(repr(name))
+    return f", in {', '.join(odd[:3])}{', ...' if len(odd) > 3 else ''}" if odd else ""
 
 
 def _stack(items: list[Any] | tuple[Any, ...]) -> Array:

@@ -173,7 +173,7 @@ class Drift:
     Parameters
     ----------
     calibration : (inputs,) array, or a mapping of names to such arrays
-        Values of the inputs that the policy was fitted on; several columns by name.
+        Values of the inputs that the policy was fitted on; several columns by name, in a mapping or a table.
     confidence : float
         While nothing drifts, the probability of any alarm is at most one minus this.
     seed : int
@@ -283,6 +283,8 @@ class Drift:
 
 def _check_columns(values: Any, names: list[str] | None) -> dict[str, np.ndarray]:
     """Return columns by name; an array alone is called score."""
+    if hasattr(values, "columns"):  # a table of pandas or polars
+        values = {name: values[name] for name in values.columns}
     columns = dict(values) if isinstance(values, Mapping) else {"score": values}
     if not columns or (names is not None and sorted(map(str, columns)) != sorted(names)):
         raise ValueError(

@@ -130,7 +130,10 @@ def open_folder(kind: type[Monitor], folder: str | Path, new: Monitor | None) ->
     if new is not None:
         path.mkdir(parents=True, exist_ok=True)
     elif not (path / _SNAPSHOT).exists():
-        raise ValueError(f"{path} must be the folder of a monitor. There is none: start one with a policy.")
+        raise ValueError(
+            f"{path} must be the folder of a monitor. There is none: start one with a policy, by "
+            "Monitor.open(folder, policy) or demur monitor start."
+        )
     journal = Journal(path)
     try:
         if (path / _SNAPSHOT).exists():

@@ -87,7 +87,9 @@ class Status(Displayed):
             found = f"{g.audited:,} of {g.kept:,}"
             capital = f"{write_capital(g.capital)} of {g.needed:g}"
             promised = f"at most {1 - g.accuracy:.4g}"
-            rows.append([name] * bool(name) + [promised, str(g.risk), found, capital])
+            rows.append(
+                [name] * bool(name) + [promised, str(g.risk).replace("nan ", "unknown "), found, capital]
+            )
         return title, rows, self.explain().splitlines()
 
     def explain(self) -> str:

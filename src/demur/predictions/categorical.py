@@ -160,14 +160,20 @@ class Categorical:
                 where = f"They do along axis {other}: if the classes are there, "
                 return f"{where}move them last, or give decompose class_axis={other}."
         if bool(xp.any(values > 1 + self.tolerance)):
+            if bool(xp.all(xp.abs(sums - 100) < 2)):
+                return "Divide percentages by 100."
             return f"Normalise counts. {_LOGITS_OR_NUMBERS}"
-        labels = "For labels that do not exclude each other use demur.MultiLabel."
+        advice = "For labels that do not exclude each other use demur.MultiLabel."
+        close = float(xp.max(xp.abs(sums - 1))) < min(0.005 * values.shape[-1], 0.05)
+        if close:
+            advice = "If they are rounded, pass rounding=, half of the last decimal, as 0.005 for two."
         if bool(xp.any(sums > 1 + self.tolerance)):
-            return f"{labels} Else normalise them, or pass logits=."
-        return (
+            return f"{advice} Else normalise them, or pass logits=."
+        truncated = (
             "Rows that sum to less than 1 may be a truncated list of the likeliest classes: give all "
-            f"classes, or use demur.sequences.TopLogProbs, which bounds the parts. {labels}"
+            "classes, or use demur.sequences.TopLogProbs, which bounds the parts."
         )
+        return f"{advice} {truncated}" if close else f"{truncated} {advice}"
 
 
 def _advise_on_negative(xp: Any, values: Array) -> str:

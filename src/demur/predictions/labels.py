@@ -120,6 +120,8 @@ def _two_classes(
     if not arrays.is_traced(p):
         for bad in (p < 0, p > 1):
             expected, advice = "probs must be from 0 to 1", "For logits pass logits=."
+            if bool(xp.all((p >= 0) & (p <= 100))):
+                advice = f"Divide percentages by 100. {advice}"
             raise_if_bad(xp, bad[..., None], p[..., None], expected, advice)
         if rounding is None:
             width = 0.0 if exact else SATURATED if bool(xp.any((p == 0) | (p == 1))) else None

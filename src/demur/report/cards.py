@@ -144,7 +144,8 @@ def _error_cards(found: ReportContents, key: Key) -> list[dict[str, Any]]:
         accuracy = found.evaluation.accuracy[key[0]]
         number = found.run.methods[0].sets["id"].number
         what = "No prediction is wrong" if accuracy.value == 1 else "No prediction is right"
-        caption = f"{what} among {number:,} inputs, so there is nothing to rank."
+        inputs = "1 input" if number == 1 else f"{number:,} inputs"
+        caption = f"{what} among {inputs}, so there is nothing to rank."
         return [_make_card(f"Accuracy{of}", accuracy, caption, [])]
     result = found.evaluation.result(key, ERRORS)
     caption = f"How often a wrong prediction scores higher than a right one, by {_name_key(found, key)}."

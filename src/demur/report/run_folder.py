@@ -30,6 +30,7 @@ from demur.stores import (
     natural_key,
     open_binary,
     open_maps,
+    parse_correct,
     pick_column,
     pick_numbers,
     read_columns,
@@ -38,7 +39,17 @@ from demur.stores.errors import EmptyError
 from demur.stores.mapped_arrays import FileArray
 from demur.stores.zarr_arrays import ZarrColumn
 
-_OTHER_COLUMNS = ("input", "id", "label", "prediction", "deployed", "members", "accuracy", "missing")
+_OTHER_COLUMNS = (
+    "input",
+    "id",
+    "label",
+    "correct",
+    "prediction",
+    "deployed",
+    "members",
+    "accuracy",
+    "missing",
+)
 _SET_KINDS = ("id", "ood", "adversarial")
 
 
@@ -194,9 +205,10 @@ def _read_scored(path: Path, whole: dict[str, np.ndarray], clusters: str | None)
 
 def _read_marks(path: Path, columns: dict[str, np.ndarray]) -> np.ndarray:
     """Return which answers are right, as the column correct says with 0 and 1."""
-    marks = pick_numbers(columns, "correct", path)
-    if not np.isin(marks, (0, 1)).all():
-        raise StoreError(f"{path}: expected 0 or 1 in correct, got {marks[~np.isin(marks, (0, 1))][0]}")
+    marks = parse_correct(columns["correct"], path)
+    if np.isnan(marks).any():
+        row = int(np.isnan(marks).argmax())
+        raise StoreError(f"{path}: expected true or false in correct for each input, got none at input {row}")
     return marks.astype(bool)
 
 

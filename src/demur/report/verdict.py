@@ -39,6 +39,7 @@ def write_verdict(found: ReportContents) -> list[str]:
         *_explain_tasks(found),
         *_say_what_is_missed(found, choice),
         _say_how_good(found, choice),
+        *_explain_agreement(found, choice.key[0]),
         *_explain_aleatoric(found, choice),
         *_say_what_matters(found, choice),
         *_warn_of_few_mistakes(found),
@@ -48,7 +49,9 @@ def write_verdict(found: ReportContents) -> list[str]:
 def _say_what_is_missing(found: ReportContents) -> list[str]:
     """Return what is missing where nothing can be measured."""
     if found.evaluation.accuracy:
-        said = ["All predictions are right, or all are wrong: there are no mistakes to tell from the rest."]
+        values = {accuracy.value for accuracy in found.evaluation.accuracy.values()}
+        which = "right" if values == {1.0} else "wrong" if values == {0.0} else "right, or all are wrong"
+        said = [f"All predictions are {which}: there are no mistakes to tell from the rest."]
     elif any("id" in method.sets and method.sets["id"].numbers for method in found.run.methods):
         said = [
             "The predictions are numbers, which hardly ever equal the outcome: this page cannot tell which "
@@ -160,9 +163,12 @@ def _explain_measure(found: ReportContents, choice: Recommendation) -> list[str]
     reason = f"The measure {short} is the best, or statistically tied with the best, {often}{behind}"
     if choice.equal:
         others = [
-            f"{name_of(s).short} (up to {write_points(choice.losses[s])} below it)" for s in choice.equal
+            f"{name_of(s).short} (up to {write_points(choice.losses[s])} below it)"
+            if choice.losses[s]
+            else name_of(s).short
+            for s in choice.equal
         ]
-        return [f"{reason}; equally often {'is' if len(others) == 1 else 'are'} {join_names(others)}."]
+        return [f"{reason}; just as often: {join_names(others)}."]
     said = [f"{reason}; no other measure is{' as often' if number > 1 else ''}."]
     closest = min(choice.losses, key=lambda score: choice.losses[score])
     if choice.losses[closest] < choice.losses[own]:
@@ -235,6 +241,20 @@ def _say_how_good(found: ReportContents, choice: Recommendation) -> str:
         f"{100 * found.confidence:g} % confidence intervals over draws of {_name_draws(found)}; another "
         "training run may differ by more."
     )
+
+
+def _explain_agreement(found: ReportContents, method: str) -> list[str]:
+    """Return why the epistemic parts say nothing, if all of them are 0."""
+    chosen = next(each for each in found.run.methods if each.name == method)
+    parts = [
+        values
+        for each in chosen.sets.values()
+        for name, values in each.scores.items()
+        if name in ("pairwise_epistemic", "average_epistemic", "reverse_epistemic")
+    ]
+    if not parts or any(part.any() for part in parts):
+        return []
+    return ["Epistemic scores are 0 for all inputs, as those of a single member are: they rank nothing."]
 
 
 def _explain_aleatoric(found: ReportContents, choice: Recommendation) -> list[str]:

@@ -200,12 +200,12 @@ class Tiles:
     def _name_columns(self, row: np.ndarray) -> str:
         """Return which columns of a table were taken for predictions, where one may be something else."""
         names = self.predictions.names
-        if names is None or self.kind in (None, "logits") or np.isnan(row).any():
+        if names is None or len(names) < 2 or self.kind in (None, "logits") or np.isnan(row).any():
             return ""
         things = {"binary": "tasks", "multilabel": "labels"}.get(self.outcome, "classes")
         return (
-            f" The columns {list_names(names)} were taken for {things}: name one that is none of them with "
-            "--keep NAME."
+            f" The columns {list_names(names)} were taken for {things}. If one is something else, pass "
+            "--keep NAME for it."
         )
 
     def _find_bad_row(self, rows: np.ndarray, precision: str, ignored: np.ndarray) -> int | None:

@@ -72,10 +72,17 @@ class ScoreTable:
         """Return a table that has at least the most uncertain rows: this one."""
         return self
 
+    @property
+    def ranking(self) -> str:
+        """The column that says which rows are the most uncertain: of the first measure.
+
+        The epistemic part, or the total of a single member, whose epistemic part is 0.
+        """
+        return f"{self.measures[0]}_{'total' if self.members == 1 else 'epistemic'}"
+
     def top(self, count: int) -> np.ndarray:
-        """Find the most uncertain rows, by the first measure's epistemic part; ties keep their order."""
-        epistemic = self.columns[f"{self.measures[0]}_epistemic"]
-        order = np.argsort(-epistemic, kind="stable")
+        """Find the most uncertain rows, by the column `ranking`; ties keep their order."""
+        order = np.argsort(-self.columns[self.ranking], kind="stable")
         return order[~self.failed[order]][:count]
 
     def count_infinite(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -37,6 +37,9 @@ class Bounds:
     lower: Decomposition
     upper: Decomposition
     mask: np.ndarray
+
+    def __repr__(self) -> str:
+        return f"At least: {self.lower!r}\nAt most: {self.upper!r}"
 
     @property
     def sequence(self) -> Bounds:
@@ -109,6 +112,7 @@ class TopLogProbs:
     """
 
     def __init__(self, lists: Sequence[Any], *, weights: ArrayLike | None = None) -> None:
+        _check_nesting(lists)
         self.lists = [[list(positions) for positions in member] for member in lists]
         if not self.lists or not self.lists[0]:
             raise ValueError("lists must have a member and an input: lists[member][input][position].")
@@ -332,6 +336,19 @@ def _read_probability(log: Any, place: tuple[int, int, int]) -> float:
             f"Log-probabilities must be at most 0. Got {value} from member {place[0]} at {list(place[1:])}."
         )
     return math.exp(min(value, 0.0))
+
+
+def _check_nesting(lists: Any) -> None:
+    """Raise unless there are lists of members, of inputs and of positions around the first tokens."""
+    level: Any = lists
+    for _ in range(3):
+        if isinstance(level, (Mapping, str)):
+            raise ValueError(
+                "lists must be lists[member][input][position], each a mapping from tokens to "
+                f"log-probabilities. Got {type(level).__name__} in place of a list. Put "
+                "one member, or one input, into a list."
+            )
+        level = next(iter(level), ()) if isinstance(level, Sequence) else ()
 
 
 def _check_weights(weights: Any, members: int) -> np.ndarray:

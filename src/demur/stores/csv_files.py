@@ -285,7 +285,18 @@ def _parse_lines(path: Path, lines: list[str], number: int, columns: int, single
 
 
 def _number_error(path: Path, cell: str, line: int) -> StoreError:
-    return StoreError(f"{path}: expected numbers with commas between them, got {cell[:40]!r} in line {line}")
+    expected = f"{path}: expected numbers with commas between them, got"
+    if not cell:
+        return StoreError(
+            f"{expected} an empty cell in line {line}: fill it, or leave all numbers "
+            "of the line empty where there is no prediction"
+        )
+    advice = ""
+    if "%" in cell and is_number(cell.replace("%", "")):
+        advice = ": write percentages as probabilities, 0.5 for 50%"
+    elif ";" in cell or "\t" in cell:
+        advice = ": write the table with commas between the columns, and points in numbers"
+    return StoreError(f"{expected} {cell[:40]!r} in line {line}{advice}")
 
 
 def _ragged_error(path: Path, expected: int, got: int, line: int) -> StoreError:

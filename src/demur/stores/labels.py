@@ -149,8 +149,11 @@ def mark_correct(
     """
     if labels is None and "label" not in columns:
         if "correct" in columns:
-            return columns["correct"]
-        raise StoreError(f"{path}: expected a column label, got none: give the labels with --labels")
+            return parse_correct(columns["correct"], path) == 1
+        raise StoreError(
+            f"{path}: expected a column label, got {list_names(columns)}: give the true classes "
+            "with --labels FILE or FILE:COLUMN"
+        )
     truth, guess = match_labels(columns, labels, path, prediction=prediction)
     unknown = find_unlabelled(truth)
     if unknown.any() and "task" not in columns:
@@ -176,6 +179,34 @@ def mark_correct(
     return truth == guess
 
 
+def parse_correct(cells: np.ndarray, path: object) -> np.ndarray:
+    """Return 1 for right, 0 for wrong, NaN for unknown, of a column of numbers or of words such as True."""
+    if cells.dtype.kind != "U":
+        found = cells.astype(float)
+        odd = ~np.isnan(found) & (found != 0) & (found != 1)
+    else:
+        words = {
+            "": np.nan,
+            "nan": np.nan,
+            "true": 1.0,
+            "1": 1.0,
+            "1.0": 1.0,
+            "false": 0.0,
+            "0": 0.0,
+            "0.0": 0.0,
+        }
+        read = [words.get(str(cell).strip().lower()) for cell in cells]
+        odd = np.array([each is None for each in read], bool)
+        found = np.array([np.nan if each is None else each for each in read])
+    if odd.any():
+        row = int(odd.argmax())
+        raise StoreError(
+            f"{path}: expected true or false, 1 or 0, or nothing in correct, got {str(cells[row])[:40]!r} at "
+            f"input {row}"
+        )
+    return found
+
+
 def match_labels(
     columns: Mapping[str, np.ndarray],
     labels: Mapping[str, np.ndarray] | None,
@@ -196,11 +227,12 @@ def match_labels(
                 f"labels: expected the inputs of {path} in the same order, got another {name}: sort them"
             )
     if (truth.dtype.kind == "U") != (guess.dtype.kind == "U"):
-        which, texts = ("predictions", guess) if guess.dtype.kind == "U" else ("labels", truth)
+        named, other = ("predictions", "labels") if guess.dtype.kind == "U" else ("labels", "predictions")
+        texts = guess if named == "predictions" else truth
         odd = next((row for row, cell in enumerate(texts) if not is_number(cell)), 0)
         raise StoreError(
-            f"{path}: expected classes of one kind, got the text {str(texts[odd])!r} among the {which}, at "
-            f"input {odd}, and numbers as the others: write both as numbers or both as names"
+            f"{path}: expected labels and predictions both as numbers of classes or both as names, got "
+            f"{str(texts[odd])!r} in the {named}, at input {odd}, and numbers in the {other}"
         )
     return truth, guess
 

@@ -72,9 +72,12 @@ class TableColumns:
         if self._wanted:
             missing = [name for name in self._wanted if name not in places]
             if missing:
+                squares = (
+                    "; a variance is the square of a standard deviation" if "variance" in missing else ""
+                )
                 raise StoreError(
                     f"{path}: expected columns {' and '.join(self._wanted)} of numbers, got "
-                    f"{list_names(names)}: rename them"
+                    f"{list_names(names)}: rename them{squares}"
                 )
             places = {name: places[name] for name in self._wanted}
         if self._order is not None and set(places) != set(self._order):

@@ -89,7 +89,10 @@ def calibration(
     p, y = _check_labels(probs, labels)
     number = len(y)
     if not 1 <= bins <= number:
-        raise ValueError(f"bins must be from 1 to the number of inputs, {number}. Got {bins!r}.")
+        raise ValueError(
+            f"bins must be from 1 to the number of inputs, {number}. Got {bins!r}. Give more inputs, or pass "
+            "bins=."
+        )
     with np.errstate(divide="ignore"):
         losses = -np.log(p[np.arange(number), y])
     squares = np.sum((p - (np.arange(p.shape[1]) == y[:, None])) ** 2, axis=1)

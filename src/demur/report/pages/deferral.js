@@ -91,7 +91,7 @@ function showPromise(slider) {
   const first = DATA.chosen && (rivals || measures) && (DATA.byTask || state.method === DATA.start[0]) && state.score === DATA.start[1];
   $("looked").textContent = !held ? "" : first ? `This page chose ${what} by looking at these inputs: until the threshold is fitted on fresh ones, take the promise as optimistic.`
     : `If you chose ${what} by looking at these inputs, take the promise as optimistic until the threshold is fitted on fresh ones.`;
-  $("condition").textContent = !held ? "" : `The promise is not for ${others.length ? `${others.join(", ").replace(/, ([^,]*)$/, " or $1")}: see the table below.` : "inputs of another kind."}` +
+  $("condition").textContent = !held ? "" : `The promise does not cover ${others.length ? `${others.join(", ").replace(/, ([^,]*)$/, " or $1")}: see the table below.` : "inputs of another kind."}` +
     (promise.target > low ? ` That the interval begins lower is no contradiction: it leaves ${doubt(2)} of doubt on each side, the promise ${doubt(1)} on one.` : "");
   for (const id of ["looked", "promised", "condition"]) $(id).hidden = !$(id).textContent;
   $("again").hidden = !held;

@@ -110,7 +110,7 @@ function showPoints() {
   const axis = { min, max, log: true, before: zero ? 26 : 0 }, endless = points.some((point) => point.y === Infinity);
   const place = (v) => (v < min ? 0 : v);
   chart($("points"), {
-    label: "K against I", rest: `Up to ${DATA.points[state.method][own[0]][0].length} inputs of each set, evenly by rank of K.`,
+    label: "K against I", rest: points.length === 1 ? "One input." : `Up to ${DATA.points[state.method][own[0]][0].length} inputs of each set, evenly by rank of K.`,
     planar: true, x: { ...axis, label: named("average_epistemic") }, y: { ...axis, after: endless ? 26 : 0, label: named("pairwise_epistemic") },
     key: [...own.map((index) => [`${colour(index)} round`, DATA.sets[index].name]), ["oracle", "K = 2 I"], ["chance", "K = I"]],
     marks: (x, y) => [

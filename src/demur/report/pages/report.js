@@ -21,7 +21,7 @@ function options(select, labels, chosen) {
 }
 
 function lead() {
-  return `${several ? `${DATA.methods.length} ${ROW}s. ` : ""}Inputs: ${DATA.sets.map((set) => `${count(set.number)} ${set.name}`).join(", ")}. ` +
+  return `${several ? `${DATA.methods.length} ${ROW}s. ` : ""}Inputs: ${DATA.sets.map((set) => `${count(set.number)} ${set.number === 1 ? set.name.replace(/inputs$/, "input") : set.name}`).join(", ")}. ` +
     "Higher scores mean less certain predictions.";
 }
 
