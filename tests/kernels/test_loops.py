@@ -451,6 +451,17 @@ def test_bounded_rules_have_what_small_arrays_have(classes, rule, weighted, give
         assert (found.epistemic >= 0).all() and found.epistemic[4] == 0
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("classes", [2, 3, 10, 70])
+def test_identical_probabilities_disagree_by_exactly_nothing(classes, dtype) -> None:
+    """The reference's logarithms and those of members are the same ones."""
+    p = np.random.default_rng(16).dirichlet(np.ones(classes), size=70_000 // classes // 9).astype(dtype)
+    for weights in (None, np.arange(1.0, 10.0)):
+        for measure in ("pairwise", "average", "reverse"):
+            found = demur.decompose(np.repeat(p[None], 9, axis=0), measure=measure, weights=weights)
+            assert not found.epistemic.any()
+
+
 def decompose(given, values, **options) -> demur.Decomposition:
     """Decompose logits or probabilities."""
     return (

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 # numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
-import math
-
 import numpy as np
 from numba import njit
 
@@ -24,8 +22,8 @@ from demur.kernels.layouts import claim, weight_of
 from demur.kernels.vectors import LANES, where
 
 _INPUTS = 4 * LANES  # that a thread claims at a time
-_FARTHEST = 80.0  # of d: the product of so many
-_TOGETHER = 8  # ratios as are multiplied before a logarithm is taken is a finite number
+_TOGETHER = 8  # ratios that are multiplied before a logarithm is taken
+_FARTHEST = 80.0  # of d: up to here, the product of so many ratios is a finite number
 _CANCELLED = 1e-3  # of K: an entropy below that comes from members that are certain and contradict each other
 
 _mean_phi = njit(**INLINED)(class_terms.mean_phi)
@@ -37,7 +35,8 @@ def _log_odds(flat, at, class_step, is_probs):
     """Return a member's first and second logit, or 0 and the logarithm of the odds."""
     first, second = np.float64(flat[at]), np.float64(flat[at + class_step])
     if is_probs:
-        return 0.0, math.log(second / first) if first > 0.0 and second > 0.0 else np.nan
+        # By the logarithm that members are taken by, so that identical ones give exactly 0.
+        return 0.0, exp_log.log(second / first) if first > 0.0 and second > 0.0 else np.nan
     return first, second
 
 
