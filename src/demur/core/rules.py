@@ -70,6 +70,7 @@ class Rule(ABC):
     mixes: ClassVar[bool] = True  # the average of predictions follows from the means of the terms
     integrates: ClassVar[bool] = False  # it takes all members at once instead
     caps: ClassVar[bool] = False  # I is an upper bound, of which the entropy of the weights is another
+    votes: ClassVar[bool] = False  # divergences are differences of numbers near 1, whose rounding they keep
 
     @abstractmethod
     def entropy(self, xp: Any, logits: Array) -> Array:
@@ -303,6 +304,8 @@ class _SphericalRule(BoundedRule):
 class ZeroOneRule(BoundedRule):
     """``loss(p)[y] = 1 - 1[y is a most probable class] / (how many are)``."""
 
+    votes: ClassVar[bool] = True
+
     def entropy(self, xp: Any, logits: Array) -> Array:
         rest = xp.sum(odds_beside_top(xp, logits), axis=-1)
         return rest / (1 + rest)
@@ -315,9 +318,14 @@ class ZeroOneRule(BoundedRule):
         top, weights = np.max(p, axis=-1), shares[..., None]
         votes = (p >= top[..., None] * (1 - 8 * np.finfo(p.dtype).eps)).astype(p.dtype)  # as `vote` has ties
         votes /= sum_classes(votes)[..., None]
-        # Means by the same additions in the same order: none of the differences below is negative.
-        mean, mean_vote = np.add.reduce(p * weights, axis=0), np.add.reduce(votes * weights, axis=0)
-        mean_top, top_of_mean = np.add.reduce(top * shares, axis=0), np.max(mean, axis=-1)
+        # Means by the same additions in the same order: none of the differences below is negative. So all are
+        # of one array, of which NumPy would add up a single column in another order.
+        each = np.empty((*top.shape, p.shape[-1] + 1), p.dtype)
+        np.multiply(p, weights, out=each[..., :-1])
+        np.multiply(top, shares, out=each[..., -1])
+        means, mean_vote = np.add.reduce(each, axis=0), np.add.reduce(votes * weights, axis=0)
+        mean, mean_top = means[:, :-1], means[:, -1]
+        top_of_mean = np.max(mean, axis=-1)
         k, m = (np.vecdot(high[:, None] - mean, mean_vote) for high in (mean_top, top_of_mean))
         return 1 - mean_top, k, mean_top - top_of_mean, m
 
