@@ -415,7 +415,7 @@ def test_probabilities_that_are_none_are_named(classes) -> None:
 
 
 @pytest.mark.parametrize("constant", [1e4, 1e6, 1e8])
-@pytest.mark.parametrize("shape", [(8, 30, 10), (8, 600, 10), (8, 60, 100)])
+@pytest.mark.parametrize("shape", [(8, 30, 10), (8, 600, 10), (8, 60, 100), (8, 30, 2), (8, 3000, 2)])
 def test_constants_added_to_all_logits_of_a_member_change_nothing(shape, constant) -> None:
     """However large: logits are taken less their own highest. What float64 itself has lost is lost."""
     rng = np.random.default_rng(13)
