@@ -46,8 +46,8 @@ Keep = Annotated[
     typer.Option(
         metavar="COLUMN",
         show_default=False,
-        help="A numeric column of a table that is not a prediction: it is copied to the scores, as text columns "
-        "are. Repeat it for several.",
+        help="A numeric column of a table that is not a prediction: it is copied to the scores, as text "
+        "columns are. Repeat it for several.",
     ),
 ]
 Task = Annotated[

@@ -49,7 +49,8 @@ def score(
         bool,
         typer.Option(
             "--binary",
-            help="Each number is for the answer yes: one column per task, one row of scores per input and task.",
+            help="Each number is for the answer yes: one column per task, one row of scores per input "
+            "and task.",
         ),
     ] = False,
     multilabel: Annotated[
