@@ -469,6 +469,33 @@ def decompose(given, values, **options) -> demur.Decomposition:
     )
 
 
+@pytest.mark.parametrize("compiled", ["always", "never"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rule", ["brier", "zero_one"])
+def test_bounded_rules_of_certain_members_are_never_negative(monkeypatch, rule, dtype, compiled) -> None:
+    monkeypatch.setenv("DEMUR_COMPILE", compiled)
+    rng = np.random.default_rng(18)
+    for classes in (1, 3, 70):
+        p = np.zeros((9, 80_000 // 9 // classes, classes), dtype)
+        p[..., 0] = 1.0
+        for weights in (None, rng.uniform(0.01, 1, 9), rng.uniform(0.01, 1, p.shape[:2])):
+            assert not demur.decompose(p, rule=rule, weights=weights).aleatoric.any()
+        nearly = np.zeros(p.shape, dtype)
+        nearly[..., 0] = 40 * rng.uniform(size=p.shape[:2])
+        for weights in (None, rng.uniform(0.01, 1, 9)):
+            assert (demur.decompose(logits=nearly, rule=rule, weights=weights).aleatoric >= 0).all()
+
+
+@pytest.mark.parametrize("inputs", [5, 5000])
+def test_brier_of_a_first_member_of_little_weight(monkeypatch, inputs) -> None:
+    monkeypatch.setenv("DEMUR_COMPILE", "never")
+    p = np.random.default_rng(19).dirichlet(np.ones(10), size=(2, inputs))[[0, *[1] * 7]].astype(np.float32)
+    weights = np.r_[1e-6, np.ones(7)]
+    found = demur.decompose(p, rule="brier", weights=weights, measure="average").epistemic
+    away = np.square(p[0].astype(np.float64) - p[1]).sum(axis=-1)
+    np.testing.assert_allclose(found, away * 7e-6 / (7 + 1e-6) ** 2, rtol=1e-4)
+
+
 @pytest.mark.parametrize("rule", ["brier", "zero_one"])
 def test_bounded_rules_name_what_is_no_prediction(rule) -> None:
     logits = np.random.default_rng(15).normal(size=(9, 500, 10))

@@ -274,12 +274,15 @@ class BrierRule(BoundedRule):
         return Terms(a, 2 * a, a * a)
 
     def summarise(self, p: Array, shares: Array) -> tuple[Array, Array, Array, Array] | None:
-        apart = p - p[0]  # exactly 0 for members that are identical
+        # From the heaviest member: exactly 0 for those that are identical to it, and little is left to cancel.
+        apart = p - p[shares.argmax(axis=0), np.arange(p.shape[1])]
         mean = np.einsum("mbc,mb->bc", apart, shares)
         squares = np.einsum("mb,mb->b", sum_classes(apart * apart), shares)
         variance = squares - np.vecdot(mean, mean)
         variance[variance < 4 * np.finfo(p.dtype).eps * squares] = 0.0  # what rounding leaves of nothing
-        entropy = 1 - np.einsum("mb,mb->b", sum_classes(np.multiply(p, p, out=apart)), shares)
+        own = 1 - sum_classes(np.multiply(p, p, out=apart))
+        # Squares may sum to 1 and a rounding.
+        entropy = np.einsum("mb,mb->b", np.maximum(own, 0), shares)
         return entropy, 2 * variance, variance, variance
 
 
@@ -327,7 +330,7 @@ class ZeroOneRule(BoundedRule):
         mean, mean_top = means[:, :-1], means[:, -1]
         top_of_mean = np.max(mean, axis=-1)
         k, m = (np.vecdot(high[:, None] - mean, mean_vote) for high in (mean_top, top_of_mean))
-        return 1 - mean_top, k, mean_top - top_of_mean, m
+        return np.add.reduce((1 - top) * shares, axis=0), k, mean_top - top_of_mean, m
 
 
 def _gini(xp: Any, logits: Array) -> Array:
