@@ -274,7 +274,7 @@ class BrierRule(BoundedRule):
         return Terms(a, 2 * a, a * a)
 
     def summarise(self, p: Array, shares: Array) -> tuple[Array, Array, Array, Array] | None:
-        # From the heaviest member: exactly 0 for those that are identical to it, and little is left to cancel.
+        # From the heaviest member: exactly 0 for those that are identical, and little is left to cancel.
         apart = p - p[shares.argmax(axis=0), np.arange(p.shape[1])]
         mean = np.einsum("mbc,mb->bc", apart, shares)
         squares = np.einsum("mb,mb->b", sum_classes(apart * apart), shares)
@@ -321,16 +321,17 @@ class ZeroOneRule(BoundedRule):
         top, weights = np.max(p, axis=-1), shares[..., None]
         votes = (p >= top[..., None] * (1 - 8 * np.finfo(p.dtype).eps)).astype(p.dtype)  # as `vote` has ties
         votes /= sum_classes(votes)[..., None]
-        # Means by the same additions in the same order: none of the differences below is negative. So all are
-        # of one array, of which NumPy would add up a single column in another order.
-        each = np.empty((*top.shape, p.shape[-1] + 1), p.dtype)
-        np.multiply(p, weights, out=each[..., :-1])
-        np.multiply(top, shares, out=each[..., -1])
-        means, mean_vote = np.add.reduce(each, axis=0), np.add.reduce(votes * weights, axis=0)
-        mean, mean_top = means[:, :-1], means[:, -1]
+        # Means by the same additions in the same order: none of the differences below is negative.
+        mean, mean_vote = _add_in_order(p * weights), _add_in_order(votes * weights)
+        mean_top = _add_in_order(top * shares)
         top_of_mean = np.max(mean, axis=-1)
         k, m = (np.vecdot(high[:, None] - mean, mean_vote) for high in (mean_top, top_of_mean))
         return np.add.reduce((1 - top) * shares, axis=0), k, mean_top - top_of_mean, m
+
+
+def _add_in_order(numbers: np.ndarray) -> np.ndarray:
+    """Return sums over the first axis, one after the other; NumPy adds up a single column in pairs."""
+    return np.add.reduce(numbers, axis=0) if numbers[0].size > 1 else np.add.accumulate(numbers, axis=0)[-1]
 
 
 def _gini(xp: Any, logits: Array) -> Array:
