@@ -148,6 +148,27 @@ def test_zero_one_ties_share_equally(cell) -> None:
 # --- contracts over the registry ----------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("way", ["arrays", "log-probabilities", "stream"])
+@pytest.mark.parametrize(("members", "inputs"), [(33, 1), (3, 4000)])
+def test_zero_one_is_never_negative(members, inputs, way, dtype) -> None:
+    """Whether members nearly agree or not, have ties or not; a single input is added up in another order."""
+    rng = np.random.default_rng(6)
+    for spread in (1e-4, 0.1, 1.0):
+        logits = 2 * rng.normal(size=(1, inputs, 60)) + spread * rng.normal(size=(members, inputs, 60))
+        logits[:, 1::2] = np.round(2 * logits[:, 1::2])  # with ties
+        probs = np.exp(logits) / np.exp(logits).sum(axis=-1, keepdims=True)
+        for measure in ("pairwise", "average", "reverse"):
+            if way == "arrays":
+                found = demur.decompose(probs.astype(dtype), rule="zero_one", measure=measure)
+            elif way == "stream":
+                found = demur.Moments(rule="zero_one").update(probs.astype(dtype)).decompose(measure=measure)
+            else:
+                given = np.log(probs.astype(dtype))
+                found = demur.decompose(log_probs=given, rule="zero_one", measure=measure)
+            assert (found.epistemic >= 0).all(), (spread, measure)
+
+
 @pytest.mark.parametrize("rule", loops.RULES)
 @pytest.mark.parametrize("cell", OWN_CELLS, ids="-".join)
 def test_what_holds_for_every_cell(xp, cell, rule) -> None:

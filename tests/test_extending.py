@@ -314,6 +314,13 @@ def test_bad_own_figures_are_refused() -> None:
         demur.tasks.estimate_figure(lambda scores, correct: float("nan"), good, correct, resamples=100)
 
 
+def test_a_figure_of_your_own_that_is_no_number_is_named() -> None:
+    scores, correct = np.arange(9.0), np.arange(9) % 2 == 0
+    for found, got in ((np.ones(3), r"an array of shape \(3,\)"), (None, "NoneType"), ("high", "str")):
+        with pytest.raises(TypeError, match=f"figure must return one number.*Got {got}"):
+            demur.tasks.estimate_figure(lambda s, c, found=found: found, scores, correct)
+
+
 # --- file readers -------------------------------------------------------------------------------
 
 

@@ -249,7 +249,10 @@ def evaluate(measure: Measure, members: Means, given: Given) -> Parts:
     predictor, truth = sides_of(measure, members, given)
     apart, together = divergence_terms(predictor, truth)
     xp = members.xp
-    return Parts(predictor.entropy, xp.sum(apart, axis=-1) + xp.sum(together, axis=-1))
+    epistemic = xp.sum(apart, axis=-1) + xp.sum(together, axis=-1)
+    if predictor.rule.votes:
+        epistemic = drop_rounding(xp, epistemic, xp.ones_like(epistemic))
+    return Parts(predictor.entropy, epistemic)
 
 
 def divergence_terms(predictor: Means, truth: Means) -> tuple[Array, Array]:

@@ -124,7 +124,7 @@ print(module.stamp())
 
 def test_an_edit_of_any_source_of_a_loop_is_noticed(tmp_path) -> None:
     package = Path(demur.__file__).parent
-    for folder in ("core", "kernels", "posteriors", "credal"):
+    for folder in ("core", "kernels", "posteriors", "credal", "sequences"):
         shutil.copytree(package / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
 
     def stamp() -> str:
@@ -137,7 +137,7 @@ def test_an_edit_of_any_source_of_a_loop_is_noticed(tmp_path) -> None:
     for path in (
         "kernels/layouts.py", "core/class_terms.py", "kernels/float32.py", "credal/gram.py",
         "credal/knapsack.py", "posteriors/chains/compiled_steps.py", "posteriors/chains/plain_steps.py",
-        "posteriors/dropout/masks.py", "posteriors/heads/compiled_products.py",
+        "posteriors/dropout/masks.py", "posteriors/heads/compiled_products.py", "sequences/compiled_steps.py",
     ):  # fmt: skip
         file = tmp_path / path
         file.write_text(file.read_text() + "\n# changed\n")

@@ -415,7 +415,7 @@ def test_probabilities_that_are_none_are_named(classes) -> None:
 
 
 @pytest.mark.parametrize("constant", [1e4, 1e6, 1e8])
-@pytest.mark.parametrize("shape", [(8, 30, 10), (8, 600, 10), (8, 60, 100)])
+@pytest.mark.parametrize("shape", [(8, 30, 10), (8, 600, 10), (8, 60, 100), (8, 30, 2), (8, 3000, 2)])
 def test_constants_added_to_all_logits_of_a_member_change_nothing(shape, constant) -> None:
     """However large: logits are taken less their own highest. What float64 itself has lost is lost."""
     rng = np.random.default_rng(13)
@@ -451,11 +451,49 @@ def test_bounded_rules_have_what_small_arrays_have(classes, rule, weighted, give
         assert (found.epistemic >= 0).all() and found.epistemic[4] == 0
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("classes", [2, 3, 10, 70])
+def test_identical_probabilities_disagree_by_exactly_nothing(classes, dtype) -> None:
+    """The reference's logarithms and those of members are the same ones."""
+    p = np.random.default_rng(16).dirichlet(np.ones(classes), size=70_000 // classes // 9).astype(dtype)
+    for weights in (None, np.arange(1.0, 10.0)):
+        for measure in ("pairwise", "average", "reverse"):
+            found = demur.decompose(np.repeat(p[None], 9, axis=0), measure=measure, weights=weights)
+            assert not found.epistemic.any()
+
+
 def decompose(given, values, **options) -> demur.Decomposition:
     """Decompose logits or probabilities."""
     return (
         demur.decompose(logits=values, **options) if given == "logits" else demur.decompose(values, **options)
     )
+
+
+@pytest.mark.parametrize("compiled", ["always", "never"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("rule", ["brier", "zero_one"])
+def test_bounded_rules_of_certain_members_are_never_negative(monkeypatch, rule, dtype, compiled) -> None:
+    monkeypatch.setenv("DEMUR_COMPILE", compiled)
+    rng = np.random.default_rng(18)
+    for classes in (1, 3, 70):
+        p = np.zeros((9, 80_000 // 9 // classes, classes), dtype)
+        p[..., 0] = 1.0
+        for weights in (None, rng.uniform(0.01, 1, 9), rng.uniform(0.01, 1, p.shape[:2])):
+            assert not demur.decompose(p, rule=rule, weights=weights).aleatoric.any()
+        nearly = np.zeros(p.shape, dtype)
+        nearly[..., 0] = 40 * rng.uniform(size=p.shape[:2])
+        for weights in (None, rng.uniform(0.01, 1, 9)):
+            assert (demur.decompose(logits=nearly, rule=rule, weights=weights).aleatoric >= 0).all()
+
+
+@pytest.mark.parametrize("inputs", [5, 5000])
+def test_brier_of_a_first_member_of_little_weight(monkeypatch, inputs) -> None:
+    monkeypatch.setenv("DEMUR_COMPILE", "never")
+    p = np.random.default_rng(19).dirichlet(np.ones(10), size=(2, inputs))[[0, *[1] * 7]].astype(np.float32)
+    weights = np.r_[1e-6, np.ones(7)]
+    found = demur.decompose(p, rule="brier", weights=weights, measure="average").epistemic
+    away = np.square(p[0].astype(np.float64) - p[1]).sum(axis=-1)
+    np.testing.assert_allclose(found, away * 7e-6 / (7 + 1e-6) ** 2, rtol=1e-4)
 
 
 @pytest.mark.parametrize("rule", ["brier", "zero_one"])

@@ -95,8 +95,8 @@ _Strata = Annotated[
         "--strata",
         metavar="COLUMN",
         show_default=False,
-        help="Column of kinds of inputs, such as background and object: says so where the AUROC of all "
-        "inputs together is not that between inputs of one kind.",
+        help="Column of the kind of each input, such as background or object. A note says where the AUROC of "
+        "all inputs differs from the AUROC within kinds.",
     ),
 ]
 

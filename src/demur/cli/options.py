@@ -46,8 +46,8 @@ Keep = Annotated[
     typer.Option(
         metavar="COLUMN",
         show_default=False,
-        help="A column of numbers in a table that is no prediction, and is copied to the scores, as columns "
-        "of text are. Repeat it for several.",
+        help="A numeric column of a table that is not a prediction: it is copied to the scores, as text "
+        "columns are. Repeat it for several.",
     ),
 ]
 Task = Annotated[
@@ -74,7 +74,7 @@ Tolerance = Annotated[
     typer.Option(
         min=0.0,
         show_default=False,
-        help="For predicted numbers: they are right if they are this close to the label.",
+        help="For predicted numbers: how far from its label one may be and still count as right.",
     ),
 ]
 Labels = Annotated[

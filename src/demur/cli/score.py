@@ -49,13 +49,14 @@ def score(
         bool,
         typer.Option(
             "--binary",
-            help="Each number is that of a yes: one column per task, one row of scores per input and task.",
+            help="Each number is for the answer yes: one column per task, one row of scores per input "
+            "and task.",
         ),
     ] = False,
     multilabel: Annotated[
         bool,
         typer.Option(
-            "--multilabel", help="Each number is that of a label; scores are of all labels together."
+            "--multilabel", help="Each number is for one label; an input's scores cover all its labels."
         ),
     ] = False,
     points: Annotated[

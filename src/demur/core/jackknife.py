@@ -55,7 +55,7 @@ class Estimates:
 
     def parts(self, measure: Measure, given: Given) -> Parts:
         """Return the parts of a measure over all members."""
-        if not is_summary(measure) or not self.state.rule.mixes:
+        if not self._is_summary(measure):
             return evaluate(measure, self.whole, given)
         if self._summary is None:
             short = kernels.figures(self.state, whole=True)
@@ -64,7 +64,7 @@ class Estimates:
 
     def replicates(self, measure: Measure, given: Given) -> Parts:
         """Return the parts of a measure without each group in turn, (groups, inputs)."""
-        if not is_summary(measure) or not self.state.rule.mixes:
+        if not self._is_summary(measure):
             return Parts(*self._stack_groups(lambda means: evaluate(measure, means, given)))
         if self._summaries is None:
             short = kernels.figures(self.state, whole=False)
@@ -72,6 +72,10 @@ class Estimates:
                 1, *(self._stack_groups(_summary_of) if short is None else short.swapaxes(0, 1))
             )
         return from_summary(measure, *self._summaries)
+
+    def _is_summary(self, measure: Measure) -> bool:
+        """Tell whether mean entropy, K and I are enough: where M, as K - I, is not what rounding leaves."""
+        return is_summary(measure) and self.state.rule.mixes and not self.state.rule.votes
 
     def _apply_factors(self, which: int, entropy: Array, k: Array, i: Array) -> _Summary:
         """Return figures with their factors: the whole's, or those of each group that is left out."""

@@ -70,6 +70,7 @@ class Rule(ABC):
     mixes: ClassVar[bool] = True  # the average of predictions follows from the means of the terms
     integrates: ClassVar[bool] = False  # it takes all members at once instead
     caps: ClassVar[bool] = False  # I is an upper bound, of which the entropy of the weights is another
+    votes: ClassVar[bool] = False  # divergences are differences of numbers near 1, whose rounding they keep
 
     @abstractmethod
     def entropy(self, xp: Any, logits: Array) -> Array:
@@ -273,12 +274,15 @@ class BrierRule(BoundedRule):
         return Terms(a, 2 * a, a * a)
 
     def summarise(self, p: Array, shares: Array) -> tuple[Array, Array, Array, Array] | None:
-        apart = p - p[0]  # exactly 0 for members that are identical
+        # From the heaviest member: exactly 0 for those that are identical, and little is left to cancel.
+        apart = p - p[shares.argmax(axis=0), np.arange(p.shape[1])]
         mean = np.einsum("mbc,mb->bc", apart, shares)
         squares = np.einsum("mb,mb->b", sum_classes(apart * apart), shares)
         variance = squares - np.vecdot(mean, mean)
         variance[variance < 4 * np.finfo(p.dtype).eps * squares] = 0.0  # what rounding leaves of nothing
-        entropy = 1 - np.einsum("mb,mb->b", sum_classes(np.multiply(p, p, out=apart)), shares)
+        own = 1 - sum_classes(np.multiply(p, p, out=apart))
+        # Squares may sum to 1 and a rounding.
+        entropy = np.einsum("mb,mb->b", np.maximum(own, 0), shares)
         return entropy, 2 * variance, variance, variance
 
 
@@ -303,6 +307,8 @@ class _SphericalRule(BoundedRule):
 class ZeroOneRule(BoundedRule):
     """``loss(p)[y] = 1 - 1[y is a most probable class] / (how many are)``."""
 
+    votes: ClassVar[bool] = True
+
     def entropy(self, xp: Any, logits: Array) -> Array:
         rest = xp.sum(odds_beside_top(xp, logits), axis=-1)
         return rest / (1 + rest)
@@ -316,10 +322,16 @@ class ZeroOneRule(BoundedRule):
         votes = (p >= top[..., None] * (1 - 8 * np.finfo(p.dtype).eps)).astype(p.dtype)  # as `vote` has ties
         votes /= sum_classes(votes)[..., None]
         # Means by the same additions in the same order: none of the differences below is negative.
-        mean, mean_vote = np.add.reduce(p * weights, axis=0), np.add.reduce(votes * weights, axis=0)
-        mean_top, top_of_mean = np.add.reduce(top * shares, axis=0), np.max(mean, axis=-1)
+        mean, mean_vote = _add_in_order(p * weights), _add_in_order(votes * weights)
+        mean_top = _add_in_order(top * shares)
+        top_of_mean = np.max(mean, axis=-1)
         k, m = (np.vecdot(high[:, None] - mean, mean_vote) for high in (mean_top, top_of_mean))
-        return 1 - mean_top, k, mean_top - top_of_mean, m
+        return np.add.reduce((1 - top) * shares, axis=0), k, mean_top - top_of_mean, m
+
+
+def _add_in_order(numbers: np.ndarray) -> np.ndarray:
+    """Return sums over the first axis, one after the other; NumPy adds up a single column in pairs."""
+    return np.add.reduce(numbers, axis=0) if numbers[0].size > 1 else np.add.accumulate(numbers, axis=0)[-1]
 
 
 def _gini(xp: Any, logits: Array) -> Array:

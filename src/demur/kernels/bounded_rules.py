@@ -205,7 +205,8 @@ def over_members(
             continue
         for b in own:
             sums[1:] = 0.0
-            whole_weight, expected, squares, top, fits, begun = 0.0, 0.0, 0.0, 0.0, True, False
+            whole_weight, own_loss, expected, squares, top = 0.0, 0.0, 0.0, 0.0, 0.0
+            fits, begun = True, False
             for member in range(count):
                 whole_weight += weight_of(weights, weight_steps, member, b)
             for member in range(count):
@@ -236,20 +237,21 @@ def over_members(
                         _share_vote(single, start, whole, least, w / ties, votes)
                         _share_vote(row, 0, end, least, w / ties, last_votes)
                     expected += factor * top
+                    own_loss += factor * (total - top)  # never negative, as 1 less the mean could be
                     continue
                 square, certain = _add_brier(row, 0, end, 1.0 / total, w, begun, last_first, last_mean)
                 if whole > 0:
                     more, most = _add_brier(single, start, whole, 1.0 / total, w, begun, first, mean)
                     square, certain = square + more, certain + most
-                expected, squares, begun = expected + w * (1.0 - certain), squares + w * square, True
+                own_loss, squares, begun = own_loss + w * (1.0 - certain), squares + w * square, True
             if not fits:
                 rejected[left] = b
                 left += 1
             elif is_zero_one:
-                out[0, b] = 1.0 - expected
+                out[0, b] = own_loss
                 out[1, b], out[2, b], out[3, b] = _finish_zero_one(mean, votes, expected)
             else:
                 variance = _finish_brier(mean, squares)
-                out[0, b], out[1, b], out[2, b], out[3, b] = expected, 2 * variance, variance, variance
+                out[0, b], out[1, b], out[2, b], out[3, b] = own_loss, 2 * variance, variance, variance
         own = claim(chosen, claimed, _INPUTS)
     return rejected[:left]

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 # numba, not Python, calls these functions: intrinsics get their first argument from the compiler.
 # pyright: reportCallIssue=false, reportGeneralTypeIssues=false, reportArgumentType=false
-import math
-
 import numpy as np
 from numba import njit
 
@@ -24,8 +22,8 @@ from demur.kernels.layouts import claim, weight_of
 from demur.kernels.vectors import LANES, where
 
 _INPUTS = 4 * LANES  # that a thread claims at a time
-_FARTHEST = 80.0  # of d: the product of so many
-_TOGETHER = 8  # ratios as are multiplied before a logarithm is taken is a finite number
+_TOGETHER = 8  # ratios that are multiplied before a logarithm is taken
+_FARTHEST = 80.0  # of d: up to here, the product of so many ratios is a finite number
 _CANCELLED = 1e-3  # of K: an entropy below that comes from members that are certain and contradict each other
 
 _mean_phi = njit(**INLINED)(class_terms.mean_phi)
@@ -34,16 +32,17 @@ _phi_of_average = njit(**INLINED)(class_terms.phi_of_average)
 
 @njit(**INLINED)
 def _log_odds(flat, at, class_step, is_probs):
-    """Return a member's first and second logit, or 0 and the logarithm of the odds."""
+    """Return a member's log-odds of the second class."""
     first, second = np.float64(flat[at]), np.float64(flat[at + class_step])
     if is_probs:
-        return 0.0, math.log(second / first) if first > 0.0 and second > 0.0 else np.nan
-    return first, second
+        # By the logarithm that members are taken by, so that identical ones give exactly 0.
+        return exp_log.log(second / first) if first > 0.0 and second > 0.0 else np.nan
+    return second - first
 
 
 @njit(**COMPILED)
 def _set_reference(source, starts, weighing, inputs, reference, total):
-    """Write the heaviest member's logits, ``q``, ``q (1 - q)``, the sign of its log-odds and their size."""
+    """Write the heaviest member's log-odds, ``q``, ``q (1 - q)``, the sign of its log-odds and their size."""
     single, double, is_single, is_probs, steps = source
     weights, weight_steps, count = weighing
     alike = weight_steps[0] == 0 and weight_steps[1] == 0
@@ -54,14 +53,14 @@ def _set_reference(source, starts, weighing, inputs, reference, total):
             heaviest, total[lane] = layouts.find_heaviest(weights, weight_steps, count, b)
             at += heaviest * steps[0]
         if is_single:
-            first, second = _log_odds(single, at, steps[2], is_probs)
+            odds = _log_odds(single, at, steps[2], is_probs)
         else:
-            first, second = _log_odds(double, at, steps[2], is_probs)
-        size = abs(second - first)
+            odds = _log_odds(double, at, steps[2], is_probs)
+        size = abs(odds)
         ratio = exp_log.exp(-size if size < _FARTHEST else -_FARTHEST)
-        reference[0, lane], reference[1, lane] = first, second
-        reference[2, lane], reference[3, lane] = ratio / (1.0 + ratio), ratio / (1.0 + ratio) / (1.0 + ratio)
-        reference[4, lane], reference[5, lane] = -1.0 if second > first else 1.0, size
+        reference[0, lane], reference[1, lane] = odds, ratio / (1.0 + ratio)
+        reference[2, lane] = ratio / (1.0 + ratio) / (1.0 + ratio)
+        reference[3, lane], reference[4, lane] = -1.0 if odds > 0.0 else 1.0, size
 
 
 @njit(**INLINED)
@@ -83,8 +82,8 @@ def _add_members(source, starts, weighing, inputs, in_a_line, z, reference, sums
     single, double, is_single, is_probs, steps = source
     weights, weight_steps, count = weighing
     rows = reference.reshape(-1)
-    first, second, q = vectors.load(rows, 0), vectors.load(rows, LANES), vectors.load(rows, 2 * LANES)
-    spread, sign = vectors.load(rows, 3 * LANES), vectors.load(rows, 4 * LANES)
+    odds, q = vectors.load(rows, 0), vectors.load(rows, LANES)
+    spread, sign = vectors.load(rows, 2 * LANES), vectors.load(rows, 3 * LANES)
     none, one = vectors.spread(0.0), vectors.spread(1.0)
     of_d, of_a, of_ad, of_log, farthest, off, product, w = none, none, none, none, none, none, none, one
     alike = weight_steps[0] == 0 and weight_steps[1] == 0
@@ -95,12 +94,12 @@ def _add_members(source, starts, weighing, inputs, in_a_line, z, reference, sums
             own = _load(double, starts, member * steps[0], steps[2], in_a_line, z)
         if is_probs:
             sum_off = (own[0] + own[1]) - one
-            d = (exp_log.log(own[1] / own[0]) - second) * sign
+            d = (exp_log.log(own[1] / own[0]) - odds) * sign
             # Of 0 and of negative numbers this logarithm knows nothing.
             d = vectors.where_less(none, vectors.smaller(own[0], own[1]), d, vectors.spread(np.inf))
         else:
             sum_off = none
-            d = ((own[1] - second) - (own[0] - first)) * sign
+            d = ((own[1] - own[0]) - odds) * sign  # in which a constant, added to both, has no part
         if not alike:
             for lane in range(LANES):
                 b = inputs[min(lane, inputs.shape[0] - 1)]
@@ -131,7 +130,7 @@ def _add_members(source, starts, weighing, inputs, in_a_line, z, reference, sums
 @njit(**COMPILED)
 def _finish(reference, sums, total, lane, tolerance):
     """Return entropy, K and I of a lane, and whether the sums are good for them."""
-    q, spread, size, share = reference[2, lane], reference[3, lane], reference[5, lane], 1.0 / total
+    q, spread, size, share = reference[1, lane], reference[2, lane], reference[4, lane], 1.0 / total
     d, a = sums[lane] * share, sums[LANES + lane] * share
     ad, log = sums[2 * LANES + lane] * share, sums[3 * LANES + lane] * share
     # Over both classes the sum of q E a u is E a d, and that of q E (u - a) is q E d - E log(1 + q e).
@@ -151,7 +150,7 @@ def over_inputs(
 ):  # fmt: skip
     """Write entropy, K and I of chosen inputs to ``out``; return those that are not for this loop."""
     starts, z, total = np.empty(LANES, np.int64), np.empty(2 * LANES), np.empty(LANES)
-    reference, sums = np.empty((6, LANES)), np.empty(6 * LANES)
+    reference, sums = np.empty((5, LANES)), np.empty(6 * LANES)
     rejected, left = np.empty(chosen.shape[0], np.int64), 0
     source, weighing = (single, double, is_single, is_probs, steps), (weights, weight_steps, shape[0])
     own = claim(chosen, claimed, _INPUTS)

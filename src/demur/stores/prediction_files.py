@@ -316,7 +316,7 @@ def _check_classes(source: MemberFile, outcome: Outcome) -> None:
     if outcome == "classes" and source.classes < 2:
         raise StoreError(
             f"{source.label}: expected at least 2 classes, got 1, which is always right: if each number is "
-            "that of a yes, say --binary; for numbers that are predicted, --points"
+            "for the answer yes, say --binary; for numbers that are predicted, --points"
         )
     if outcome == "gaussian" and source.classes != 2:
         raise StoreError(

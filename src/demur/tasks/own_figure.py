@@ -87,7 +87,7 @@ def _resample(
             )
 
     def figures(rows: Any) -> list[float]:
-        return [float(figure(column[rows], beside[rows])) for column in columns]
+        return [_as_number(figure(column[rows], beside[rows])) for column in columns]
 
     rng = np.random.default_rng(seed)
     values = np.array(figures(slice(None)))
@@ -106,3 +106,13 @@ def _resample(
             f"{resamples - int(known.sum())} of {resamples} resamples."
         )
     return values, drawn[known], np.inf if together is None else together.number - 1
+
+
+def _as_number(found: Any) -> float:
+    """Return what a figure of your own has returned as a number."""
+    try:
+        return float(found)
+    except (TypeError, ValueError):
+        shape = getattr(found, "shape", None)
+        what = type(found).__name__ if shape is None else f"an array of shape {tuple(shape)}"
+        raise TypeError(f"figure must return one number, as a mean over inputs. Got {what}.") from None
