@@ -30,7 +30,7 @@ class Information(NamedTuple):
     error: Array
 
 
-class Bounds(NamedTuple):
+class InformationBounds(NamedTuple):
     """Lower and upper bound of the mutual information of each input."""
 
     lower: Array
@@ -143,7 +143,7 @@ def information_bounds(
     base: float | None = None,
     axis: int = 0,
     member_axis: int | None = None,
-) -> Bounds:
+) -> InformationBounds:
     r"""Return bounds of the mutual information I, in closed form from all pairs of members.
 
     .. math:: -\sum_i w_i \log \sum_j w_j e^{-B(p_i, p_j)} \le I \le
@@ -156,7 +156,7 @@ def information_bounds(
 
     Returns
     -------
-    Bounds
+    InformationBounds
         ``lower`` and ``upper``, in nats, certain up to rounding; both 0 for identical members, both the
         entropy of the weights for members that are far apart.
 
@@ -174,7 +174,7 @@ def information_bounds(
     parameters = members.logits()
     xp = arrays.namespace(parameters)
     found = bounds_of(xp, parameters, _shares_of(xp, parameters, members.weights), family)
-    return Bounds(*(to_batch_shape(part, members, scale) for part in found))
+    return InformationBounds(*(to_batch_shape(part, members, scale) for part in found))
 
 
 def variance(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from demur.cli.figures import pick_clusters
-from demur.cli.method_files import DEFAULT_SCORE, MethodScores, Reader, find_method
+from demur.cli.method_files import DEFAULT_SCORE, MethodFiles, Reader, find_method
 from demur.cli.options import (
     Axis,
     Clusters,
@@ -268,14 +268,14 @@ def _warn_of_other_scores(rule: Deferral, score: str, method: str) -> None:
         )
 
 
-def _pick_groups(source: MethodScores, groups: str | None, task: str | None) -> np.ndarray | None:
+def _pick_groups(source: MethodFiles, groups: str | None, task: str | None) -> np.ndarray | None:
     """Return the names of groups, if there are any: by default tasks, since some are harder than others."""
     if groups is None and task is None and "task" in source.columns:
         groups = "task"
     return None if groups is None else source.column(groups)
 
 
-def _list_decisions(source: MethodScores, score: str, deferred: np.ndarray) -> dict[str, np.ndarray]:
+def _list_decisions(source: MethodFiles, score: str, deferred: np.ndarray) -> dict[str, np.ndarray]:
     """Return the columns of the decisions; what has no prediction is left to a person."""
     import numpy as np
 

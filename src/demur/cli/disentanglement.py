@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from demur.cli.method_files import MethodScores, Reader, name_methods
+from demur.cli.method_files import MethodFiles, Reader, name_methods
 from demur.cli.options import Confidence, Json, Resamples, Seed, Task
 from demur.cli.printing import bad_input_exits, print_object, say
 
@@ -107,7 +107,7 @@ def disentanglement(
         say(f"{name}: {result!r}" if len(found) > 1 else repr(result))
 
 
-def _read_reference(written: str, source: MethodScores) -> np.ndarray:
+def _read_reference(written: str, source: MethodFiles) -> np.ndarray:
     """Return a column of the scores, or the numbers of a file, for the rows that count."""
     from demur.stores import pick_numbers, read_labels
 

@@ -14,7 +14,7 @@ from demur.cli.calibration import calibration
 from demur.cli.disentanglement import disentanglement
 from demur.cli.figures import choose_form, json_figures, pick_clusters, say_intervals
 from demur.cli.limits import Exact, Limited, show_limits, wants_limits
-from demur.cli.method_files import MethodScores, Reader, name_methods, pair_methods
+from demur.cli.method_files import MethodFiles, Reader, name_methods, pair_methods
 from demur.cli.options import (
     Axis,
     Clusters,
@@ -304,7 +304,7 @@ def _evaluate(
     return partial(print_figures, replace(table, of=what["rows"]), form, _write_title(task, table, options))
 
 
-def _describe(sources: Sequence[MethodScores]) -> dict[str, str]:
+def _describe(sources: Sequence[MethodFiles]) -> dict[str, str]:
     """Return the unit of all scores, if they have one, and what the rows of a table are."""
     units = {str(each.columns["unit"][0]) if "unit" in each.columns else "" for each in sources}
     by_task = any("task" in each.columns for each in sources)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from demur.cli.method_files import MethodScores
+from demur.cli.method_files import MethodFiles
 
 
 def choose_form(**forms: bool) -> str:
@@ -16,7 +16,7 @@ def choose_form(**forms: bool) -> str:
     return asked[0] if asked else "text"
 
 
-def pick_clusters(name: str, source: MethodScores, labels: str | None = None) -> Any:
+def pick_clusters(name: str, source: MethodFiles, labels: str | None = None) -> Any:
     """Return the column of clusters, of the scores or of the file of labels, for the rows that count."""
     if name in source.columns or labels is None:
         return source.column(name)

@@ -27,7 +27,7 @@ NAMELESS_SCORE = "score"
 
 
 @dataclass(frozen=True)
-class MethodScores:
+class MethodFiles:
     """The scores of one method.
 
     Attributes
@@ -59,7 +59,7 @@ class MethodScores:
 
     def judge(
         self, labels: str | None, prediction: str, tolerance: float | None = None
-    ) -> tuple[MethodScores, np.ndarray]:
+    ) -> tuple[MethodFiles, np.ndarray]:
         """Return the scores of rows whose label is known, and which of their predictions are right."""
         import numpy as np
 
@@ -137,7 +137,7 @@ class Reader:
         """The score that stands first in a JSON object."""
         return self.wanted[0] if self.wanted else DEFAULT_SCORE
 
-    def read(self, written: str) -> MethodScores:
+    def read(self, written: str) -> MethodFiles:
         """Read `path` or `name=path`; else the name is that of the method (METHOD/id.csv) or of the file."""
         name, path = split_method_name(written)
         if self.kind is None:
@@ -154,9 +154,9 @@ class Reader:
         self.wanted = tuple(dict.fromkeys(_spell_out(each, columns) for each in self.wanted))
         stem = Path(path).stem  # several sets of one method are told apart by their own names
         found = name or (stem == "id" and find_method(path)) or stem
-        return self._choose_rows(MethodScores(found, path, columns, _find_scored(path, columns)))
+        return self._choose_rows(MethodFiles(found, path, columns, _find_scored(path, columns)))
 
-    def _choose_rows(self, source: MethodScores) -> MethodScores:
+    def _choose_rows(self, source: MethodFiles) -> MethodFiles:
         """Return the rows of the task that is wanted."""
         if self.task is None:
             return source
@@ -168,7 +168,7 @@ class Reader:
             raise ValueError(f"{source.path}: expected one of the tasks {known}, got --task {self.task}")
         return replace(source, rows=source.rows & (tasks == self.task), task=self.task)
 
-    def read_all(self, written: Sequence[str]) -> list[MethodScores]:
+    def read_all(self, written: Sequence[str]) -> list[MethodFiles]:
         """Read several files, each under its own name; each task of a file by itself."""
         found = [self.read(each) for each in written]
         names = [source.name for source in found]
@@ -179,7 +179,7 @@ class Reader:
                 )
         return [part for source in found for part in self._split_tasks(source)]
 
-    def _split_tasks(self, source: MethodScores) -> list[MethodScores]:
+    def _split_tasks(self, source: MethodFiles) -> list[MethodFiles]:
         if source.task or "task" not in source.columns:
             return [source]
         tasks = source.columns["task"]
@@ -188,7 +188,7 @@ class Reader:
             for task in dict.fromkeys(tasks.tolist())
         ]
 
-    def scores(self, sources: Sequence[MethodScores]) -> tuple[str, ...]:
+    def scores(self, sources: Sequence[MethodFiles]) -> tuple[str, ...]:
         """Return the names of the scores: as wanted, or the paper's, of those that all files have."""
         if not self.wanted and all(NAMELESS_SCORE in source.columns for source in sources):
             self.wanted = (NAMELESS_SCORE,)
@@ -227,7 +227,7 @@ def _find_scored(path: str, columns: dict[str, np.ndarray]) -> np.ndarray:
     return scored
 
 
-def name_methods(sources: Sequence[MethodScores]) -> dict[str, MethodScores]:
+def name_methods(sources: Sequence[MethodFiles]) -> dict[str, MethodFiles]:
     """Return scores by the name of their method, of their task, or of both."""
     several = len({source.name for source in sources}) > 1
     return {
@@ -278,8 +278,8 @@ def split_method_name(written: str) -> tuple[str | None, str]:
 
 
 def pair_methods(
-    known: Sequence[MethodScores], unknown: Sequence[MethodScores]
-) -> dict[str, tuple[MethodScores, MethodScores]]:
+    known: Sequence[MethodFiles], unknown: Sequence[MethodFiles]
+) -> dict[str, tuple[MethodFiles, MethodFiles]]:
     """Return in- and out-of-distribution inputs that belong together, by name.
 
     One --id goes with every --ood. Several go with the --ood of the same name. Each task goes with itself.
@@ -306,8 +306,8 @@ def pair_methods(
 
 
 def _pair_task(
-    task: str, known: Sequence[MethodScores], unknown: Sequence[MethodScores]
-) -> dict[str, tuple[MethodScores, MethodScores]]:
+    task: str, known: Sequence[MethodFiles], unknown: Sequence[MethodFiles]
+) -> dict[str, tuple[MethodFiles, MethodFiles]]:
     """Return the pairs of one task, by the names of the methods."""
     own = [replace(source, task="") for source in known if source.task == task]
     others = [replace(source, task="") for source in unknown if source.task == task]

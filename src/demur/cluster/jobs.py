@@ -21,7 +21,7 @@ from demur.cluster.connection import (
     refuse_client,
 )
 from demur.cluster.dataset_batches import DatasetBatches, is_dataset, quiet_datasets
-from demur.cluster.member_parts import Split, choose_split, measure_members, store_models
+from demur.cluster.member_parts import MemberSplit, choose_split, measure_members, store_models
 from demur.cluster.pool import LOST, Piece, Pool
 from demur.cluster.settings import Cluster, as_cluster
 from demur.scoring.job import ScoringJob
@@ -202,7 +202,7 @@ def _plant(pool: Pool, block: Block, parts: int) -> MergeTree:
     return tree
 
 
-def _list_parts(split: Split) -> list[list[int]] | None:
+def _list_parts(split: MemberSplit) -> list[list[int]] | None:
     """Return the members of each part, which the last bits of results depend on."""
     return [[part.start, part.stop] for part in split.parts if part is not None] or None
 

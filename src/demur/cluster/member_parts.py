@@ -33,7 +33,7 @@ class MemberSizes:
 
 
 @dataclass(frozen=True)
-class Split:
+class MemberSplit:
     """How the members are dealt to workers.
 
     Attributes
@@ -53,21 +53,23 @@ class Split:
         return self.parts != (None,)
 
 
-def choose_split(posterior: Posterior, sizes: MemberSizes, memory: int, workers: int, by: str) -> Split:
+def choose_split(posterior: Posterior, sizes: MemberSizes, memory: int, workers: int, by: str) -> MemberSplit:
     """Return how the members are dealt to workers that have so much memory for them.
 
     Examples
     --------
     >>> posterior = demur.posteriors.Samples(lambda x: x, members=4)
     >>> choose_split(posterior, MemberSizes(400, (100,) * 4), 250, workers=2, by="memory")
-    Split(parts=(range(0, 2), range(2, 4)), why='By members, in 2 parts: ...')
+    MemberSplit(parts=(range(0, 2), range(2, 4)), why='By members, in 2 parts: ...')
     >>> choose_split(posterior, MemberSizes(400, (100,) * 4), 1000, workers=2, by="memory").parts
     (None,)
     """
     needed, room = _say_bytes(sizes.whole), _say_bytes(memory)
     if by == "inputs" or (by == "memory" and sizes.whole <= memory):
         fits = "" if sizes.whole <= memory else " (more than it should hold)"
-        return Split((None,), f"By inputs: all members take {needed}, a worker has {room} for them{fits}.")
+        return MemberSplit(
+            (None,), f"By inputs: all members take {needed}, a worker has {room} for them{fits}."
+        )
     if by == "memory" and sizes.each is None:
         raise ValueError(
             f"cluster= takes members that fit in a worker, or that can be dealt to several. Those of "
@@ -82,7 +84,7 @@ def choose_split(posterior: Posterior, sizes: MemberSizes, memory: int, workers:
     else:
         parts = _fit(each, memory)
         why = f"By members, in {len(parts)} parts: all of them take {needed}, a worker has {room} for them."
-    return Split(parts, why)
+    return MemberSplit(parts, why)
 
 
 def _deal(members: int, count: int) -> tuple[range, ...]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 Array = Any
 
 
-class Table(Protocol):
+class TableLike(Protocol):
     """What tables and columns of pandas and polars have in common."""
 
     def to_numpy(self) -> Any:
@@ -29,7 +29,7 @@ class Table(Protocol):
         ...
 
 
-ArrayLike: TypeAlias = "np.ndarray | torch.Tensor | jax.Array | Table | Sequence[Any] | float"
+ArrayLike: TypeAlias = "np.ndarray | torch.Tensor | jax.Array | TableLike | Sequence[Any] | float"
 """What users may give as an array: see ``as_array``."""
 
 _NATIVE_FLOATS = np.dtype(np.float32), np.dtype(np.float64)  # as this processor reads them

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from demur import atomic
 from demur.deferral import Deferral
-from demur.monitoring.stream import AuditedInput, Stream
+from demur.monitoring.stream import AuditedInput, ServerStream
 from demur.policy_json import describe_policy, parse_policy
 from demur.reading import read_json
 
@@ -43,7 +43,7 @@ def read_number(value: float | str | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def describe_stream(stream: Stream) -> dict[str, Any]:
+def describe_stream(stream: ServerStream) -> dict[str, Any]:
     """Return a stream as JSON can hold it."""
     return {
         "seed": stream.seed,
@@ -63,9 +63,9 @@ def describe_stream(stream: Stream) -> dict[str, Any]:
     }
 
 
-def parse_stream(content: Mapping[str, Any], limits: Mapping[str, float], least: float) -> Stream:
+def parse_stream(content: Mapping[str, Any], limits: Mapping[str, float], least: float) -> ServerStream:
     """Return the stream that JSON describes, with its bets made again."""
-    stream = Stream(content["seed"], limits, least)
+    stream = ServerStream(content["seed"], limits, least)
     stream.observed, stream.drawn = content["observed"], content["drawn"]
     stream.kept = {name: content["kept"][name] for name in limits}
     stream.expected, stream.variance = content["expected"], content["variance"]

@@ -12,7 +12,7 @@ from demur.monitoring import records
 from demur.monitoring.audits import AuditPlan
 from demur.monitoring.running_risk import enclose_risk
 from demur.monitoring.status import GroupStatus, Status
-from demur.monitoring.stream import MISSING, AuditedInput, Stream
+from demur.monitoring.stream import MISSING, AuditedInput, ServerStream
 from demur.tasks.estimate import Estimate
 
 _HISTORY_STEP = 1.01
@@ -42,7 +42,7 @@ class MonitorState:
     def __init__(self, policy: Deferral, confidence: float, plan: AuditPlan, seed: int) -> None:
         self.policy, self.confidence, self.plan = policy, confidence, plan
         self.limits = _list_limits(policy)
-        self.streams = [Stream(seed, self.limits, plan.least)]
+        self.streams = [ServerStream(seed, self.limits, plan.least)]
         self.alarms: dict[str, int] = {}
         self.alarm_at: int | None = None
         self.course: list[list[float]] = []
@@ -120,7 +120,7 @@ class MonitorState:
         own.expected, own.variance = record["expected"], record["variance"]
         own.trail.take(record["trail"])
 
-    def _take_streams(self, streams: list[Stream]) -> None:
+    def _take_streams(self, streams: list[ServerStream]) -> None:
         """Add streams of others, or replace older states of theirs; from now on the average counts."""
         for stream in streams:
             for index, mine in enumerate(self.streams):
@@ -132,7 +132,7 @@ class MonitorState:
                 self.streams.append(stream)
                 self.alarms, self.alarm_at = {}, None
 
-    def _counted(self) -> list[Stream]:
+    def _counted(self) -> list[ServerStream]:
         """Return the streams over which capital is averaged: one that only collects others is none."""
         others = self.streams[1:]
         return others if others and not self.streams[0].observed else self.streams

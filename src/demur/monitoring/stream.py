@@ -96,7 +96,7 @@ class GroupBets:
         return self.inputs[locate_start(factors)].place
 
 
-class Stream:
+class ServerStream:
     """Inputs of one server, in their order."""
 
     def __init__(self, seed: int, limits: Mapping[str, float], least: float) -> None:

@@ -12,7 +12,13 @@ from typing import Any, Self
 
 from demur.posteriors import networks
 from demur.posteriors.dropout.layers import DropoutWatch, find_dropout_layers
-from demur.posteriors.dropout.shared_prefix import NoSplit, ReplaySplit, Split, split_graph, split_sequence
+from demur.posteriors.dropout.shared_prefix import (
+    NetworkSplit,
+    NoSplit,
+    ReplaySplit,
+    split_graph,
+    split_sequence,
+)
 from demur.posteriors.posterior import Posterior, check_count, check_seed, select_members, split_members
 from demur.posteriors.tensor_files import load_state, read_tensors, write_tensors
 
@@ -72,7 +78,7 @@ class MCDropout(Posterior):
         self.after = after
         if after is not None:
             _check_after(model, after, self.layers)
-        self._splits: dict[Any, Split] = {}
+        self._splits: dict[Any, NetworkSplit] = {}
         self._holders: dict[str, Any] = {}
 
     def __repr__(self) -> str:
@@ -137,7 +143,7 @@ class MCDropout(Posterior):
         finally:
             torch.backends.mha.set_fastpath_enabled(fused)
 
-    def _begin(self, inputs: Any, seed: Callable[[], None]) -> tuple[Split, Any, Any]:
+    def _begin(self, inputs: Any, seed: Callable[[], None]) -> tuple[NetworkSplit, Any, Any]:
         """Return the split for such inputs, what the members share, and the first member's predictions.
 
         The very first pass is a whole one, and watched. The pass is split only where that gives the same.
@@ -163,7 +169,7 @@ class MCDropout(Posterior):
         self._splits[kind] = whole
         return whole, inputs, expected
 
-    def _choose_split(self, inputs: Any, call: Any) -> Split | None:
+    def _choose_split(self, inputs: Any, call: Any) -> NetworkSplit | None:
         """Return a split that computes once what all members share; None where there is none."""
         if self.after is not None:
             return ReplaySplit(call, self.model, self.layers | self._holders, self.after)
@@ -210,7 +216,7 @@ class MCDropout(Posterior):
         return found
 
 
-def _run_member(split: Split, state: Any, seed: Callable[[], None]) -> Any:
+def _run_member(split: NetworkSplit, state: Any, seed: Callable[[], None]) -> Any:
     """Return one member's predictions."""
     seed()
     return networks.extract_predictions(split.run_own(state))

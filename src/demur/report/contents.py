@@ -11,7 +11,7 @@ from demur.report.score_names import drop_duplicates
 from demur.tasks.estimate import check_share
 from demur.tasks.evaluation import Evaluation, Key, evaluate_run
 from demur.tasks.guarantees import NoGuarantee
-from demur.tasks.recommendation import Recommendation, recommend
+from demur.tasks.recommendation import ScoreAdvice, recommend
 
 TARGETS = (0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 """Accuracies that a report asks of `Deferral` by default."""
@@ -37,7 +37,7 @@ class ReportContents:
 
     run: Run
     evaluation: Evaluation
-    recommendation: Recommendation | None
+    recommendation: ScoreAdvice | None
     targets: tuple[float, ...]
     policies: dict[Key, list[Deferral | str]]
 

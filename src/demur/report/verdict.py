@@ -12,7 +12,7 @@ from demur.report.run_sets import kind_of
 from demur.report.score_names import name_of
 from demur.tasks import Detection
 from demur.tasks.evaluation import ERRORS
-from demur.tasks.recommendation import Recommendation
+from demur.tasks.recommendation import ScoreAdvice
 
 FEW_INPUTS = 30  # inputs of a kind, below which a figure is called uncertain
 _TASKS_NAMED = 6  # tasks that are named one by one
@@ -75,7 +75,7 @@ def _say_what_is_missing(found: ReportContents) -> list[str]:
     return [*said, "Below is how the scores are spread, and which inputs are the least certain."]
 
 
-def _say_what_to_use(found: ReportContents, choice: Recommendation) -> str:
+def _say_what_to_use(found: ReportContents, choice: ScoreAdvice) -> str:
     """Return what to use."""
     method, score = choice.key
     short = name_of(score).short
@@ -85,14 +85,14 @@ def _say_what_to_use(found: ReportContents, choice: Recommendation) -> str:
     return f"Use {name}." if len(found.scores) > 1 else f"There is one measure, {name}, so nothing to choose."
 
 
-def _say_what_is_missed(found: ReportContents, choice: Recommendation) -> list[str]:
+def _say_what_is_missed(found: ReportContents, choice: ScoreAdvice) -> list[str]:
     """Return what no measure finds: where the model is more certain, and where nothing is shown."""
     if not found.run.by_task:
         return _say_what_one_misses(found, choice, choice.key[0])
     return [said for task in choice.missed for said in _say_what_one_misses(found, choice, task)]
 
 
-def _say_what_one_misses(found: ReportContents, choice: Recommendation, method: str) -> list[str]:
+def _say_what_one_misses(found: ReportContents, choice: ScoreAdvice, method: str) -> list[str]:
     """Return what no measure of a method finds, or for a task."""
     one = len(found.scores) == 1
     measures = (
@@ -118,7 +118,7 @@ def _say_what_one_misses(found: ReportContents, choice: Recommendation, method: 
     return [each[0].upper() + each[1:] for each in said]
 
 
-def _name_choice(choice: Recommendation) -> str:
+def _name_choice(choice: ScoreAdvice) -> str:
     """Return the short name of the measure chosen."""
     return name_of(choice.key[1]).short
 
@@ -138,7 +138,7 @@ def _name_task(found: ReportContents, task: str) -> str:
     return "mistakes" if task == ERRORS else found.run.set_name(task)
 
 
-def _explain_measure(found: ReportContents, choice: Recommendation) -> list[str]:
+def _explain_measure(found: ReportContents, choice: ScoreAdvice) -> list[str]:
     """Return why this measure: how often it is the best or tied, and how far behind it may be."""
     if len(found.scores) == 1:
         return []
@@ -179,7 +179,7 @@ def _explain_measure(found: ReportContents, choice: Recommendation) -> list[str]
     return said
 
 
-def _explain_method(found: ReportContents, choice: Recommendation) -> list[str]:
+def _explain_method(found: ReportContents, choice: ScoreAdvice) -> list[str]:
     """Return why this method, where there are several."""
     method, number = choice.key[0], len(found.run.methods)
     if number == 1 or found.run.by_task:
@@ -220,7 +220,7 @@ def _explain_tasks(found: ReportContents) -> list[str]:
     ]
 
 
-def _say_how_good(found: ReportContents, choice: Recommendation) -> str:
+def _say_how_good(found: ReportContents, choice: ScoreAdvice) -> str:
     """Return how good the score is at each task, and how sure that is."""
 
     def figure(result: Detection) -> str:
@@ -257,7 +257,7 @@ def _explain_agreement(found: ReportContents, method: str) -> list[str]:
     return ["Epistemic scores are 0 for all inputs, as those of a single member are: they rank nothing."]
 
 
-def _explain_aleatoric(found: ReportContents, choice: Recommendation) -> list[str]:
+def _explain_aleatoric(found: ReportContents, choice: ScoreAdvice) -> list[str]:
     """Return why the aleatoric part may find out-of-distribution inputs, if that is the verdict."""
     own = choice.figures[choice.key[0]]
     finds = any(r.chance == "above" for task, r in own.items() if kind_of(task) == "ood")
@@ -274,7 +274,7 @@ def _explain_aleatoric(found: ReportContents, choice: Recommendation) -> list[st
     return [f"That the aleatoric part finds out-of-distribution inputs is no mistake: {where}{how}."]
 
 
-def _say_what_matters(found: ReportContents, choice: Recommendation) -> list[str]:
+def _say_what_matters(found: ReportContents, choice: ScoreAdvice) -> list[str]:
     """Return how much the choice of the measure matters, beside that of the method."""
     if choice.by_method is None:
         if len(found.scores) == 1:

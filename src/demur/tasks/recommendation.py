@@ -14,7 +14,7 @@ from demur.tasks.evaluation import Evaluation, Key
 
 
 @dataclass(frozen=True)
-class Recommendation:
+class ScoreAdvice:
     """The method and the score to use.
 
     Attributes
@@ -63,7 +63,7 @@ class Recommendation:
         return [score for score, often in self.good.items() if score != own and often == self.good[own]]
 
 
-def recommend(found: Evaluation) -> Recommendation | None:
+def recommend(found: Evaluation) -> ScoreAdvice | None:
     """Return the score that is the best, or tied, the most often; of equals the one that loses least.
 
     None where nothing can be measured.
@@ -93,7 +93,7 @@ def recommend(found: Evaluation) -> Recommendation | None:
     method = max(names, key=worth) if found.rivals else names[0]
     several = len(names) > 1 and bool(sets) and found.rivals
     beaten = _beaten_methods(found, method, best) if several else set()
-    return Recommendation(
+    return ScoreAdvice(
         (method, best),
         good,
         len(won),

@@ -19,7 +19,7 @@ Call = Callable[[Any], Any]
 """A function of inputs that returns the output of the whole model."""
 
 
-class Split(Protocol):
+class NetworkSplit(Protocol):
     """A pass in two parts."""
 
     def run_shared(self, inputs: Any) -> Any:

@@ -11,7 +11,7 @@ from demur.reproduce.data.mnist import CLASSES, MnistImages
 
 
 @dataclass(frozen=True)
-class Pool:
+class InputPool:
     """The images that one seed works with.
 
     Attributes
@@ -46,7 +46,7 @@ def check_size(images: MnistImages, folder: Path, pool: int, test: int, start: i
         raise ValueError(f"{folder}: expected {start // CLASSES} images of each class, got {fewest} of one")
 
 
-def draw_pool(images: MnistImages, *, pool: int, test: int, start: int, seed: int) -> Pool:
+def draw_pool(images: MnistImages, *, pool: int, test: int, start: int, seed: int) -> InputPool:
     """Draw the pool of a seed, the images labelled at the start first, and the test images of all seeds."""
     rng = np.random.default_rng([seed, 1])
     order = rng.permutation(len(images.train_images))
@@ -56,7 +56,7 @@ def draw_pool(images: MnistImages, *, pool: int, test: int, start: int, seed: in
     kept = np.random.default_rng([0, 2]).permutation(len(images.test_images))[:test]
     inside = images.train_images[chosen].astype(np.float32)
     mean, spread = float(inside.mean()), float(inside.std())
-    return Pool(
+    return InputPool(
         (inside - mean) / spread,
         images.train_labels[chosen].astype(np.int64),
         np.arange(start),

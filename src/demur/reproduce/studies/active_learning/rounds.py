@@ -13,7 +13,7 @@ from demur.decompose import decompose
 from demur.reading import open_regular, read_arrays
 from demur.reproduce.networks.threads import use_one_thread
 from demur.reproduce.studies.active_learning.networks import MemberRecipe, predict_logits
-from demur.reproduce.studies.active_learning.pools import Pool
+from demur.reproduce.studies.active_learning.pools import InputPool
 from demur.tasks import acquire, batch_bald
 
 SCORES = {
@@ -29,7 +29,7 @@ SCORES = {
 ACQUISITIONS = (*SCORES, "random", "BatchBALD")
 
 
-def run_first_round(folder: Path, pool: Pool, posterior: MemberRecipe, seed: int) -> None:
+def run_first_round(folder: Path, pool: InputPool, posterior: MemberRecipe, seed: int) -> None:
     """Fit to the images that are labelled at the start; all acquisitions of a seed continue from here."""
     with use_one_thread():
         logits, correct = fit_and_predict(pool, posterior, pool.start, seed, 0)
@@ -40,7 +40,7 @@ def run_first_round(folder: Path, pool: Pool, posterior: MemberRecipe, seed: int
 def run_curve(
     folder: Path,
     begin: Path,
-    pool: Pool,
+    pool: InputPool,
     posterior: MemberRecipe,
     acquisition: str,
     *,
@@ -86,7 +86,7 @@ def run_curve(
 
 
 def fit_and_predict(
-    pool: Pool, posterior: MemberRecipe, labelled: np.ndarray, seed: int, number: int
+    pool: InputPool, posterior: MemberRecipe, labelled: np.ndarray, seed: int, number: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the logits of the pool, and which test images are correct, of members fitted to labelled images.
 

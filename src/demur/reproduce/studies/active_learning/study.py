@@ -118,7 +118,7 @@ class _CurveStages:
             for acquisition in rounds.ACQUISITIONS
         }
 
-    def _draw_pool(self, name: str, seed: int) -> pools.Pool:
+    def _draw_pool(self, name: str, seed: int) -> pools.InputPool:
         """Return the images of a seed."""
         wanted = self.settings
         return pools.draw_pool(

@@ -25,7 +25,7 @@ _TOP_LEVEL_KEYS = {"title", "seeds", "network", "problems", "methods"}
 
 
 @dataclass(frozen=True)
-class Config:
+class InferenceConfig:
     """The settings.
 
     Attributes
@@ -59,7 +59,7 @@ def list_configs() -> list[str]:
     return config_files.list_configs(_CONFIGS)
 
 
-def read_config(given: str, *, seeds: int | None = None, seed: int = 0) -> Config:
+def read_config(given: str, *, seeds: int | None = None, seed: int = 0) -> InferenceConfig:
     """Return a configuration by name or from a TOML file; `seeds` replaces that of the file."""
     name, values = config_files.read_config_file(_CONFIGS, given)
     if seeds is not None:
@@ -67,13 +67,13 @@ def read_config(given: str, *, seeds: int | None = None, seed: int = 0) -> Confi
     return _check_config(name, values, seed)
 
 
-def _check_config(name: str, values: dict[str, Any], seed: int) -> Config:
+def _check_config(name: str, values: dict[str, Any], seed: int) -> InferenceConfig:
     """Return the configuration; raise a `ValueError` that names the first mistake in it."""
     _check_keys(name, values, _TOP_LEVEL_KEYS)
     for key in ("problems", "methods"):
         if not isinstance(values.get(key), dict) or not values[key]:
             raise ValueError(f"{name}: expected [{key}.NAME], found none")
-    seeds = values.get("seeds", Config.seeds)
+    seeds = values.get("seeds", InferenceConfig.seeds)
     if not isinstance(seeds, int) or seeds < 2:
         raise ValueError(f"seeds must be at least 2, to tell differences from chance. Got {seeds!r}.")
     for each, given in values["problems"].items():
@@ -100,7 +100,7 @@ def _check_config(name: str, values: dict[str, Any], seed: int) -> Config:
         )
     network = values.get("network", {})
     _check_keys(f"{name}: [network]", network, {each.name for each in dataclasses.fields(Design)})
-    return Config(
+    return InferenceConfig(
         name, values.get("title", name), values["problems"], values["methods"], seeds, seed, Design(**network)
     )
 

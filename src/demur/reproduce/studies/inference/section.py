@@ -8,7 +8,7 @@ from typing import Any
 
 from demur.reproduce.markdown import format_table, join_words
 from demur.reproduce.records import Records
-from demur.reproduce.studies.inference.config import Config
+from demur.reproduce.studies.inference.config import InferenceConfig
 from demur.reproduce.studies.inference.methods import METHODS, REFERENCE
 from demur.reproduce.studies.inference.problems import SETS, Source
 from demur.reproduce.studies.inference.tables import (
@@ -57,7 +57,9 @@ Triangles: beyond the edge of the panel.
 """
 
 
-def compose_section(found: Records, config: Config, sources: Mapping[str, Source], command: str) -> str:
+def compose_section(
+    found: Records, config: InferenceConfig, sources: Mapping[str, Source], command: str
+) -> str:
     """Return the section."""
     listed = "\n".join(
         f"- {each.description}; {each.sizes[0]:,} training inputs, {each.sizes[1]} and {each.sizes[2]} "

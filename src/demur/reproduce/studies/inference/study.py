@@ -20,7 +20,7 @@ from demur.reproduce.records import Records, convert_to_columns
 from demur.reproduce.runner import Study
 from demur.reproduce.stages import Stage, Stages
 from demur.reproduce.studies.inference import fidelity, figures, predictions, section, tables
-from demur.reproduce.studies.inference.config import Config
+from demur.reproduce.studies.inference.config import InferenceConfig
 from demur.reproduce.studies.inference.methods import METHODS, REFERENCE, Fitted
 from demur.reproduce.studies.inference.networks import Task, fit_noise, train_network
 from demur.reproduce.studies.inference.problems import SETS, Source, read_source
@@ -33,7 +33,7 @@ _HALVES = ("half-0", "half-1")
 _NETWORK_METHOD = "trained network"
 
 
-def describe_study(config: Config, data: Path | None, out: Path, command: str = "") -> Study:
+def describe_study(config: InferenceConfig, data: Path | None, out: Path, command: str = "") -> Study:
     """Read and check the data sets; return the study.
 
     Parameters
@@ -68,7 +68,7 @@ def describe_study(config: Config, data: Path | None, out: Path, command: str = 
 class _Fits:
     """The stages of one problem with one seed."""
 
-    config: Config
+    config: InferenceConfig
     stages: Stages
     name: str
     source: Source
@@ -225,7 +225,7 @@ def _read_costs(folder: Path) -> dict[str, float]:
 
 
 def _write_results(
-    config: Config,
+    config: InferenceConfig,
     stages: Stages,
     sources: dict[str, Source],
     compared: list[Stage],

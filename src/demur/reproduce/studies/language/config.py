@@ -140,7 +140,7 @@ class AnswerSettings:
 
 
 @dataclass(frozen=True)
-class Config:
+class LanguageConfig:
     """The settings.
 
     Attributes
@@ -171,13 +171,13 @@ _OPTIONAL: dict[str, Any] = {
 """Parts that a study may do without."""
 
 
-def read_config(given: str, *, seed: int = 0) -> Config:
+def read_config(given: str, *, seed: int = 0) -> LanguageConfig:
     """Return a configuration by name or from a TOML file."""
     name, values = config_files.read_config_file(_CONFIGS, given)
     return _check_config(name, values, seed)
 
 
-def _check_config(name: str, values: dict[str, Any], seed: int) -> Config:
+def _check_config(name: str, values: dict[str, Any], seed: int) -> LanguageConfig:
     """Return the configuration; raise a `ValueError` that names the first mistake in it."""
     known = {"title", "texts", "ensembles", *_OPTIONAL}
     for key in values:
@@ -204,7 +204,7 @@ def _check_config(name: str, values: dict[str, Any], seed: int) -> Config:
     given = rest["specialists"]
     if given is not None and (not given.others or min(given.prefixes, default=0) < 1 or given.number < 2):
         raise ValueError(f"{name}: [specialists]: expected others, prefixes from 1 up and a number from 2 up")
-    return Config(name, values.get("title", name), seed, texts, ensembles, **rest)
+    return LanguageConfig(name, values.get("title", name), seed, texts, ensembles, **rest)
 
 
 def _read_settings(where: str, kind: type[_Settings], given: Mapping[str, Any]) -> _Settings:

@@ -9,7 +9,7 @@ from typing import Any
 from demur.report import figures
 from demur.reproduce.records import Records, select_records
 from demur.reproduce.studies.language.answers import ENSEMBLE
-from demur.reproduce.studies.language.config import Config, SpecialistSettings
+from demur.reproduce.studies.language.config import LanguageConfig, SpecialistSettings
 from demur.reproduce.studies.language.detection import TOKEN, list_units
 from demur.reproduce.studies.language.token_scores import name_score
 
@@ -19,7 +19,7 @@ _SHOWN_ANSWERS = ("k", "i", "total", "entropy", "unsure")
 """Scores of answers that are drawn."""
 
 
-def write_figures(found: Mapping[str, Records], config: Config, folder: Path) -> None:
+def write_figures(found: Mapping[str, Records], config: LanguageConfig, folder: Path) -> None:
     """Draw language.pdf and language.png, and for specialists a figure of their own.
 
     Parameters

@@ -8,7 +8,7 @@ from demur.reproduce.markdown import format_difference, format_interval, format_
 from demur.reproduce.records import Records, select_records
 from demur.reproduce.results_page import write_tally
 from demur.reproduce.studies.language.answers import DEPLOYED, ENSEMBLE, SAMPLED
-from demur.reproduce.studies.language.config import Config, EnsembleSettings
+from demur.reproduce.studies.language.config import EnsembleSettings, LanguageConfig
 from demur.reproduce.studies.language.detection import PAIRS, TOKEN, judge_difference, list_units
 from demur.reproduce.studies.language.promises import CONFIDENCE, DRAWS
 from demur.reproduce.studies.language.specialists import NAME as SPECIALISTS
@@ -44,12 +44,12 @@ log-probability of the token that came, whose mean is the logarithm of the perpl
 """
 
 
-def name_section(config: Config) -> str:
+def name_section(config: LanguageConfig) -> str:
     """Return the name of the section on the page, and of its pictures: one for each configuration."""
     return "language" if config.name == "kit" else f"language-{config.name}"
 
 
-def compose_section(found: Tables, config: Config, command: str) -> str:
+def compose_section(found: Tables, config: LanguageConfig, command: str) -> str:
     """Return the section."""
     shown = "AUROC by length of the prefix"
     shown += ", and accuracy of the answers kept" if "choices" in found else ""
@@ -73,7 +73,7 @@ def compose_section(found: Tables, config: Config, command: str) -> str:
     return "\n".join([*parts, _count_tally(found)])
 
 
-def list_findings(found: Tables, config: Config) -> str:
+def list_findings(found: Tables, config: LanguageConfig) -> str:
     """Return what a terminal shows: AUROCs of the nearest set, and who is ahead."""
     lines = []
     for name in _list_ensembles(config):
@@ -105,11 +105,11 @@ def _list_areas(rows: Records, title: str, others: Mapping[str, str], prefixes: 
     return [*lines, ""]
 
 
-def _list_ensembles(config: Config) -> list[str]:
+def _list_ensembles(config: LanguageConfig) -> list[str]:
     return [name for name, each in config.ensembles.items() if not each.limits_only]
 
 
-def _describe_ensembles(found: Tables, config: Config) -> Iterator[str]:
+def _describe_ensembles(found: Tables, config: LanguageConfig) -> Iterator[str]:
     """Yield what each ensemble is, and how well it predicts each kind of text."""
     longest = str(max(config.texts.prefixes))
     for name in _list_ensembles(config):
@@ -139,7 +139,7 @@ def _describe_members(given: EnsembleSettings) -> str:
     )
 
 
-def _format_pairs(found: Tables, config: Config) -> str:
+def _format_pairs(found: Tables, config: LanguageConfig) -> str:
     """Return how often the first of two scores is ahead, even and behind."""
     columns = {
         config.ensembles[name].title: select_records(found["differences"], ensemble=name)
@@ -165,7 +165,7 @@ def _format_pairs(found: Tables, config: Config) -> str:
     return "\n".join(["### Who is ahead\n", format_table(heads, table), "", note, ""])
 
 
-def _format_detection(found: Tables, config: Config, name: str) -> str:
+def _format_detection(found: Tables, config: LanguageConfig, name: str) -> str:
     """Return the tables of an ensemble: all scores on the nearest set, and all sets."""
     units, nearest = list_units(config.texts.prefixes), next(iter(config.texts.others))
     own = select_records(found["detection"], ensemble=name)
@@ -203,7 +203,7 @@ def _write_area(rows: Records, each: str, score: str, unit: str, *, interval: bo
     return format_interval(row["auroc"], row["low"], row["high"])
 
 
-def _format_limits(rows: Records, config: Config) -> str:
+def _format_limits(rows: Records, config: LanguageConfig) -> str:
     """Return what truncated lists certify."""
     table = [
         [
@@ -224,7 +224,7 @@ def _format_limits(rows: Records, config: Config) -> str:
     return "\n".join(["### What the likeliest tokens certify\n", format_table(heads, table), "", note, ""])
 
 
-def _format_choices(found: Tables, config: Config) -> str:
+def _format_choices(found: Tables, config: LanguageConfig) -> str:
     """Return the tables of recorded options."""
     given = config.choices
     assert given is not None
@@ -298,7 +298,7 @@ def _format_promises(rows: Records, names: Mapping[str, str]) -> str:
     return format_table(["accuracy", "score", "promised", "broken", "kept", "right of these"], table)
 
 
-def _format_samples(found: Tables, config: Config) -> str:
+def _format_samples(found: Tables, config: LanguageConfig) -> str:
     """Return the tables of sampled answers."""
     given = config.samples
     assert given is not None

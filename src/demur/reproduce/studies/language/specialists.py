@@ -24,7 +24,7 @@ KNOWN = "titles"
 
 
 @dataclass(frozen=True)
-class Mixture:
+class SpecialistMixture:
     """Models, the texts that each specialist was trained on, by its name, and other texts."""
 
     models: CharacterModels
@@ -32,7 +32,7 @@ class Mixture:
     others: list[TextSet]
 
 
-def read_mixture(given: SpecialistSettings, data: Path) -> Mixture:
+def read_mixture(given: SpecialistSettings, data: Path) -> SpecialistMixture:
     """Read and check models and texts."""
     models, source = read_character_models(data / given.models), data / given.texts
     length = max(given.prefixes)
@@ -51,7 +51,7 @@ def read_mixture(given: SpecialistSettings, data: Path) -> Mixture:
         models.select_texts(name, read_texts(data / path), given.number, length, data / path)
         for name, path in given.others.items()
     ]
-    return Mixture(models, own, others)
+    return SpecialistMixture(models, own, others)
 
 
 def measure_bits(

@@ -26,7 +26,7 @@ from demur.reproduce.studies.language import (
     training,
 )
 from demur.reproduce.studies.language.character_models import CharacterModels, score_characters
-from demur.reproduce.studies.language.config import AnswerSettings, Config, EnsembleSettings
+from demur.reproduce.studies.language.config import AnswerSettings, EnsembleSettings, LanguageConfig
 from demur.reproduce.studies.language.recorded_answers import (
     Choices,
     SampledAnswers,
@@ -58,7 +58,7 @@ class Ensemble:
         return [stages.complete(each) for each in self.trained] or list(self.folders)
 
 
-def _plan_ensemble(config: Config, name: str, data: Path) -> Ensemble:
+def _plan_ensemble(config: LanguageConfig, name: str, data: Path) -> Ensemble:
     """Return an ensemble; check its files, and plan what is to be trained."""
     given = config.ensembles[name]
     if given.models:
@@ -82,7 +82,7 @@ def _plan_ensemble(config: Config, name: str, data: Path) -> Ensemble:
     return Ensemble(name, given, (), "", trained)
 
 
-def describe_study(config: Config, data: Path, out: Path, command: str = "") -> Study:
+def describe_study(config: LanguageConfig, data: Path, out: Path, command: str = "") -> Study:
     """Read and check the data; return the study.
 
     Parameters
@@ -122,14 +122,16 @@ def describe_study(config: Config, data: Path, out: Path, command: str = "") -> 
     return Study(name, stages, [last], pictures=pictures, shown="findings.txt")
 
 
-def _read_text_sets(config: Config, data: Path) -> list[TextSet]:
+def _read_text_sets(config: LanguageConfig, data: Path) -> list[TextSet]:
     """Return the texts of the training kind, and then the others."""
     given = config.texts
     named = {KNOWN: given.known, **given.others}
     return [read_text_set(name, data / path, given.number, given.characters) for name, path in named.items()]
 
 
-def _plan_detection(config: Config, ensemble: Ensemble, texts: list[TextSet], stages: Stages) -> Stage:
+def _plan_detection(
+    config: LanguageConfig, ensemble: Ensemble, texts: list[TextSet], stages: Stages
+) -> Stage:
     """Return the stage that tells texts of the training kind from all others by the scores of an ensemble."""
     positions = max(config.texts.prefixes)
     scored = [_plan_scores(ensemble, each, positions, stages) for each in texts]
@@ -176,7 +178,7 @@ def _write_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
         np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
 
 
-def _plan_specialists(prefixes: list[int], mixture: specialists.Mixture, stages: Stages) -> Stage:
+def _plan_specialists(prefixes: list[int], mixture: specialists.SpecialistMixture, stages: Stages) -> Stage:
     """Return the stage that tells the texts of specialists apart, and from all others."""
     sets, members = [*mixture.own, *mixture.others], list(mixture.models.parameters)
     scored = [_plan_characters(mixture.models, each) for each in sets]
@@ -225,7 +227,7 @@ def _plan_characters(models: CharacterModels, texts: TextSet) -> Stage:
     return Stage(name, score, facts, seconds=8e-3 * count, megabytes=size)
 
 
-def _plan_limits(config: Config, ensemble: Ensemble, texts: TextSet, stages: Stages) -> Stage:
+def _plan_limits(config: LanguageConfig, ensemble: Ensemble, texts: TextSet, stages: Stages) -> Stage:
     """Return the stage that measures what truncated lists of an ensemble certify."""
     given = config.limits
     assert given is not None
@@ -313,7 +315,9 @@ def _sample_curves(scores: dict[str, np.ndarray], correct: np.ndarray) -> Record
     return rows
 
 
-def _write_results(config: Config, stages: Stages, parts: list[Stage], command: str, folder: Path) -> None:
+def _write_results(
+    config: LanguageConfig, stages: Stages, parts: list[Stage], command: str, folder: Path
+) -> None:
     """Write the tables, the figures and the section of the results page."""
     found: dict[str, Records] = {}
     for stage in parts:

@@ -17,7 +17,7 @@ section             the section of the results page
 pipeline            the stages put together
 """
 
-from demur.reproduce.studies.paper_tables.config import Config, list_configs, read_config
+from demur.reproduce.studies.paper_tables.config import TablesConfig, list_configs, read_config
 from demur.reproduce.studies.paper_tables.pipeline import TablesPipeline
 
-__all__ = ["Config", "TablesPipeline", "list_configs", "read_config"]
+__all__ = ["TablesConfig", "TablesPipeline", "list_configs", "read_config"]

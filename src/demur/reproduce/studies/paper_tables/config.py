@@ -67,7 +67,7 @@ _CONFIGS = "demur.reproduce.studies.paper_tables"
 
 
 @dataclass(frozen=True)
-class Config:
+class TablesConfig:
     """The settings.
 
     Attributes
@@ -123,7 +123,7 @@ def list_configs() -> list[str]:
     return config_files.list_configs(_CONFIGS)
 
 
-def read_config(given: str, *, seed: int = 0, models: list[str] | None = None) -> Config:
+def read_config(given: str, *, seed: int = 0, models: list[str] | None = None) -> TablesConfig:
     """Return a configuration by name or from a TOML file; `models` replaces those of the file."""
     name, values = config_files.read_config_file(_CONFIGS, given)
     if models:
@@ -133,7 +133,7 @@ def read_config(given: str, *, seed: int = 0, models: list[str] | None = None) -
     return _check_config(name, values, seed)
 
 
-def _check_config(name: str, values: dict[str, Any], seed: int) -> Config:
+def _check_config(name: str, values: dict[str, Any], seed: int) -> TablesConfig:
     """Return the configuration; raise a `ValueError` that names the first mistake in it."""
     _check_keys("", values, _TOP_LEVEL_KEYS)
     for key in ("title", "network", "sets", "methods"):
@@ -167,7 +167,7 @@ def _check_config(name: str, values: dict[str, Any], seed: int) -> Config:
         _check_keys(f"methods.{each}", given, _METHOD_KEYS[given["kind"]] | {"kind", "paper"})
         if given["kind"] != "ensemble" and kinds == ["predictions"]:
             raise ValueError(f"{name}: [methods.{each}]: stored predictions have no last layer")
-    found = Config(
+    found = TablesConfig(
         name, values["title"], kinds[0], network, sets, methods, values.get("splits", {"number": 3}),
         values.get("people"), values.get("classes"), values.get("note", ""), seed, values.get("reference"),
     )  # fmt: skip
@@ -177,7 +177,7 @@ def _check_config(name: str, values: dict[str, Any], seed: int) -> Config:
     return found
 
 
-def _check_comparison(config: Config) -> None:
+def _check_comparison(config: TablesConfig) -> None:
     """Raise a `ValueError` if there is something to compare with a reference and none that fits."""
     others = [name for name in config.methods if name not in config.tabled]
     if config.reference not in (*config.tabled, *([] if others else [None])):

@@ -15,7 +15,7 @@ from demur.reproduce.networks.attacks import attack_by_projected_gradient
 from demur.reproduce.networks.threads import use_one_thread
 from demur.reproduce.stages import Stage, Stages
 from demur.reproduce.studies.paper_tables import trained_networks
-from demur.reproduce.studies.paper_tables.config import Config
+from demur.reproduce.studies.paper_tables.config import TablesConfig
 from demur.reproduce.studies.paper_tables.input_sets import InputSets, hash_file, read_array
 
 
@@ -28,7 +28,7 @@ class EncodingStages:
         The settings, the inputs and the stages of the study.
     """
 
-    def __init__(self, config: Config, inputs: InputSets, stages: Stages) -> None:
+    def __init__(self, config: TablesConfig, inputs: InputSets, stages: Stages) -> None:
         self.config, self.inputs, self.stages = config, inputs, stages
         self._planners = {
             "models": self._plan_images,

@@ -13,7 +13,7 @@ import numpy as np
 from demur.report.run_sets import shown_name
 from demur.report.table_forms import Row, Table
 from demur.report.tables import PAPER, kinds_of, table_of_scores
-from demur.reproduce.studies.paper_tables.config import Config
+from demur.reproduce.studies.paper_tables.config import TablesConfig
 from demur.reproduce.studies.paper_tables.scoring_stages import CELLS, MEASURES
 from demur.tasks import Contest, contest, detection, misclassification, rank_correlation, selective
 from demur.tasks.contest import evaluate_score
@@ -53,7 +53,7 @@ class TableTask:
 
 
 def list_tasks(
-    config: Config, sizes: Mapping[str, int], masks: Mapping[str, np.ndarray]
+    config: TablesConfig, sizes: Mapping[str, int], masks: Mapping[str, np.ndarray]
 ) -> dict[str, list[TableTask]]:
     """Return the tasks of the two tables.
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from demur.reproduce.data.idx import read_idx
 from demur.reproduce.data.npz import open_npz
-from demur.reproduce.studies.paper_tables.config import Config
+from demur.reproduce.studies.paper_tables.config import TablesConfig
 
 _ROWS_STREAM = 0x5E75
 """Separates the draw of rows from other uses of the same seed."""
@@ -31,7 +31,7 @@ class InputSets:
         The folder that paths in the configuration are relative to.
     """
 
-    def __init__(self, config: Config, data: Path) -> None:
+    def __init__(self, config: TablesConfig, data: Path) -> None:
         self.config, self.data = config, data
 
     def find_path(self, given: str) -> Path:

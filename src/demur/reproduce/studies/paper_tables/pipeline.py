@@ -19,7 +19,7 @@ from demur.report.run_folder import read_run
 from demur.reproduce.runner import Study
 from demur.reproduce.stages import Stage, Stages
 from demur.reproduce.studies.paper_tables import evaluation, method_comparison
-from demur.reproduce.studies.paper_tables.config import Config
+from demur.reproduce.studies.paper_tables.config import TablesConfig
 from demur.reproduce.studies.paper_tables.encoding_stages import EncodingStages
 from demur.reproduce.studies.paper_tables.input_sets import InputSets
 from demur.reproduce.studies.paper_tables.methods import Methods
@@ -48,7 +48,7 @@ class TablesPipeline:
         The command that started the run, for its record.
     """
 
-    def __init__(self, config: Config, data: Path, out: Path, *, command: str = "") -> None:
+    def __init__(self, config: TablesConfig, data: Path, out: Path, *, command: str = "") -> None:
         self.config, self.out, self.command = config, out, command
         self.stages = Stages(out)
         self.inputs = InputSets(config, data)
