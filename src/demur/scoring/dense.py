@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from demur.core import arrays
 from demur.measures import GIVEN
 from demur.posteriors.posterior import parse_chunk, select_rows
 from demur.predictions import Categorical
@@ -268,7 +269,7 @@ def _place_in_image(
     """Return an error about pixels in a row; of the first NaN, with its place as the user counts it."""
     first = 0
     for prediction, _ in chunks:
-        values = np.asarray(prediction.values)
+        values = arrays.to_numpy(prediction.values)
         places = np.argwhere(np.isnan(values).any(axis=-1))
         if len(places):
             member, row = (int(each) for each in places[0])
